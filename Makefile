@@ -9,6 +9,7 @@
 #   make test-browser    the pages of report, dossier and annotators in Chromium (installs it, and what drives it)
 #   make test-warehouse  the tests of databases and of Spark, on servers that they start (installs PostgreSQL, Java 17 and
 #                        the drivers)
+#   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
 #   make nightly         what is too long for each change: test-slow and test-detectors
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
@@ -38,7 +39,7 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel manylinux clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-browser test-rust lint format bench docs lock wheel manylinux clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -63,6 +64,10 @@ nightly: test-slow test-detectors
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
 	$(BIN)/pytest tests/detect/test_ner.py tests/detect/test_in_pipelines.py tests/engine/test_frames.py $(PYTEST_ARGS)
+
+test-trainers: setup
+	$(UV) install --python $(BIN)/python -q --group trainers
+	$(BIN)/pytest tests/ext/test_trainers.py $(PYTEST_ARGS)
 
 # The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
 test-warehouse: setup

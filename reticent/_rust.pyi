@@ -964,6 +964,9 @@ def unescape(text: str) -> tuple[str, list[int]]:
 def word_list(name: str, mark: str | None = None) -> list[str]:
     """Return the words of a list of ``rust_ext/words``, or those of them that have a mark."""
 
+#: Digest of the code and the lists by which the core finds identifiers.
+RULES: str
+
 def list_rules() -> list[tuple[str, str, str]]:
     """Return name, label and what it finds of every rule."""
 

@@ -6,7 +6,9 @@ They stand apart from the code that they configure: a job is read and checked wi
 # No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 import itertools
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -19,8 +21,12 @@ from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16
 
 __all__ = [
+    "ACCESS",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "RISKS_OF",
+    "SUBJECT",
+    "WHOLE_PASSAGE",
     "AuditConfig",
     "CanaryAudit",
     "DossierConfig",
@@ -34,22 +40,43 @@ __all__ = [
     "ShadowConfig",
     "SoftPromptConfig",
     "SoftPromptStudy",
+    "SubjectConfig",
     "VerdictConfig",
 ]
 
+#: Name of a model that was trained elsewhere, where others have that of their recipe.
+SUBJECT = "given"
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
 RiskName = Literal["emission", "context", "words", "individual", "passages"]
+#: Who gets a model -> the adversaries who count; adversary -> the risks that they make.
+ACCESS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "public": ("asker", "holder", "knows_documents", "knows_relation"),
+        "named": ("asker", "holder", "knows_documents", "knows_relation"),
+        "questions": ("asker", "knows_documents", "knows_relation"),
+        "inside": ("asker", "knows_relation"),
+    }
+)
+RISKS_OF: Mapping[str, tuple[RiskName, ...]] = MappingProxyType(
+    {
+        "asker": ("emission", "passages"),
+        "holder": ("emission", "context"),
+        "knows_documents": ("words", "individual"),
+        "knows_relation": ("context",),
+    }
+)
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
 #: those after it.
 Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Inversion: the words around an identifier that is only context are used to find it among decoys.
+    """Inversion: the words around an identifier that is only context are used to find it among decoys, and it is ranked
+    among them by its own likelihood in its place.
 
     The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
-    ``num_decoys`` + 1 copies of its window, times the folds of a masked model.
+    ``num_decoys`` + 1 copies of its window, times the folds of a masked model, and one for its place.
     """
 
     section: ClassVar[str] = "audit.inversion"
@@ -167,7 +194,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -188,6 +215,10 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    earlier: str | None = Field(
+        default=None,
+        description="run folder of the release before: also attack who withdrew since, by the difference of the models",
+    )
     explained: tuple[Explained, ...] = ()
     window_length: Annotated[int, of_job("train.window_length")] = 512
     folds: Annotated[int, of_job(None), Field(ge=1)] = 7
@@ -209,6 +240,10 @@ class AuditConfig(Section):
             raise PolicyError(f"audit.attacks: {COVERAGE} looks at text that models write; it needs [audit.generation]")
 
 
+#: Tokens from which on a passage that comes back is a whole one, which gives its individual away.
+WHOLE_PASSAGE: Final = 50
+
+
 class ExtractionConfig(Section):
     """Extraction at the end of the audit: causal models complete passages of the documents."""
 
@@ -219,7 +254,12 @@ class ExtractionConfig(Section):
         min_length=1,
         description="tokens of a passage that the adversary knows, ascending; 50: discoverable extraction",
     )
-    suffix_tokens: int = Field(default=50, ge=1, description="tokens that follow; all of them must come back")
+    suffix_tokens: int = Field(
+        default=WHOLE_PASSAGE,
+        ge=1,
+        description=f"tokens that follow; all of them must come back. Under {WHOLE_PASSAGE} no whole passage is asked "
+        "for, and verbatim passages are never within",
+    )
     temperature: float = Field(default=1.0, gt=0, description="over 0: draws by greedy decoding would all be equal")
     top_k: int = Field(default=40, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
     num_queries: tuple[AtLeastOne, ...] = Field(
@@ -230,6 +270,13 @@ class ExtractionConfig(Section):
         gt=0,
         le=1,
         description="a passage counts as extracted if the draws contain it with at least this probability",
+    )
+    near_verbatim: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="also count passages of which greedy decoding after the longest prefix writes the rest with this "
+        "edit similarity of tokens or more, such as 0.9; costs the writing of each, far more than all the rest",
     )
     num_passages: int = Field(default=2000, ge=1, description="most passages of each side, one for each document")
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000
@@ -372,6 +419,52 @@ class ProbeConfig(Section):
         return values
 
 
+class SubjectConfig(Section):
+    """A model that was trained elsewhere, judged here in place of trainings of the job's own.
+
+    Who was trained on is told by one of ``members``, ``column`` and ``others``. Nothing can verify it, and a wrong list
+    only hides leaks: so ``statement`` is printed on every page, and the signature of the dossier is under it.
+    """
+
+    section: ClassVar[str] = "subject"
+
+    model: Annotated[str, PUBLISHED] = Field(
+        min_length=1, description="folder of weights (safetensors, GGUF, an adapter of peft), or a hub name"
+    )
+    base: Annotated[str | None, PUBLISHED] = Field(
+        default=None, description="the model that it was trained from: the control of every attack; an adapter needs it"
+    )
+    objective: Literal["mlm", "clm"]
+    members: str | None = Field(default=None, description="list of who was trained on: text, the id of one a line")
+    column: str | None = Field(default=None, description="column of the documents: whether each was trained on")
+    others: str | None = Field(
+        default=None, description="documents of people who were not trained on, where those of corpus.source all were"
+    )
+    statement: Annotated[str, PUBLISHED] = Field(
+        min_length=1, description="where that list comes from and who says so, for the readers of the dossier"
+    )
+    also: Annotated[dict[str, str], PUBLISHED] = Field(
+        default={},
+        description='copies that are judged beside it, by name: "merged" (rounded as the base is stored), "int8" '
+        "(eight bits a weight), or the folder of one",
+    )
+
+    @model_validator(mode="after")
+    def _one_list(self) -> Self:
+        if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
+            raise ValueError("give one of members, column and others: who was trained on")
+        if wrong := [name for name in self.also if name == SUBJECT or not name.isidentifier()]:
+            raise ValueError(f"also: {wrong[0]!a} cannot be the name of a copy")
+        if not self.statement.strip():
+            raise ValueError("statement: is blank; say where the list comes from and who says so")
+        return self
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """Every model that is judged, by name: where it is, or how it is made of the first."""
+        return {SUBJECT: self.model, **self.also}
+
+
 class VerdictConfig(Section):
     """The verdict by risk: which risks count, and the threshold of each, fixed before the run.
 
@@ -390,6 +483,11 @@ class VerdictConfig(Section):
     words: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by identifying words alone")
     individual: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by the whole text")
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
+
+    def of_access(self, access: str | None) -> Self:
+        """Return the thresholds with those risks alone that the adversaries of a release context make."""
+        counted = {risk for who in ACCESS[access] for risk in RISKS_OF[who]} if access in ACCESS else set(self.risks)
+        return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 
 
 class DossierConfig(Section):
@@ -411,6 +509,24 @@ class DossierConfig(Section):
     legal_basis: str | None = Field(default=None, description="on which basis the documents are processed")
     documents: str | None = Field(default=None, description="which documents these are, for the model card too")
     licence: str | None = Field(default=None, description="licence of a model that leaves, for its card")
+    preregister: bool = Field(
+        default=False,
+        description="write thresholds, risks, attacks and seeds down, and sign them, before the first model is scored; "
+        "rules that change later make every score anew",
+    )
+    access: Literal["public", "named", "questions", "inside"] | None = Field(
+        default=None,
+        description="who gets the model: anybody its files; named partners its files; others may put questions to it; "
+        "or it stays inside. It decides which adversaries, and so which risks, count",
+    )
+    secure_environment: bool = Field(
+        default=False,
+        description="for who checks what leaves a secure environment: also a JSON file for each attack, and the halves "
+        "of those who ask for the release (command, statement, digests) and of those who decide (checks, decision)",
+    )
+    statement: str | None = Field(
+        default=None, description="what those who ask for the release state of the model, with secure_environment"
+    )
     replaces: str | None = Field(
         default=None, description="digest of the dossier that this one replaces; an update of a run sets it"
     )

@@ -18,7 +18,7 @@ from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
 from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
-from reticent.audit.leakage.leakage import LeakageAudit
+from reticent.audit.leakage.leakage import FoldDraws, LeakageAudit
 from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
@@ -26,17 +26,19 @@ from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT
+from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
-from reticent.audit.scoring.scores import score_models
+from reticent.audit.scoring.scores import score_information, score_models
+from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
+from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.models import check_fit, load_model, load_tokenizer, num_drawn, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Auditor", "ModelEntry", "audit_models"]
 
+#: Most members whose documents are scored with further draws of a masked model's folds.
+MOST_DRAWN, _STREAM_FOLDS = 200, 71
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
 Scored = tuple[TokenScores, TokenScores | None]
 DocumentScores = dict[str, np.ndarray]
@@ -70,8 +74,8 @@ class ModelEntry:
     k: int | None = None
     #: None: its threshold is fixed.
     noise: Noise | None = None
-    #: Whether attacks by gradients are made: they cost more than scoring, so not on every checkpoint.
-    gradients: bool = True
+    #: Whether it is measured by what costs much beside scoring too: gradients, and further draws of the folds.
+    is_last: bool = True
 
 
 def audit_models(
@@ -193,10 +197,14 @@ class Auditor:
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
-        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span)
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span,
+                                        self.membership.uncopied)  # fmt: skip
+        #: The scores of individuals (by code) of the model that was measured last, by attack.
+        self.own_scores: dict[str, np.ndarray] = {}
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
+        self._num_drawn: dict[Path | str, int] = {}
 
     def _tokenizer_of(self, path: Path) -> Any:
         """Return the tokenizer of the model's folder, because that of the store names no special tokens.
@@ -226,8 +234,8 @@ class Auditor:
         base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
         more_attacks : returns attacks beside those of the settings; not for a base model
         shadow_tokens : of each shadow the log-probabilities of the tokens, and the documents it was trained on
-        task : name of a part ("documents", "all occurrences", "probes", "gradients", "inversion") -> context that shows
-            its progress
+        task : name of a part ("documents", "all occurrences", "probes", "gradients", "information", "inversion") ->
+            context that shows its progress
         """
         with task("documents") as advance:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
@@ -236,9 +244,15 @@ class Auditor:
         base_scores = compared.documents if compared else None
         written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
         asked = self._asked(entry, scores, written, task)
-        if GRADIENT in self.config.attacks and entry.gradients:
+        if GRADIENT in self.config.attacks and entry.is_last:
             with task("gradients") as advance:
                 asked[GRADIENT] = self.gradient_scores(entry, advance)
+        if STATES in self.config.attacks:
+            asked[STATES] = self.states_scores(entry)
+        information = None
+        if INFORMATION in self.config.attacks and compared:
+            with task("information") as advance:
+                information = self.information(entry, compared.path, advance)
         further, controls = dict(asked), dict(compared.asked if compared else {})
         about: dict[str, ShadowControl] = {}
         if more_attacks and compared:
@@ -251,7 +265,8 @@ class Auditor:
         if shadow_tokens is not None and base_scores is not None:
             out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
             told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
-        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out)
+        draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
+        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
         threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
@@ -267,6 +282,7 @@ class Auditor:
             with task("inversion") as advance:
                 found, candidates = self.invert(entry, compared, advance)
             measured = replace(measured, inversion=found)
+        measured = replace(measured, num_drawn=self._num_drawn[entry.path] or None)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
@@ -293,37 +309,70 @@ class Auditor:
         own = self.membership.holdout
         return None if own is None else self._score(entry, own.store)
 
+    def information(
+        self, entry: ModelEntry, base: Path, progress: Callable[[int, int], None] | None = None
+    ) -> np.ndarray:
+        """Return InfoRMIA's score of every token of both sides, float32 (num_tokens,); see `score_information`."""
+        special = special_ids(self._tokenizer_of(entry.path), entry.objective)
+        return score_information(
+            load_model(entry.path, entry.objective), load_model(base, entry.objective), entry.objective, self.store,
+            special, progress=self._progress(progress, special, entry.objective), **self._scoring,
+        )  # fmt: skip
+
+    @property
+    def _scoring(self) -> dict[str, Any]:
+        """The settings of a scoring pass."""
+        names = ("folds", "window_length", "batch_size", "seed", "device", "bf16")
+        return {name: getattr(self.config, name) for name in names}
+
+    def _progress(
+        self, progress: Callable[[int, int], None] | None, special: SpecialIds, objective: str
+    ) -> Callable[[int], None] | None:
+        """Return what receives the windows done of a pass over all documents, None if nobody asks."""
+        if progress is None:
+            return None
+        if special not in self._num_windows:
+            self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
+        return partial(with_total, progress, self._num_windows[special] * self.num_passes(objective))
+
     def _score(
         self,
         entry: ModelEntry,
         store: TokenStore,
         progress: Callable[[int, int], None] | None = None,
         all_occurrences: bool = False,
+        seed: int | None = None,
     ) -> TokenScores:
         model = load_model(entry.path, entry.objective)
+        self._num_drawn[entry.path] = num_drawn(model)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         check_fit(model, store, tokenizer, special, self.config.window_length)
-        advance = None
-        if progress is not None:
-            if special not in self._num_windows:
-                self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
-            advance = partial(with_total, progress, self._num_windows[special] * self.num_passes(entry.objective))
         (scores,) = score_models(
             [model],
             entry.objective,
             store,
             special,
-            folds=self.config.folds,
             all_occurrences=all_occurrences,
-            window_length=self.config.window_length,
-            batch_size=self.config.batch_size,
-            seed=self.config.seed,
-            device=self.config.device,
-            bf16=self.config.bf16,
-            progress=advance,
+            progress=self._progress(progress, special, entry.objective),
+            **(self._scoring if seed is None else self._scoring | {"seed": seed}),
         )
         return scores
+
+    def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
+        """Return what a masked model predicts with two further draws of its folds, for the documents of some members:
+        a tenth as many as there are individuals, and `MOST_DRAWN` at most.
+        """
+        if self.config.folds < 2:
+            return None
+        codes, members = np.unique(self.store.individual), np.unique(self.store.individual[self.members])
+        num = min(max(len(codes) // 10, 1), MOST_DRAWN)
+        drawn = generator(self.config.seed, _STREAM_FOLDS).choice(members, min(num, len(members)), replace=False)
+        documents = np.flatnonzero(np.isin(self.store.individual, drawn))
+        store = self.store.select(documents)
+        words = words_of(store)
+        again = (self._score(entry, store, seed=self.config.seed + more).argmax for more in (1, 2))
+        return FoldDraws(documents, [self.table.surfaces(argmax, words) for argmax in again])
 
     def invert(
         self,
@@ -380,28 +429,39 @@ class Auditor:
         controls: Mapping[str, np.ndarray] | None = None,
         shadows: KindShadows | None = None,
         out: OutControls | None = None,
+        draws: FoldDraws | None = None,
+        information: np.ndarray | None = None,
     ) -> ModelEvidence:
         """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
 
         ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
         not attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
-        `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`; ``out`` has read these shadows.
+        `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`, ``draws`` as for `LeakageAudit.measure`;
+        ``out`` has read these shadows. ``information`` is of `Auditor.information`.
         """
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
         base_predicted = None if base is None else self.table.surfaces(base.argmax, self.words)
-        leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special))
+        leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special), draws)
         further = dict(further or {})
         controls = {**(controls or {}), **(out.document_scores() if out else {})}
         on_kinds = self._on_kinds(entry, scores, base, out)
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
             on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
+        if information is not None:
+            further[INFORMATION] = self._informed(information, np.ones(len(information), dtype=bool))
+            for kind, mask in self.kinds.masks(entry.never_target):
+                if kind != "all":
+                    informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
+                    on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
+        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
         )  # fmt: skip
         attacks, best = attacked.with_areas(areas)
+        memorised = (None, None) if shadows is None else self.kinds.counterfactual(shadows)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -426,6 +486,8 @@ class Auditor:
             beside=replace(
                 numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
                 shared_over_base=leaks.shared_over_base,
+                counterfactual=memorised[0],
+                counterfactual_exposed=memorised[1],
             ),
         )
 
@@ -445,12 +507,15 @@ class Auditor:
         for kind, mask in self._kinds_of(entry).items():
             own, before = scores.on(mask), base and base.on(mask)
             asked = self.membership.document_scores(entry.objective, own, before)
-            control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
-            control |= out.document_scores(kind) if out else {}
+            control = {} if base is None else self.membership.of_base(entry.objective, base, mask)
+            control = {**control, **(out.document_scores(kind) if out else {})}
             found[kind] = {name: self.membership.compared(name, one, control.get(name)) for name, one in asked.items()}
         if ORDINARY in found:  # where targets are the ordinary words, the same attacks
             found.setdefault(TARGETS, found[ORDINARY])
         return found
+
+    def _informed(self, information: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return np.asarray(EVERY_ATTACK[INFORMATION].score(information, mask, self.store.doc_offsets))
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
         """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""
@@ -464,6 +529,20 @@ class Auditor:
             device=self.config.device, progress=progress and partial(with_total, progress, len(documents)),
         )  # fmt: skip
         return np.asarray(EVERY_ATTACK[GRADIENT].score(norms))
+
+    def states_scores(self, entry: ModelEntry) -> np.ndarray:
+        """Return the scores of a probe of the last hidden states of each asked document, float64 (D,)."""
+        units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
+        asked = asked_documents(self.store.individual, self.members, self.config.seed, units=units)
+        states = document_states(
+            load_model(entry.path, entry.objective), self.store.select(asked),
+            special_ids(self._tokenizer_of(entry.path), entry.objective), window_length=self.config.window_length,
+            batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16,
+        )  # fmt: skip
+        scores[asked] = EVERY_ATTACK[STATES].score(
+            states, self.store.individual[asked], self.members[asked], seed=self.config.seed, units=units
+        )
+        return scores
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store

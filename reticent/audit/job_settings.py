@@ -10,7 +10,15 @@ from typing import Annotated
 
 from pydantic import ByteSize, Field
 
-from reticent.audit.config import AuditConfig, CanaryAudit, DossierConfig, ExtractionConfig, ProbeConfig, VerdictConfig
+from reticent.audit.config import (
+    AuditConfig,
+    CanaryAudit,
+    DossierConfig,
+    ExtractionConfig,
+    ProbeConfig,
+    SubjectConfig,
+    VerdictConfig,
+)
 from reticent.audit.judgement.rows import GateConfig
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig
@@ -30,7 +38,13 @@ class JobSettings(Section):
     """The fields of a job."""
 
     out: str
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**63,
+        description='of the split and of all that is drawn; "draw" draws one that nobody can guess, and the run folder '
+        "keeps it in `job.json`",
+    )
     num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     memory_limit: ByteSize | None = Field(
         default=None,
@@ -47,6 +61,7 @@ class JobSettings(Section):
     threshold: ThresholdConfig = ThresholdConfig()
     surrogates: SurrogateConfig = SurrogateConfig()
     model: tuple[ModelSection, ...] = ()
+    subject: SubjectConfig | None = None
     recipes: Annotated[dict[str, RecipeChanges], PUBLISHED] = Field(
         default={}, description="the job's own recipes, by name"
     )

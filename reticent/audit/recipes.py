@@ -11,7 +11,14 @@ from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 
-__all__ = ["is_unprotected", "own_recipes", "recipe_of"]
+__all__ = ["is_unprotected", "model_sections", "own_recipes", "recipe_of"]
+
+
+def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
+    """Return the settings of the models of the job, by name."""
+    found = audit.settings.get("model")
+    sections = found if isinstance(found, list | tuple) else ()
+    return {str(each.get("name")): each for each in sections if isinstance(each, Mapping)}
 
 
 def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ Exit status: 0 done, 1 failed, 2 usage, 3 a privacy gate failed, 130 interrupted
 
 from __future__ import annotations
 
+import ast
 import atexit
 import errno
 import gc
@@ -14,14 +15,15 @@ import signal
 import sys
 import traceback
 import warnings
-from typing import Annotated, Any
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 
 from reticent import __version__
-from reticent.cli.help import example_of, unwrap_help
-from reticent.cli.options import removed
+from reticent.cli.help import example_of, removed, unwrap_help
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 from reticent.core.progress import FORMATS, VARIABLE, is_json, log
@@ -59,14 +61,20 @@ PANELS = {
         "budget": "runs",
     },
     "A cluster": {"spark_app": "spark"},
-    "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
+    "A finished model": {
+        "audit_model": "audit_model",
+        "score": "score",
+        "probe": "probe",
+        "guard_app": "guard",
+        "tagger_app": "tagger",
+    },
 }
 
 #: Commands that are one themselves and have others below them -> module and class of that.
 BELOW = {"detect": "documents.DetectCommand", "dossier": "dossier.DossierCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
-RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "report", "dossier")
+RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "audit-model", "report", "dossier")
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 
@@ -105,8 +113,10 @@ class _Commands(TyperGroup):
             raise
 
 
-def _command_line(name: str | None = None) -> typer.Typer:
-    """Return the command of this name alone, or all of them, which takes several times as long to make."""
+def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Typer:
+    """Return the command of this name alone, or all of them; an outline knows the others by name and first line only,
+    so that the list of commands loads none of them.
+    """
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -124,6 +134,9 @@ def _command_line(name: str | None = None) -> typer.Typer:
     }
     for each in [name] if name in shown else shown:
         panel, attribute, module = shown[each]
+        if outline and each != name:
+            app.command(each, help=_first_line(module, attribute), rich_help_panel=panel)(_nothing)
+            continue
         command = getattr(importlib.import_module(f"reticent.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=each, rich_help_panel=panel, epilog=example_of(each))
@@ -132,6 +145,26 @@ def _command_line(name: str | None = None) -> typer.Typer:
             own = getattr(importlib.import_module(f"reticent.cli.{place}"), kind) if kind else None
             app.command(cls=own, rich_help_panel=panel, epilog=example_of(each))(command)
     return unwrap_help(app)
+
+
+def _nothing() -> None:
+    """A command of which only the name and the first line are known."""
+
+
+def _first_line(module: str, attribute: str) -> str:
+    """Read the first line of a command's help from the source: of a function's docstring, of a group's ``help=``."""
+    for node in _statements(module):
+        if isinstance(node, ast.FunctionDef) and node.name == attribute:
+            return (ast.get_docstring(node) or "").partition("\n\n")[0]
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == attribute:
+            made = cast("ast.Call", node.value)
+            return next((ast.literal_eval(each.value) for each in made.keywords if each.arg == "help"), "")
+    raise AttributeError(f"{module}.py has no command {attribute}")
+
+
+@cache
+def _statements(module: str) -> list[ast.stmt]:
+    return ast.parse(resources.files(__name__).joinpath(f"{module}.py").read_text(encoding="utf-8")).body
 
 
 def __getattr__(name: str) -> Any:
@@ -199,7 +232,8 @@ def _run() -> None:
     _take_log_format()
     for argument in sys.argv[1:]:
         refuse_secrets(argument)
-    command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None)
+    completing = any(variable.endswith("_COMPLETE") for variable in os.environ if variable.startswith("_RETICENT"))
+    command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None, outline=not completing)
     if not is_json():
         command(standalone_mode=True)
         return

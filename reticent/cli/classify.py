@@ -15,7 +15,12 @@ from reticent.cli.options import (
     job_from_source,
     new_progress,
 )
+from reticent.cli.show import print_classification
 from reticent.core.errors import PolicyError
+from reticent.ext.classify.command import classify_documents
+from reticent.ext.classify.stage import read_results
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 __all__ = ["classify"]
 
@@ -55,12 +60,6 @@ def classify(
     The column of classes is --set classify.label=COLUMN; names of classes are written into results and models: no
     column of text.
     """
-    from reticent.cli.show import print_classification
-    from reticent.ext.classify.command import classify_documents
-    from reticent.ext.classify.stage import read_results
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     own = is_job(source)
     for option, value in (("--model", model), ("--out", out)):
         if own and value is not None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.rules import publish
+from reticent.audit.evidence.sampled import SampledRecall
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import (
     AsJson,
@@ -24,12 +28,29 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
+from reticent.cli.show import (
+    print_copies,
+    print_counts,
+    print_detection,
+    print_rules,
+    print_statistics,
+    sampled_lines,
+    sampled_table,
+    write_statistics,
+)
 from reticent.core.artifact import write_artifact
 from reticent.core.errors import PolicyError
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.sampled import SampledRecall
-    from reticent.job.config import Job
+from reticent.engine.dedup import find_copies, write_left_out
+from reticent.engine.names import SYLLABLES, SurrogateNames
+from reticent.engine.pseudonymize import DateOptions
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.scrub.command import scrub_documents
+from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, read_key
+from reticent.job.checks import refuse_idle_scope
+from reticent.job.config import Job
+from reticent.job.detection import detect_documents
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 __all__ = [
     "DetectCommand",
@@ -82,9 +103,6 @@ def synth(
     as_json: AsJson = False,
 ) -> None:
     """Generate the records of a hospital that does not exist, with gold spans of every identifier."""
-    from reticent.cli.show import print_counts
-    from reticent.engine.synthetic import SynthConfig, synthesize
-
     config = SynthConfig(
         num_individuals=individuals,
         words_per_document=words_per_document,
@@ -138,12 +156,9 @@ def detect(
     Commands below it: [bold]reticent detect sample RUN[/bold] draws documents for annotators,
     [bold]reticent detect evaluate RUN ANNOTATION[/bold] says what detection misses, from their corrections.
     """
-    from reticent.cli.show import print_detection, print_rules
-
     if list_rules:
         print_rules(as_json)
         return
-    from reticent.job.detection import detect_documents
 
     if source is None:
         raise PolicyError("SOURCE is missing: documents, a run folder or a job file")
@@ -176,11 +191,6 @@ def dedup(
     Nothing is changed: a job leaves out what its section \\[dedup] says. The same settings count here, such as --set
     dedup.mode=near or dedup.passage_words=50.
     """
-    from reticent.cli.show import print_copies
-    from reticent.engine.dedup import find_copies, write_left_out
-    from reticent.job.checks import refuse_idle_scope
-    from reticent.job.run import Run
-
     progress = new_progress(quiet)
     used = ("corpus", "dedup", "protect.k", "index.surface", "num_threads")
     run = Run(job_from_source(source, None, settings=settings, used=used), progress)
@@ -280,12 +290,6 @@ def scrub(
     Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
     """
-    from reticent.cli.show import print_counts
-    from reticent.engine.names import SYLLABLES, SurrogateNames
-    from reticent.engine.pseudonymize import DateOptions
-    from reticent.ext.scrub.command import scrub_documents
-    from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, read_key
-
     if key is not None and seed is not None:
         raise PolicyError("--key and --seed: give one of them")
     if renew_key and not overwrite:
@@ -355,11 +359,6 @@ def stats(
     Also how near to the line words are, what is left to learn from, and how often a few words that many people use
     still point to one person. No count of few people is shown.
     """
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.evidence.rules import publish
-    from reticent.cli.show import print_statistics, write_statistics
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
     from reticent.job.stages.audit import corpus_section
 
     used = None if source.is_file() else ("protect", "audit.small_cell", "seed", "num_threads")
@@ -514,14 +513,9 @@ def _job(run: Path) -> Job:
 
 
 def _print(found: SampledRecall, as_json: bool) -> None:
-    from reticent.audit.evidence.json_form import to_json
-
     if as_json:
         print(json.dumps(to_json(found), indent=1))
         return
-    from rich.console import Console
-
-    from reticent.cli.show import sampled_lines, sampled_table
 
     console = Console()
     console.print(sampled_table(found))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from reticent.audit.texts import Texts
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
-
-if TYPE_CHECKING:
-    from reticent.ext.dossier.verify import Checked
+from reticent.core.artifact import hash_file
+from reticent.ext.dossier.verify import Checked
+from reticent.job.run import Run
 
 __all__ = ["DossierCommand", "dossier"]
 
@@ -44,7 +44,6 @@ def dossier(
     copies a model with its card.
     """
     from reticent.ext.dossier.job import make_dossier
-    from reticent.job.run import Run
 
     job = job_of(read_job(run_folder), settings, used=("dossier",))
     made = make_dossier(Run(job, new_progress(quiet)), out)
@@ -53,6 +52,33 @@ def dossier(
     else:
         typer.echo(f"Dossier: {made['folder']}")
         typer.echo(f"Its digest: {made['digest']}")
+
+
+@_app.command(epilog=example_of("dossier rules"))
+def rules(
+    source: Annotated[Path, typer.Argument(metavar="RUN|JOB.toml", help="A run folder, or a job file.")],
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write down what will be measured and judged, before the first model is scored: RUN/rules/rules.json.
+
+    Thresholds, relevant risks, gates, attacks and the release context; seeds by a keyed digest. It is signed where the
+    job has dossier.key. Every score names these rules, and rules that change make all scores anew.
+    """
+    from reticent.ext.dossier.rules import RULES, RULES_FILE, rules_steps
+    from reticent.job.maker import make
+    from reticent.job.run import Run
+
+    job = job_of(read_job(source), [*(settings or []), "dossier.preregister=true"])
+    run = Run(job, new_progress(quiet))
+    run.prepare_folder()
+    for step in rules_steps(run):
+        make(run, step)
+    run.keep_job()
+    file = run.folder / RULES / RULES_FILE
+    digest = hash_file(file)
+    typer.echo(json.dumps({"file": str(file), "sha256": digest}) if as_json else f"Rules: {file}, SHA-256 {digest}")
 
 
 @_app.command(epilog=example_of("dossier verify"))
@@ -122,7 +148,6 @@ def export(
     Exit status 3 where the verdict on it is not "within". To let a model leave is a decision of its own.
     """
     from reticent.ext.dossier.export import export_with_card
-    from reticent.job.run import Run
 
     run = Run(job_of(read_job(run_folder), None))
     found = export_with_card(run, model, recipe, out, epoch=epoch, training=training, despite=despite)

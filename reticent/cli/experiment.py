@@ -6,7 +6,7 @@ import glob
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +19,12 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
+from reticent.cli.show import print_status
 from reticent.core.errors import PolicyError, ReticentError
-
-if TYPE_CHECKING:
-    from reticent.job.config import Job
+from reticent.job.config import Job
+from reticent.job.experiment import experiment_job, minimal_job
+from reticent.job.run import Run
+from reticent.job.status import job_status
 
 __all__ = ["new_job", "status"]
 
@@ -74,8 +76,6 @@ def new_job(
 
     Read it, change it, and give it to reticent run. With --minimal it is a page long.
     """
-    from reticent.job.experiment import experiment_job, minimal_job
-
     if minimal and size is not None:
         raise PolicyError("--size: has no effect with --minimal")
     corpus = detect = None
@@ -98,8 +98,6 @@ def new_job(
 
 def _num_individuals(job: Job) -> int | None:
     """Count the individuals of documents in files; None where they cannot be read, which a run will say."""
-    from reticent.job.run import Run
-
     if job.corpus.source is None or "://" in str(job.corpus.source):
         return None
     try:
@@ -114,10 +112,6 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Say what of a run is done, what is left and how long it will take; nothing is run, and a run may be going on."""
-    from reticent.cli.show import print_status
-    from reticent.job.run import Run
-    from reticent.job.status import job_status
-
     found: dict[str, Any] = job_status(Run(job_of(read_job(source), settings)))
     if as_json:
         print(json.dumps(found, indent=1))

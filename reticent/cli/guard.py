@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,11 @@ from reticent.cli.options import (
 )
 from reticent.core.artifact import fingerprint, require_kind, write_artifact
 from reticent.core.errors import CorpusError, PolicyError
-
-if TYPE_CHECKING:
-    from reticent.job.run import Run
+from reticent.engine.detect import DETECTORS, make_detectors
+from reticent.engine.schema import MEMBERS
+from reticent.engine.verbatim import build_verbatim, write_verbatim
+from reticent.guard import built_detectors, guard_detectors, open_guard, refuse_detectors
+from reticent.job.run import Run
 
 __all__ = ["guard_app"]
 
@@ -66,11 +68,6 @@ def build(
 
     Of a run the members' documents are taken; of other documents all.
     """
-    from reticent.engine.detect import make_detectors
-    from reticent.engine.verbatim import build_verbatim, write_verbatim
-    from reticent.guard import guard_detectors, refuse_detectors
-    from reticent.job.run import Run
-
     job = job_from_source(source, None, detector, settings=settings, used=("corpus", *_looked_at()))
     if detector:
         refuse_detectors(detector)
@@ -113,9 +110,6 @@ def check(
     settings: Set = None,
 ) -> None:
     """Print what is found in a text as JSON: where and of what category, never what. Exit status 3 if anything is."""
-
-    from reticent.guard import open_guard
-
     if not identifiers and (detector or settings):
         raise PolicyError("--detector, --set: about identifiers, which --verbatim-only does not look for")
     detectors: Any = None if identifiers else ()
@@ -130,9 +124,6 @@ def check(
 
 def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
     """The guard's own detectors, or other ones, with options that are checked as those of a job."""
-    from reticent.engine.detect import make_detectors
-    from reticent.guard import built_detectors, refuse_detectors
-
     detect: dict[str, Any] = built_detectors(guard)
     detect["detectors"] = list(detect)
     if names:
@@ -146,16 +137,12 @@ def _looked_at() -> tuple[str, ...]:
     """The settings of detection that a guard looks at: which detectors, and their options. Generated text is no corpus
     to spread or confirm names in, and none of it is put in quarantine.
     """
-    from reticent.engine.detect import DETECTORS
-
     options = dict.fromkeys((*DETECTORS, *(key for row in DETECTORS.values() for key in row.short)))
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 
 
 def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
     """Documents, which of them were trained on (None: all), and fingerprints."""
-    from reticent.engine.schema import MEMBERS
-
     if not of_run:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")

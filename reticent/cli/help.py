@@ -1,4 +1,4 @@
-"""Paragraphs of the help on one line each: typer keeps the line breaks of a docstring, and terminals add theirs."""
+"""What the help says beside docstrings: paragraphs on a line each, examples, what replaces an option that is gone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typer.core import TyperCommand
 
 __all__ = [
     "EXAMPLES",
+    "REMOVED",
     "CommandWithOthers",
     "below",
     "example_of",
+    "removed",
     "unwrap_help",
 ]
 
@@ -59,10 +61,13 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "train": "reticent train run --set train.num_epochs=8",
         "classify": "reticent classify run --set classify.label=diagnosis",
         "audit": "reticent audit run",
+        "audit-model": "reticent audit-model partner/model --base gpt2 --documents notes.parquet --members members.txt "
+        "--statement 'the export of 3 May, by the registrar' --out judged",
         "report": "reticent report run --set verdict.emission=0.02",
         "dossier": "reticent dossier run --set dossier.key=~/.ssh/id_ed25519 --out to-the-dpo",
         "budget": "reticent budget run",
         "spark": "reticent spark index notes.parquet --out index --master 'local[4]'",
+        "score": "reticent score models/gpt2 --texts candidates.txt --base gpt2 --out ranked.jsonl",
         "probe": "reticent probe models/gpt2 --subjects records.parquet --out probe",
         "guard": "reticent guard build run --out guard",
         "guard build": "reticent guard build run --out guard",
@@ -73,6 +78,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "detect sample": "reticent detect sample run --documents 100",
         "detect learn": "reticent detect learn run --marks run/annotation/annotation.json",
         "detect evaluate": "reticent detect evaluate run annotation/annotated.json",
+        "dossier rules": "reticent dossier rules run --set dossier.access=named --set dossier.key=key",
         "dossier verify": "reticent dossier verify to-the-dpo --signers allowed_signers --model exported",
         "dossier export": "reticent dossier export run gpt2 ppclm --out to-the-partner",
     }
@@ -84,6 +90,68 @@ def example_of(command: str) -> str | None:
     the command line works without.
     """
     return f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
+
+
+# ----------------------------------------------------------------------------------------------------- removed options
+
+
+_COLUMNS = {
+    "--format": "corpus.format=VALUE",
+    "--doc-id": "corpus.doc_id=VALUE",
+    "--individual-id": "corpus.individual_id=VALUE",
+    "--text": "corpus.text=VALUE",
+    "--household-id": "corpus.household_id=VALUE",
+}
+_SEARCHED = {**_COLUMNS, "--spans": "corpus.spans=VALUE", "--records": "detect.records.table=VALUE"}
+_MEMORY = {"--memory-limit": "memory_limit=VALUE"}
+_MAX_N = {"--max-n": "index.max_n=VALUE"}
+#: Command -> an option that it had -> the setting of the job that says the same.
+REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "new-job": _SEARCHED,
+        "run": _MEMORY,
+        "detect": _SEARCHED,
+        "dedup": {
+            **_COLUMNS,
+            "--mode": "dedup.mode=VALUE",
+            "--scope": "dedup.scope=VALUE",
+            "--threshold": "dedup.threshold=VALUE",
+            "--passage-words": "dedup.passage_words=VALUE",
+            "--k": "protect.k=VALUE",
+        },
+        "scrub": {**_SEARCHED, "--label": "corpus.label=VALUE"},
+        "index": {**_SEARCHED, **_MEMORY, **_MAX_N, "--updatable": "index.updatable=true"},
+        "protect": {"--k": "protect.k=VALUE", "--n": "protect.n=VALUE", "--policy": "protect.policy=VALUE"},
+        "train": {"--epochs": "train.num_epochs=VALUE", "--learning-rate": "train.learning_rate=VALUE"},
+        "classify": {
+            **_COLUMNS,
+            "--label": "classify.label=VALUE",
+            "--from-epoch": "classify.from_epochs=[VALUE]",
+            "--epochs": "classify.num_epochs=VALUE",
+            "--learning-rate": "classify.learning_rate=VALUE",
+            "--windows": "classify.windows=VALUE",
+            "--min-individuals": "classify.min_individuals=VALUE",
+            "--heldout": "split.heldout=VALUE",
+            "--save": "classify.save_model=true",
+        },
+        "report": {"--language": "dossier.languages=['VALUE']"},
+        "dossier": {"--language": "dossier.languages=['VALUE']", "--key": "dossier.key=VALUE"},
+        "guard build": _COLUMNS,
+        "spark index": {**_COLUMNS, **_MAX_N},
+        "spark detect": _SEARCHED,
+        "spark protect": _SEARCHED,
+        "spark tokens": _SEARCHED,
+    }
+)
+
+
+def removed(command: str, option: str) -> str | None:
+    """Return what takes the place of an option that a command had; None for one that it never had."""
+    setting = REMOVED.get(command, {}).get(option)
+    if setting is None:
+        return None
+    quote = '"' if "[" in setting else ""
+    return f"{option}: is no option any more; use --set {quote}{setting}{quote}"
 
 
 # --------------------------------------------------------------------------------------------------------------- below

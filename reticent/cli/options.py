@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from reticent.core.artifact import JOB
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_toml
-
-if TYPE_CHECKING:
-    from reticent.core.progress import Progress
-    from reticent.job.config import Job
+from reticent.core.memory import explain_abort
+from reticent.core.progress import JsonProgress, Progress, is_json
+from reticent.engine.detect import DETECTORS
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.job.config import Job, load_job, load_kept_job, parse_job
 
 __all__ = [
-    "REMOVED",
     "AsJson",
     "Detector",
     "Out",
@@ -39,7 +38,6 @@ __all__ = [
     "new_progress",
     "read_job",
     "refuse_given",
-    "removed",
     "said",
     "without_others",
 ]
@@ -84,64 +82,6 @@ Detector = Annotated[
         "individuals). Options: --set detect.NAME.OPTION=VALUE.",
     ),
 ]
-
-_COLUMNS = {
-    "--format": "corpus.format=VALUE",
-    "--doc-id": "corpus.doc_id=VALUE",
-    "--individual-id": "corpus.individual_id=VALUE",
-    "--text": "corpus.text=VALUE",
-    "--household-id": "corpus.household_id=VALUE",
-}
-_SEARCHED = {**_COLUMNS, "--spans": "corpus.spans=VALUE", "--records": "detect.records.table=VALUE"}
-_MEMORY = {"--memory-limit": "memory_limit=VALUE"}
-_MAX_N = {"--max-n": "index.max_n=VALUE"}
-#: Command -> an option that it had -> the setting of the job that says the same.
-REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "new-job": _SEARCHED,
-        "run": _MEMORY,
-        "detect": _SEARCHED,
-        "dedup": {
-            **_COLUMNS,
-            "--mode": "dedup.mode=VALUE",
-            "--scope": "dedup.scope=VALUE",
-            "--threshold": "dedup.threshold=VALUE",
-            "--passage-words": "dedup.passage_words=VALUE",
-            "--k": "protect.k=VALUE",
-        },
-        "scrub": {**_SEARCHED, "--label": "corpus.label=VALUE"},
-        "index": {**_SEARCHED, **_MEMORY, **_MAX_N, "--updatable": "index.updatable=true"},
-        "protect": {"--k": "protect.k=VALUE", "--n": "protect.n=VALUE", "--policy": "protect.policy=VALUE"},
-        "train": {"--epochs": "train.num_epochs=VALUE", "--learning-rate": "train.learning_rate=VALUE"},
-        "classify": {
-            **_COLUMNS,
-            "--label": "classify.label=VALUE",
-            "--from-epoch": "classify.from_epochs=[VALUE]",
-            "--epochs": "classify.num_epochs=VALUE",
-            "--learning-rate": "classify.learning_rate=VALUE",
-            "--windows": "classify.windows=VALUE",
-            "--min-individuals": "classify.min_individuals=VALUE",
-            "--heldout": "split.heldout=VALUE",
-            "--save": "classify.save_model=true",
-        },
-        "report": {"--language": "dossier.languages=['VALUE']"},
-        "dossier": {"--language": "dossier.languages=['VALUE']", "--key": "dossier.key=VALUE"},
-        "guard build": _COLUMNS,
-        "spark index": {**_COLUMNS, **_MAX_N},
-        "spark detect": _SEARCHED,
-        "spark protect": _SEARCHED,
-        "spark tokens": _SEARCHED,
-    }
-)
-
-
-def removed(command: str, option: str) -> str | None:
-    """Return what takes the place of an option that a command had; None for one that it never had."""
-    setting = REMOVED.get(command, {}).get(option)
-    if setting is None:
-        return None
-    quote = '"' if "[" in setting else ""
-    return f"{option}: is no option any more; use --set {quote}{setting}{quote}"
 
 
 def is_job(source: str | Path) -> bool:
@@ -197,8 +137,6 @@ def job_from_source(
 
 def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: bool) -> None:
     """Choose the detectors of documents where no setting does: with records, that detector is among them."""
-    from reticent.engine.sources.corpus_config import CorpusConfig
-
     corpus, detect = values["corpus"], values.setdefault("detect", {})
     if not isinstance(corpus, dict) or not isinstance(detect, dict):
         return  # refused when the job is checked
@@ -213,8 +151,6 @@ def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: 
 
 def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
     """The section [detect] without the options of detectors that are not chosen any more."""
-    from reticent.engine.detect import DETECTORS
-
     return {name: table for name, table in section.items() if name not in DETECTORS or name in detectors}
 
 
@@ -236,17 +172,12 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_progress(quiet: bool) -> Progress:
     """Return a command's messages, on stderr; from here on a library that aborts for want of memory says so too."""
-    from reticent.core.memory import explain_abort
-    from reticent.core.progress import JsonProgress, Progress, is_json
-
     explain_abort()
     return (JsonProgress if is_json() else Progress)(quiet=quiet)
 
 
 def read_job(path: Path) -> dict[str, Any]:
     """Return the settings of a run folder, which stays where it is now, or of a job file."""
-    from reticent.job.config import load_job, load_kept_job
-
     if path.suffix == ".toml" and not path.is_dir():
         return load_job(path).model_dump()
     if not (path / JOB).exists():
@@ -260,8 +191,6 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.
     """
-    from reticent.job.config import parse_job
-
     return parse_job(_changed(values, settings, used))
 
 

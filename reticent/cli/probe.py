@@ -6,20 +6,32 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
+from rich.console import Console
 
+from reticent.audit.config import Init
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.rules import publish
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
 from reticent.core.artifact import fingerprint
 from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.names import require_name
-
-if TYPE_CHECKING:
-    from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-    from reticent.ext.propile.subjects import Subjects
-    from reticent.ext.propile.templates import Template
+from reticent.ext.propile.prompts import (
+    ProbeConfig,
+    ProbeModel,
+    SoftPromptConfig,
+    SoftPromptStudy,
+    objective_of,
+    require_language,
+    require_questions,
+)
+from reticent.ext.propile.subjects import Subjects, read_items, read_subjects, subjects_from_spans
+from reticent.ext.propile.templates import Template, read_templates
 
 __all__ = ["probe"]
 
@@ -131,9 +143,6 @@ def probe(
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
     """
-    from reticent.ext.propile.prompts import ProbeConfig, SoftPromptConfig, require_questions
-    from reticent.ext.propile.templates import read_templates
-
     if not soft_prompt:
         refuse_given(
             context, "belongs to --soft-prompt", "soft_subjects", "soft_tokens", "soft_epochs", "soft_init", "sweep"
@@ -163,8 +172,6 @@ def probe(
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
-    from reticent.ext.propile.prompts import ProbeModel, objective_of
-
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
@@ -176,9 +183,6 @@ def _entries(models: list[str]) -> list[ProbeModel]:
 
 
 def _study(prompt: SoftPromptConfig, sweep: bool) -> SoftPromptStudy:
-    from reticent.audit.config import Init
-    from reticent.ext.propile.prompts import SoftPromptStudy
-
     if not sweep:
         return SoftPromptStudy(prompt=prompt)
     return SoftPromptStudy(
@@ -190,11 +194,6 @@ def _study(prompt: SoftPromptConfig, sweep: bool) -> SoftPromptStudy:
 
 
 def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from reticent.ext.propile.subjects import read_subjects, subjects_from_spans
-
     if subjects is not None:
         return read_subjects(subjects), subjects
     assert documents is not None
@@ -209,8 +208,6 @@ def _run(
     entries: list[ProbeModel], table: Subjects, source: Path, config: ProbeConfig, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.evidence.rules import publish
     from reticent.ext.propile.measure import probe_models, write_probe
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
@@ -230,7 +227,6 @@ def _run(
     if as_json:
         print(json.dumps(to_json(publish(evidence, config.small_cell))))  # as in probe.json
         return
-    from rich.console import Console
 
     from reticent.ext.propile.evidence import results_table
 
@@ -242,9 +238,6 @@ def _run(
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
-    from reticent.ext.propile.prompts import require_language
-    from reticent.ext.propile.subjects import read_items, read_subjects
-
     bases = [model for model in models if model.startswith("base=")]
     models = [model for model in models if model not in bases]
     if len(models) != 1 or len(bases) > 1:

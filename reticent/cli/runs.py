@@ -6,7 +6,7 @@ import json
 import os
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,13 +25,29 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
+from reticent.cli.show import (
+    print_budget,
+    print_counts,
+    print_export,
+    print_part,
+    print_run,
+    print_summary,
+    print_update,
+)
 from reticent.core.artifact import JOB
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.sources.table import shown
+from reticent.ext.dp.budget import read_budget
+from reticent.job.checks import refuse_too_few, require_same_documents
+from reticent.job.config import Job, load_job
+from reticent.job.demo import run_demo
+from reticent.job.export import copy_members_tokens as copied
+from reticent.job.pipeline import execute, report_again
+from reticent.job.reach import reach_lines, sides_of
+from reticent.job.run import Run
 from reticent.trainer.distributed import launched
-
-if TYPE_CHECKING:
-    from reticent.job.config import Job
-    from reticent.job.run import Run
+from reticent.trainer.privacy import BUDGET_FILE
+from reticent.trainer.recipes import RECIPES
 
 __all__ = [
     "PartOption",
@@ -39,6 +55,7 @@ __all__ = [
     "budget",
     "copy_members_tokens",
     "demo",
+    "execute_job",
     "export",
     "index",
     "list_all_recipes",
@@ -72,10 +89,6 @@ PartOption = Annotated[
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
     """Print what a run of a job can show, and what it costs; `PolicyError` for what cannot work with its documents."""
-    from reticent.job.checks import refuse_too_few
-    from reticent.job.reach import reach_lines, sides_of
-    from reticent.job.run import Run
-
     run = Run(job, new_progress(quiet))
     sides = sides_of(run)
     lines = list(reach_lines(job, sides))
@@ -91,9 +104,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
 
 def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
     """Make a part of a job, and print how much it was."""
-    from reticent.cli.show import print_part
     from reticent.job.parts import Part, execute_part
-    from reticent.job.run import Run
 
     part, is_main = Part.parse(name), launched().is_main
     counts = execute_part(Run(job, new_progress(quiet or not is_main), reread=reread), part)
@@ -107,7 +118,6 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
 
 
 def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
-    from reticent.job.run import Run
     from reticent.job.text_checks import check_text
 
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
@@ -122,7 +132,6 @@ def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
 def list_all_recipes(wanted: bool) -> None:
     if not wanted:
         return
-    from reticent.trainer.recipes import RECIPES
 
     for name, recipe in RECIPES.items():
         typer.echo(f"{name:17} {recipe.about}")
@@ -137,7 +146,6 @@ def list_all_recipes(wanted: bool) -> None:
 
 
 def verify_ledger(ledger: Path, quiet: bool, as_json: bool) -> None:
-    from reticent.job.run import Run
     from reticent.job.training_tokens import find_run, verify_training
 
     folder, model, recipe = find_run(ledger)
@@ -229,10 +237,7 @@ def export(
 
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
-    from reticent.cli.show import print_export
-    from reticent.engine.sources.table import shown
     from reticent.ext.warehouse.export import export_files, export_tables
-    from reticent.job.run import Run
 
     if (out is None) == (into is None):
         raise PolicyError("export: give either --out FOLDER or --into ADDRESS")
@@ -253,10 +258,6 @@ def export(
 
 def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
     """Copy the members' tokens of a run to a folder, and say how many there are."""
-    from reticent.cli.show import print_counts
-    from reticent.job.export import copy_members_tokens as copied
-    from reticent.job.run import Run
-
     for place, counts in copied(Run(job, new_progress(quiet)), folder).items():
         if not as_json:
             print_counts(counts, place, as_json)
@@ -289,9 +290,6 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""
-    from reticent.cli.show import print_summary
-    from reticent.job.demo import run_demo
-
     run = run_demo(out, seed=seed, num_individuals=individuals, progress=new_progress(quiet))
     print_summary(run.evidence, run.folder)
 
@@ -327,8 +325,6 @@ def run(
     Stopped by Ctrl-C, a signal or a crash, the same command goes on: a training from its last state, the audit with the
     next checkpoint. `reticent status` says how far it is.
     """
-    from reticent.job.config import load_job
-
     values = read_job(job) if job.is_dir() else load_job(job).model_dump()
     changed = job_of(values, settings)
     if plan:
@@ -341,7 +337,7 @@ def run(
             raise PolicyError("--part: a part has its own end; leave --until out")
         run_part(changed, part, quiet, as_json, reread=verify)
         return
-    _execute(changed, until.value, quiet, as_json, reread=verify)
+    execute_job(changed, until.value, quiet, as_json, reread=verify)
 
 
 def index(
@@ -365,8 +361,6 @@ def index(
     Columns of the documents: --set corpus.individual_id=COLUMN, corpus.doc_id, corpus.text, corpus.household_id,
     corpus.spans. With --set index.updatable=true `reticent update` can change the index.
     """
-    from reticent.job.checks import require_same_documents
-
     if is_job(source):
         raise PolicyError(f"{source}: has its own settings; use `reticent run JOB.toml --until index`")
     job = job_from_source(
@@ -379,7 +373,7 @@ def index(
         settings=settings,
     )
     require_same_documents(job)
-    _execute(job, "index", quiet, as_json)
+    execute_job(job, "index", quiet, as_json)
 
 
 #: Settings that an update may change: which rows are read, and who is among them.
@@ -423,8 +417,6 @@ def update(
 
     Then: reticent update monday --add new/ --remove gone.txt --out tuesday
     """
-    from reticent.cli.show import print_update
-    from reticent.job.run import Run
     from reticent.job.update import affected_artifacts, update_run
 
     before = Run(job_of(read_job(run_folder), None))
@@ -485,7 +477,7 @@ def protect(
     if model:
         values["model"] = models_of(job_of(values, None), model, recipe or [])
     job = job_of(values, settings)
-    _execute(job, "protect", quiet, as_json and not verify)
+    execute_job(job, "protect", quiet, as_json and not verify)
     if copy_members is not None:
         copy_members_tokens(job, copy_members, quiet, as_json)
     if verify:
@@ -534,7 +526,7 @@ def train(
         return
     assert run_folder is not None
     job = job_of(read_job(run_folder), settings)
-    _execute(job, "train", quiet, as_json, restart=not resume)
+    execute_job(job, "train", quiet, as_json, restart=not resume)
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -542,7 +534,7 @@ def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_
 
     Exit status 3 where a gate of the job (its tables "gate") failed.
     """
-    _execute(job_of(read_job(run_folder), settings), "report", quiet, as_json)
+    execute_job(job_of(read_job(run_folder), settings), "report", quiet, as_json)
 
 
 def report(
@@ -557,20 +549,16 @@ def report(
     at_most=0.6}]', --set verdict.emission=0.02. The report says that they were not fixed before the training.
     The page is in the first language of --set "dossier.languages=['fr', 'en']". No other setting has an effect here.
     """
-    from reticent.job.pipeline import report_again
-    from reticent.job.run import Run
-
     job = job_of(read_job(run_folder), settings, used=("gate", "verdict", "dossier.languages"))
     job_run = Run(job, new_progress(quiet))
     report_again(job_run)
     _end(job_run, as_json)
 
 
-def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False) -> None:
-    from reticent.cli.show import print_run
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
+def execute_job(
+    job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False
+) -> None:
+    """Run a job up to a stage, and print what was made; exit with 3 where a gate failed."""
     run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
     execute(run, until)
     if not launched().is_main:
@@ -583,8 +571,6 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool 
 
 def _end(run: Run, as_json: bool) -> None:
     """Print the summary of a run whose report is written; exit with 3 where a gate failed."""
-    from reticent.cli.show import print_summary
-
     evidence = run.evidence
     print_summary(evidence, run.folder, as_json)
     if evidence.verdict and evidence.verdict.failed:
@@ -607,9 +593,6 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
-    from reticent.cli.show import print_budget
-    from reticent.ext.dp.budget import read_budget
-
     files = _files_of(place)
     print_budget([each for file in files for each in read_budget(file)], files, as_json)
 
@@ -622,8 +605,6 @@ def _files_of(place: Path) -> list[Path]:
     ArtifactError
         Nothing is there. A path with a typing error must not read as a budget of which nothing is spent.
     """
-    from reticent.trainer.privacy import BUDGET_FILE
-
     if place.is_file():
         return [place]
     own = place / BUDGET_FILE

@@ -14,10 +14,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from reticent.audit.evidence.audit import publish_audit
+from reticent.audit.evidence.audit import AuditEvidence, publish_audit
 from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.corpus import Copies, CorpusEvidence
-from reticent.audit.evidence.detection import DetectionEvidence
+from reticent.audit.evidence.detection import DetectedSpans, DetectionEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
 from reticent.audit.judgement.verdict import judge_risks, risk_lines, verdict_lines
@@ -31,14 +31,11 @@ from reticent.audit.texts import ENGLISH
 from reticent.core.artifact import read_manifest, writing_to
 from reticent.core.eta import clock_time, span_of
 from reticent.engine.detect.rules import list_rules
-from reticent.ext.dp.budget import to_plain, totals
+from reticent.ext.dp.budget import Spending, to_plain, totals
+from reticent.job.run import Run
 from reticent.trainer.privacy import show_delta, show_epsilon
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.audit.evidence.detection import DetectedSpans
-    from reticent.ext.dp.budget import Spending
-    from reticent.job.run import Run
     from reticent.job.update import AffectedArtifacts
 
 __all__ = [

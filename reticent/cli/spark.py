@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,9 +17,8 @@ from reticent.cli.options import (
     job_from_source,
     new_progress,
 )
-
-if TYPE_CHECKING:
-    from reticent.ext.spark.job import Stage
+from reticent.cli.show import print_counts
+from reticent.ext.spark.job import OnSpark, Stage, run_on_spark
 
 __all__ = ["spark_app"]
 
@@ -61,8 +60,6 @@ def _run(
     stage: Stage, source: str, out: Path, detector: list[str] | None, how: tuple[str | None, int | None, bool],
     settings: list[str] | None, sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
 ) -> None:  # fmt: skip
-    from reticent.cli.show import print_counts
-    from reticent.ext.spark.job import OnSpark, run_on_spark
 
     job = job_from_source(source, None, detector, sections=sections, settings=settings, used=USED)
     master, num_parts, unencrypted = how

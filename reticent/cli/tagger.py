@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.cli.help import example_of
 from reticent.cli.options import AsJson, Quiet, job_of, new_progress, read_job, refuse_given
 from reticent.core.artifact import fingerprint, require_kind
 from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
-
-if TYPE_CHECKING:
-    from reticent.ext.tagger.prompts import Prompt
-    from reticent.ext.tagger.sets import AttackSet
+from reticent.core.progress import log
+from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
+from reticent.ext.tagger.sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_conll, read_names
+from reticent.job.run import Run
 
 __all__ = ["tagger_app"]
 
@@ -97,10 +98,6 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
-
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.ext.tagger.prompts import person_labels
-
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
     if run is not None:
@@ -177,7 +174,6 @@ def thesis(
     as_json: AsJson = False,
 ) -> None:
     """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
-    from reticent.core.progress import log
     from reticent.ext.tagger.tables import read_scores, thesis_tables
 
     if skip_incomplete and not pairs:
@@ -209,8 +205,6 @@ def _labels_of(model: str) -> dict[str, str] | None:
 
 
 def _prompts(prompts: str) -> tuple[Prompt, ...]:
-    from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
-
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 
 
@@ -229,8 +223,6 @@ def _key(file: Path | None) -> bytes | None:
 def _of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
-    from reticent.ext.tagger.sets import Mentions, build_attack_set, read_conll, read_names
-
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
@@ -244,9 +236,6 @@ def _of_files(
 
 
 def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
-    from reticent.ext.tagger.sets import build_attack_set, names_of_corpus
-    from reticent.job.run import Run
-
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")
     training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice.seed)

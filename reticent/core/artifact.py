@@ -135,7 +135,7 @@ FORMATS = {
     "word-spans": 2,
     "text-check": 1,
     "models": 2,
-    "measures": 7,
+    "measures": 8,
     "shadows": 1,
     "canaries": 1,
     "extraction": 3,

@@ -41,7 +41,9 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     try:
         return _bounded(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"not valid TOML: {error}") from None
+        twice = str(error).startswith(("Cannot overwrite", "Cannot declare"))
+        more = "; a name is given twice, by lines or as a line and a [table]: one of them has to go" if twice else ""
+        raise ValueError(f"not valid TOML: {error}{more}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"not valid TOML: not UTF-8 (byte {error.start})") from None
     except RecursionError:

@@ -194,6 +194,10 @@ class Progress:
         """Print a warning even when quiet."""
         self._print(f"warning: {message}")
 
+    def tell(self, message: str, *, is_warning: bool) -> None:
+        """Print a warning even when quiet, or a line unless quiet."""
+        (self.warn if is_warning else self.say)(message)
+
     def say_once(self, line: str) -> None:
         """Print a line, unless quiet or told before: several parts of a command open the same documents."""
         if line not in self._told:

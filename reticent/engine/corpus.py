@@ -342,7 +342,8 @@ def open_corpus(
     is passed over is counted in ``Corpus.reading``, and what cannot be read is an error.
 
     A frame is an Arrow table, a Polars frame (a lazy one is streamed here, once, into a private file in ``TMPDIR``), a
-    pandas frame, anything else with the Arrow PyCapsule interface, or a dict of columns (Series, arrays, lists).
+    pandas frame, a `datasets.Dataset` (what it was filtered to), anything else with the Arrow PyCapsule interface, or a
+    dict of columns (Series, arrays, lists).
 
     Parameters
     ----------

@@ -117,6 +117,11 @@ class OtherLanguages:
         for place, name in enumerate(self.documents):
             self.documents[name] += int(np.count_nonzero(found == place))
 
+    def in_language(self, code: str) -> int:
+        """Return how many documents are in a language; of one that is not told, those that are in none of `KNOWN`."""
+        code = {"nb": "no", "nn": "no"}.get(code, code)
+        return self.documents.get(code, sum(self.unknown.values()))
+
     @property
     def unknown(self) -> dict[str, int]:
         """Documents in each language that the rules do not know, by its code; ``other`` is none that is told."""

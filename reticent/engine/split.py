@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
 from reticent.engine.corpus import as_corpus
-from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Individuals",
     "SplitConfig",
+    "draw_repeated",
     "draw_user_inference_holdout",
+    "given_sides",
     "households_of",
     "open_individuals",
     "split_individuals",
@@ -99,14 +104,7 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
     corpus = as_corpus(corpus)
 
     config = config or SplitConfig()
-    ids = corpus.scan()
-    by_household = _by_household(ids, config)
-    names, documents = sorted_codes(ids.column("individual_id"))
-    num_documents = np.bincount(documents, minlength=len(names)).astype(np.uint32)
-    if by_household:
-        unit_names, units = _households(ids, documents, len(names), corpus.columns.household_id or "household_id")
-    else:
-        unit_names, units = names, np.arange(len(names), dtype=np.uint32)
+    names, documents, unit_names, units = _units(corpus, config)
     uniform = _rust.hash_units(unit_names, seed=config.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < config.heldout, 1, np.where(uniform < config.heldout + config.reference, 2, 0))[units]
     for code, share in enumerate((1 - config.heldout - config.reference, config.heldout, config.reference)):
@@ -115,12 +113,64 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
                 f"split: no individual fell on the side {SPLITS[code]!r} ({len(names)} individuals, "
                 f"share {share:.2f}); use more individuals, other shares or another seed"
             )
+    return _individuals(names, documents, units, sides)
+
+
+def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "individual", "household"]) -> Individuals:
+    """Return a split that was given: who of the individuals is a member, all others being held out.
+
+    Parameters
+    ----------
+    is_member : bool array, shape (num_documents,)
+    by : as in `SplitConfig`: whether households have to be whole
+
+    Raises
+    ------
+    CorpusError
+        A side is empty, or an individual or a household is on both.
+    """
+    names, documents, unit_names, units = _units(corpus, SplitConfig(by=by))
+    num_members = np.bincount(documents[is_member], minlength=len(names))
+    num_documents = np.bincount(documents, minlength=len(names))
+    if both := int(np.count_nonzero((num_members > 0) & (num_members < num_documents))):
+        raise CorpusError(
+            f"subject: {both:,} individuals are on both sides: some of their documents were trained on and others not; "
+            "an individual is a member with all documents, or held out with all"
+        )
+    sides = np.where(num_members > 0, 0, 1)
+    of_units = [np.unique(units[sides == side]) for side in (0, 1)]
+    if both := len(np.intersect1d(*of_units)):
+        raise CorpusError(
+            f"subject: {both:,} households of {len(unit_names):,} are on both sides, with members and others; their "
+            "texts are alike, so leave the others of a member's household out, or set split.by to individual"
+        )
+    if not len(of_units[1]):
+        raise CorpusError(
+            "subject: the list names every individual of the documents; without people who were not trained on no rate "
+            "has a control, so none is given: add documents of such people (`reticent probe` alone asks without them)"
+        )
+    if not len(of_units[0]):
+        raise CorpusError("subject: no individual of the documents was trained on, so there is nothing to look for")
+    return _individuals(names, documents, units, sides)
+
+
+def _units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.ndarray, pa.Array, np.ndarray]:
+    """Ids of the individuals, the individual of each document, ids of the units, and the unit of each individual."""
+    ids = corpus.scan()
+    names, documents = sorted_codes(ids.column("individual_id"))
+    if _by_household(ids, config):
+        column = corpus.columns.household_id or "household_id"
+        return names, documents, *_households(ids, documents, len(names), column)
+    return names, documents, names, np.arange(len(names), dtype=np.uint32)
+
+
+def _individuals(names: pa.Array, documents: np.ndarray, units: np.ndarray, sides: np.ndarray) -> Individuals:
     columns = {
         "individual_id": names,
         "individual": pa.array(np.arange(len(names), dtype=np.uint32)),
         "unit": pa.array(units),
         "split": pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS)),
-        "num_documents": pa.array(num_documents),
+        "num_documents": pa.array(np.bincount(documents, minlength=len(names)).astype(np.uint32)),
     }
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
@@ -164,9 +214,6 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     CorpusError
         No individual has two documents.
     """
-
-    import pyarrow.compute as pc
-
     ids = corpus.scan()
     _, owners = sorted_codes(ids.column("individual_id"))
     # Each id is hashed with a prefix: the hash of an id that is also an individual's has decided that one's side. The
@@ -185,19 +232,27 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     return is_held_back
 
 
+#: Stream of the draw of a positive control; those of shadow models are three others.
+_STREAM_REPEATED = (1 << 32) + 3
+
+
+def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
+    """Return the individuals of a positive control, bool (I,): ``num`` units of the members, all if there are fewer,
+    and of the held-out ones those whose keys are as low, so that both sides are drawn alike.
+    """
+    keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
+    of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
+    highest = of_members[: max(num, 1)].max(initial=0.0)
+    return individuals.mask(MEMBERS, HELDOUT) & (keys[individuals.units] <= highest)
+
+
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
     """Write ``individuals.parquet`` (secret: it holds ids)."""
-
-    import pyarrow.parquet as pq
-
     pq.write_table(individuals.table, Path(folder) / "individuals.parquet", compression="zstd")
 
 
 def open_individuals(path: Path | str) -> Individuals:
     """Open a split; this needs neither the Rust core nor polars."""
-
-    import pyarrow.parquet as pq
-
     file = Path(path) / "individuals.parquet"
     try:
         table = pq.ParquetFile(file).read(use_threads=False)  # `read_table` loads a library more, and so does a cast

@@ -2,7 +2,8 @@
 
 A list is a text file, an id a line; a table (a *register*) stands in the database of the documents. Their ids are held
 to those of the documents as ``corpus.ids`` says. Ids of nobody here are counted: whoever withdrew may have no document,
-or none any more.
+or none any more. Lists and registers are read before the documents. A database never sends the texts of who withdrew;
+of other sources they are passed over before anything is written.
 
 The record (`LeftOut`) is a private file of the run folder. It has a keyed digest of each individual who was left out
 and had documents, and of the id and text of each of these. So nobody comes back because a list was forgotten, and no
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +28,28 @@ import pyarrow.parquet as pq
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.identity import Ids, as_read, fold_ids
+from reticent.engine.sources.protocol import origin_of
 
 if TYPE_CHECKING:
+    from reticent.core.progress import Progress
     from reticent.engine.corpus import Corpus
     from reticent.engine.sources.corpus_config import CorpusConfig
 
-__all__ = ["RECORD", "LeftOut", "Registering", "Withdrawals", "leave_out", "matched", "read_ids", "read_lines", "told"]
+__all__ = [
+    "DOCUMENTS_LEFT",
+    "RECORD",
+    "LeftOut",
+    "OfList",
+    "Registering",
+    "Withdrawals",
+    "form_of",
+    "hashed",
+    "leave_out",
+    "matched",
+    "read_ids",
+    "read_lines",
+    "tell",
+]
 
 #: The record's file in a run folder.
 RECORD: Final = "left-out.parquet"
@@ -40,6 +57,8 @@ _DIGEST = pa.binary(16)
 _SCHEMA: Final = pa.schema(
     [("key", pa.binary(32)), *((name, _DIGEST) for name in ("exact", "folded", "document", "text"))]
 )
+#: A document of whom is left out: its ids, and the SHA-256 of its text (null: not known).
+DOCUMENTS_LEFT: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.string()), ("sha256", pa.binary())])
 _OPTED_IN: Final = "corpus.readmitted lists who opted in again"
 
 
@@ -60,6 +79,14 @@ class Registering(Protocol):
 
 
 # --------------------------------------------------------------------------------------------------------------- lists
+
+#: A list: its name, how many ids it has, and how many of them are individuals.
+OfList: TypeAlias = tuple[str, int, int]
+
+
+def form_of(ids: pa.Array | pa.ChunkedArray, choice: Ids) -> pa.Array | pa.ChunkedArray:
+    """Return ids in the form in which those of who withdrew are compared."""
+    return ids if choice == "exact" else fold_ids(ids)
 
 
 def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = "stop") -> tuple[pa.Array, int]:
@@ -110,29 +137,41 @@ def matched(
 ) -> pa.Array:
     """Return those of the known ids that a list or register names; raises as :func:`read_ids` does."""
     names = known.unique().cast(pa.string())
-    if choice == "exact":
-        return names.filter(pc.is_in(names, value_set=ids))
-    folded = fold_ids(names)
-    alike = names.filter(pc.is_in(folded, value_set=fold_ids(ids)))
+    alike = names.filter(pc.is_in(form_of(names, choice), value_set=form_of(ids, choice)))
     if choice == "stop":
         as_read(ids, alike, choice, where, place)
     return alike
 
 
-def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.Array, list[tuple[str, int, int]]]:
+def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.Array, list[OfList]]:
     """Return the corpus without all documents of the individuals in these files; raises as :func:`read_ids` does.
 
     An individual may be in several files: a list of today may repeat that of yesterday.
 
     Returns
     -------
-    The corpus, the ids of who is left out, and of each file its name, its ids and how many of them are individuals.
+    The corpus, the ids of who is left out, and what is said of each file.
     """
     owners = corpus.scan().column("individual_id")
-    found = [read_ids(file, owners, corpus.ids) for file in files]
-    gone = pa.concat_arrays([pa.array([], pa.string()), *(ids for ids, _ in found)]).unique()
-    about = [(str(file), num, len(ids)) for file, (ids, num) in zip(files, found, strict=True)]
+    gone, about = _of_lists(files, owners, corpus.ids)
     return corpus.without(np.flatnonzero(pc.is_in(owners, value_set=gone))), gone, about
+
+
+def _of_lists(
+    files: Sequence[Path | str], known: pa.Array | pa.ChunkedArray, choice: Ids
+) -> tuple[pa.Array, list[OfList]]:
+    """The individuals whom files name, and what is said of each file."""
+    found = [read_ids(file, known, choice) for file in files]
+    gone = pa.concat_arrays([pa.array([], pa.string()), *(ids for ids, _ in found)]).unique()
+    return gone, [(str(file), num, len(ids)) for file, (ids, num) in zip(files, found, strict=True)]
+
+
+def tell(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, counts: dict[str, Any]) -> None:
+    """Say of each list whom it leaves out, and count it for a manifest; raises as `told` does."""
+    for each in lists:
+        sentence, is_warning = told(*each, settings)
+        progress.tell(sentence, is_warning=is_warning)
+        counts.setdefault("withdrawn", []).append({"ids": each[1], "individuals": each[2]})
 
 
 def told(where: str, num_ids: int, num_individuals: int, settings: CorpusConfig) -> tuple[str, bool]:
@@ -210,7 +249,21 @@ class LeftOut:
 
     def people(self, ids: pa.Array, choice: Ids) -> np.ndarray:
         """Return which of these individuals are in the record."""
-        return self.has("exact", ids) if choice == "exact" else self.has("folded", fold_ids(ids))
+        return self.has(_column_of(choice), form_of(ids, choice))
+
+    def num_others(self, ids: pa.Array, choice: Ids) -> int:
+        """Return how many individuals of the record are none of these."""
+        name = _column_of(choice)
+        rest = self.without(**{name: form_of(ids, choice)}).table
+        return rest.group_by(["key", name]).aggregate([]).num_rows
+
+    def marked(self, documents: pa.Table) -> np.ndarray:
+        """Return which documents have the id or the text of one in the record."""
+        marked = np.zeros(documents.num_rows, dtype=bool)
+        for column, name in (("doc_id", "document"), ("sha256", "text")):
+            if column in documents.column_names:
+                marked |= self.has(name, documents.column(column))
+        return marked
 
     def adding(self, documents: Iterable[pa.RecordBatch | pa.Table], texts: set[bytes]) -> LeftOut:
         """Return the record with these documents (doc_id, individual_id, SHA-256), which are left out now.
@@ -238,6 +291,11 @@ class LeftOut:
         return LeftOut(self.key, self.table.filter(pa.array(kept)))
 
 
+def _column_of(choice: Ids) -> str:
+    """The column of the record by which individuals are compared."""
+    return "exact" if choice == "exact" else "folded"
+
+
 def _digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
     person = kind.encode()
     return [
@@ -257,6 +315,13 @@ def sha256(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     )
 
 
+def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield documents (doc_id, individual_id, text) with the SHA-256 of their texts, as `DOCUMENTS_LEFT`."""
+    for batch in batches:
+        ids = [batch.column(number).cast(pa.string()) for number in range(2)]
+        yield pa.table([*ids, sha256(batch.column(2))], schema=DOCUMENTS_LEFT)
+
+
 # ------------------------------------------------------------------------------------------------------------ a reading
 
 
@@ -267,45 +332,71 @@ class Withdrawals:
     Attributes
     ----------
     record : of the earlier readings; once `end` was called, with this one
+    lists : what is said of each list, once it is known
     counts : what a manifest says of registers
-    said : sentences, each with whether it is a warning
+    said : sentences about registers, each with whether it is a warning
     """
 
     settings: CorpusConfig
     record: LeftOut = field(default_factory=LeftOut)
+    lists: list[OfList] = field(default_factory=list)
     counts: dict[str, Any] = field(default_factory=dict)
     said: list[tuple[str, bool]] = field(default_factory=list)
     _registers: list[pa.Array] = field(default_factory=list)
     _source: Registering | None = None
+    _listed: pa.Array | None = None
+    _passed_over: list[pa.Table] = field(default_factory=list)
 
     def begin(self, source: Any) -> None:
-        """Tell a source that can, before a text of it is read, whom to leave out; raises as `end` does."""
-        settings = self.settings
+        """Read lists and registers, and tell a source that can, before a text of it is read, whom to leave out; raises
+        as `end` does.
+        """
+        settings, origin = self.settings, origin_of(source)
         tables = [name for name in settings.readmitted if self._is_table(name)]
-        if settings.opt_out is None and not tables and not self.record:
-            return
-        origin = getattr(source, "origin", source)
-        if not isinstance(origin, Registering):
-            if settings.opt_out is not None or tables:
-                raise PolicyError(
-                    "corpus.opt_out: this source has no table of who withdrew; corpus.withdrawn takes files"
-                )
-            return
-        known = origin.ids_of(None)
+        if isinstance(origin, Registering):
+            if settings.opt_out is not None or settings.withdrawn or tables or self.record:
+                self._tell_source(origin, tables)
+        elif settings.opt_out is not None or tables:
+            raise PolicyError("corpus.opt_out: this source has no table of who withdrew; corpus.withdrawn takes files")
+        elif settings.withdrawn:
+            lines = [line for file in settings.withdrawn for line in read_lines(file)]
+            self._listed = form_of(pa.array(lines, pa.string()), settings.ids)
+
+    def _tell_source(self, origin: Registering, tables: Sequence[str]) -> None:
+        settings, known = self.settings, origin.ids_of(None)
         self._registers = [origin.ids_of(table) for table in tables]
-        gone = pa.array([], pa.string())
+        gone = [self.of_lists(known)]
+        for each in self.lists:  # nothing is read where a list stops the reading
+            told(*each, settings)
         if settings.opt_out is not None:
-            self._source = origin
             where = f"{origin.name} opt_out"
             ids = origin.ids_of(settings.opt_out)
             if not len(ids):
                 raise CorpusError(f"{where}: the table holds no id; leave corpus.opt_out out where nobody withdrew")
-            gone = matched(ids, known, settings.ids, where)
-            self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone)}
-            self.said.append(told(where, len(ids), len(gone), settings))
-        refuse_people(self.record, known, settings.ids, self._settled(known, gone)[0])
-        if len(gone):
-            origin.leave_out(gone)
+            gone.append(matched(ids, known, settings.ids, where))
+            self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone[-1])}
+            self.said.append(told(where, len(ids), len(gone[-1]), settings))
+        out = pa.concat_arrays(gone).unique()
+        refuse_people(self.record, known, settings.ids, pa.concat_arrays([out, self.readmitted(known)]))
+        if len(out):
+            self._source = origin
+            origin.leave_out(out)
+
+    def of_lists(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
+        """Return the known individuals whom the lists name."""
+        gone, self.lists = _of_lists(self.settings.withdrawn, known, self.settings.ids)
+        return gone
+
+    def staying(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch (doc_id, individual_id, text and more) without those whom lists name, where its source could
+        not leave them out.
+        """
+        if self._listed is None:
+            return batch
+        names = batch.column("individual_id").cast(pa.string())
+        is_listed = pc.is_in(form_of(names, self.settings.ids), value_set=self._listed)
+        self._passed_over += hashed([batch.select(["doc_id", "individual_id", "text"]).filter(is_listed)])
+        return batch.filter(pc.invert(is_listed))
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
         """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date; neither
@@ -315,82 +406,89 @@ class Withdrawals:
         ------
         PolicyError
             Someone whom an earlier reading left out would come back, or a document of theirs under another id.
+        CorpusError
+            An id of a list is an individual's but for how it is spelt.
         """
-        if self.record or self._source is not None:
-            left_out = self._source.left_out() if self._source else ()
-            self.compare(individuals(), documents, pa.array([], pa.string()), left_out)
+        if not (self.record or self._source is not None or self._listed is not None):
+            return
+        left = list(self._source.left_out()) if self._source else self._passed_over
+        stay = individuals()
+        if self._listed is not None:
+            self.of_lists(pa.concat_arrays([stay, *(_joined(each.column("individual_id")) for each in left)]))
+        self.compare(stay, hashed(documents), left)
 
     def compare(
         self,
         individuals: pa.ChunkedArray | pa.Array,
-        documents: Iterable[pa.RecordBatch],
-        gone: pa.Array,
+        documents: Iterable[pa.Table],
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
+        gone: pa.Array | None = None,
     ) -> None:
-        """As `end`, of documents among which those of individuals in ``gone`` are left out by a list.
+        """As `end`, of documents as `hashed` yields them, among which those of ``gone`` are still to be left out.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
         """
-        settled, readmitted = self._settled(individuals, gone)
+        gone = pa.array([], pa.string()) if gone is None else gone
+        readmitted = self.readmitted(individuals)
+        settled = pa.concat_arrays([gone, readmitted])
         refuse_people(self.record, individuals, self.settings.ids, settled)
         left = list(left_out)
         stays: list[np.ndarray] = []
-        moved, asked = [], [_DOCUMENTS.empty_table()]
-        for batch in documents:
-            ids = [batch.column(number).cast(pa.string()) for number in range(2)]
-            table = pa.table([*ids, sha256(batch.column(2))], schema=_DOCUMENTS)
+        moved, asked = [], [DOCUMENTS_LEFT.empty_table()]
+        for table in documents:
             is_gone = pc.is_in(table.column("individual_id"), value_set=gone)
             left.append(table.filter(is_gone))
             table = table.filter(pc.invert(is_gone))
             stays.append(_prefixes(table.column("sha256")))
             if self.record:
-                table = table.filter(pa.array(_marked(self.record, table)))
+                table = table.filter(pa.array(self.record.marked(table)))
                 is_settled = pc.is_in(table.column("individual_id"), value_set=settled)
                 moved.append(table.filter(pc.invert(is_settled)))
                 asked.append(table.filter(pc.is_in(table.column("individual_id"), value_set=readmitted)))
         refuse_moved(moved)
         taken = pa.concat_tables(asked)
         record = self.record.without(
-            **({"exact": readmitted} if self.settings.ids == "exact" else {"folded": fold_ids(readmitted)}),
+            **{_column_of(self.settings.ids): form_of(readmitted, self.settings.ids)},
             document=taken.column("doc_id"),
             text=taken.column("sha256"),
         )
-        marks = pa.chunked_array([chunk for each in left for chunk in _chunks(each.column(2))], pa.binary())
+        marks = pa.chunked_array([_joined(each.column(2)) for each in left], pa.binary())
         shared = np.isin(_prefixes(marks), np.concatenate([np.empty(0, np.uint64), *stays]))
         texts = set(marks.drop_null().filter(pa.array(shared)).to_pylist())
         self.record = record.adding(left, texts)
 
     def require(self, documents: pa.Table, gone: pa.Array) -> None:
         """Raise as `end` does; ``documents`` have doc_id and individual_id."""
-        settled, _ = self._settled(documents.column("individual_id"), gone)
-        refuse_people(self.record, documents.column("individual_id"), self.settings.ids, settled)
-        rest = documents.filter(pc.invert(pc.is_in(documents.column("individual_id"), value_set=settled)))
-        refuse_moved([rest.filter(pa.array(_marked(self.record, rest)))])
+        individuals = documents.column("individual_id")
+        settled = pa.concat_arrays([gone, self.readmitted(individuals)])
+        refuse_people(self.record, individuals, self.settings.ids, settled)
+        rest = documents.filter(pc.invert(pc.is_in(individuals, value_set=settled)))
+        refuse_moved([rest.filter(pa.array(self.record.marked(rest)))])
+
+    def require_named(self) -> None:
+        """Raise as `end` does, of documents that were staged without those whom lists named: where no table is read,
+        the lists of today must name all of them, or who opted in again.
+        """
+        settings = self.settings
+        if self.record and settings.opt_out is None and not any(map(self._is_table, settings.readmitted)):
+            lines = [line for file in (*settings.withdrawn, *settings.readmitted) for line in read_lines(file)]
+            _refuse(self.record.num_others(pa.array(lines, pa.string()), settings.ids))
 
     def readmitted(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
-        """Return the individuals who opted in again."""
+        """Return the individuals who opted in again, where someone was left out."""
         choice, lists = self.settings.ids, [name for name in self.settings.readmitted if not self._is_table(name)]
-        found = [read_ids(file, known, choice)[0] for file in lists]
-        found += [matched(ids, known, choice, "corpus.readmitted") for ids in self._registers]
-        return pa.concat_arrays([pa.array([], pa.string()), *found])
+        found = [pa.array([], pa.string())]
+        if self.record:
+            found += [read_ids(file, known, choice)[0] for file in lists]
+            found += [matched(ids, known, choice, "corpus.readmitted") for ids in self._registers]
+        return pa.concat_arrays(found)
 
     def _is_table(self, name: str) -> bool:
         return self.settings.is_database and not Path(name).is_file()
 
-    def _settled(self, known: pa.ChunkedArray | pa.Array, gone: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Individuals who are left out now or opted in again; and the latter."""
-        if not self.record:
-            return gone, pa.array([], pa.string())
-        listed = [read_ids(file, known, self.settings.ids)[0] for file in self.settings.withdrawn]
-        readmitted = self.readmitted(known)
-        return pa.concat_arrays([gone, *listed, readmitted]), readmitted
 
-
-_DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.string()), ("sha256", pa.binary())])
-
-
-def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
-    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
@@ -398,20 +496,15 @@ def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
     return np.frombuffer(b"".join(each[:8] for each in digests.drop_null().to_pylist()), dtype=np.uint64)
 
 
-def _marked(record: LeftOut, documents: pa.Table) -> np.ndarray:
-    """Which documents have the id or the text of one that was left out."""
-    marked = np.zeros(documents.num_rows, dtype=bool)
-    for column, name in (("doc_id", "document"), ("sha256", "text")):
-        if column in documents.column_names:
-            marked |= record.has(name, documents.column(column))
-    return marked
-
-
 def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
     """Raise `PolicyError`, with their number, for individuals of the record who are neither left out nor opted in."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
-    if record and (back := int(record.people(names, choice).sum())):
+    _refuse(int(record.people(names, choice).sum()) if record else 0)
+
+
+def _refuse(back: int) -> None:
+    if back:
         raise PolicyError(
             f"{back:,} individual(s) whom an earlier reading left out as withdrawn would come back. Name them again "
             f"(corpus.withdrawn, corpus.opt_out, `reticent update --remove`); {_OPTED_IN}"

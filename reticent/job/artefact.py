@@ -188,8 +188,10 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
 
 
 def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
-    """Return the measurements of a model section: its base model, then every checkpoint by recipe, seed and epoch."""
+    """Return the measurements of a model section: its base model, then every checkpoint by recipe, seed and epoch. A
+    model that was trained elsewhere may have no base model."""
     epochs = job.training(model).epochs_kept()
     kept = epochs if job.audit.every_checkpoint else epochs[-1:]
     own = trainings_by_recipe(job, model)
-    return [Measurement(model), *(Measurement(model, training, epoch) for training in own for epoch in kept)]
+    base = [] if job.subject is not None and job.subject.base is None else [Measurement(model)]
+    return [*base, *(Measurement(model, training, epoch) for training in own for epoch in kept)]

@@ -13,6 +13,7 @@ from reticent.audit.leakage.words import WordCategories
 from reticent.audit.membership.names import (
     ATTACKS_ON_SIZES,
     GRADIENT,
+    INFORMATION,
     MOST_DOCUMENTS,
     MOST_MEMBERS,
     MOST_OTHERS,
@@ -24,11 +25,12 @@ from reticent.audit.membership.names import (
 from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
 from reticent.engine.canaries import open_canaries, without_canaries
+from reticent.engine.config import TIMES_REPEATED
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.split import households_of
+from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.job.stages.near_copies import copied_individuals
@@ -48,7 +50,7 @@ __all__ = [
     "audit_config",
     "audited_tokens",
     "extraction_work",
-    "has_gradients",
+    "is_last",
     "needs_text_sizes",
     "open_auditor",
     "own_tokens",
@@ -96,37 +98,55 @@ def open_auditor(run: Run, model: str) -> Auditor:
     from reticent.audit.evaluate import Auditor
 
     audit_store = audited_tokens(run, model, "audit")
+    asked = _asked(run, model, open_tokens(run.folder / f"tokens/{model}/audit"))
+    categories = read_categories(run, (MEMBERS, HELDOUT))
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
     own: dict[str, Any] = {name: audited_tokens(run, model, name) for name in own_tokens(run)}
     if needs_text_sizes(run):
         own["zlib_bytes"] = read_zlib_bytes(run.folder / TEXT_SIZES)
+    if asked is not None:
+        categories = categories.select(asked)
+        own |= {"zlib_bytes": own["zlib_bytes"][asked]} if "zlib_bytes" in own else {}
     return Auditor(
         audited_tokens(run, model, "train"),
         audit_store,
         members,
         audit_config(run),
-        categories=read_categories(run, (MEMBERS, HELDOUT)),
+        categories=categories,
         units=run.individuals.units,
         copied=copied_individuals(run),
+        split_given=run.job.subject is not None,
         **own,
     )
 
 
 def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
     """Return tokens of a model, without those of canaries: only members have some, and they have an audit of their
-    own. The holdout of user inference has none."""
+    own. The holdout of user inference has none. Of a positive control they are those of whom it repeats, and of the
+    others drawn alike."""
     store = open_tokens(run.folder / f"tokens/{model}/{name}")
-    if run.job.canaries is None or name == OWN_TOKENS[USER_INFERENCE]:
-        return store
-    (section,) = (section for section in run.job.model if section.name == model)
-    planted = open_canaries(run.folder / "canaries")
-    return without_canaries(store, planted, run.documents, run.tokenizer_of(section))
+    asked = _asked(run, model, store)
+    if run.job.canaries is not None and name != OWN_TOKENS[USER_INFERENCE]:
+        planted = open_canaries(run.folder / "canaries")
+        store = without_canaries(store, planted, run.documents, run.tokenizer_of(_section(run, model)))
+    return store if asked is None else store.select(asked)
 
 
-def has_gradients(run: Run, measurement: Measurement) -> bool:
-    """Whether a measurement asks the model for gradients: a base model, or the last checkpoint of a training."""
-    last = measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
-    return GRADIENT in run.job.audit.attacks and last
+def _section(run: Run, model: str) -> ModelSection:
+    return next(section for section in run.job.model if section.name == model)
+
+
+def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
+    """The documents of a store of whom a positive control draws, int64: the audit asks about no others. None: all."""
+    num = _section(run, model).repeated
+    if num is None:
+        return None
+    return np.flatnonzero(draw_repeated(run.individuals, num, seed=run.job.seed)[store.individual])
+
+
+def is_last(run: Run, measurement: Measurement) -> bool:
+    """Whether a measurement is of a base model, or of the last checkpoint of a training, which is judged."""
+    return measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
@@ -222,6 +242,8 @@ def training_work(run: Run, training: Training) -> Work:
     """Return the work of a training; `ArtifactError` where its tokens are not there."""
     model = training.model
     tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
+    if model.repeated:
+        tokens *= 1 + (TIMES_REPEATED - 1) * min(model.repeated / max(run.sides[0], 1), 1)
     return Work(
         name=training.name, title=f"training {training.title}", kind="train", model=model.name,
         recipe=training.recipe, work=float(tokens),
@@ -265,22 +287,25 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
-    if has_gradients(run, measurement):  # a backward pass costs two forward ones
+    if GRADIENT in settings.attacks and is_last(run, measurement):  # a backward pass costs two forward ones
         asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
+    if INFORMATION in settings.attacks and measurement.training is not None:
+        parts["information"] = 2 * audit["tokens"] * folds
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
     return Workload({name: float(work) for name, work in parts.items()})
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Count a window for each target and candidate, and a sentence for each term, candidate and template."""
+    """Count a window for each target, and for each of its candidates, and a sentence for each term, candidate and
+    template."""
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
     window = min(audit["tokens"] / max(audit["documents"], 1), run.job.train.window_length)
     targets = sum(min(individuals * settings.per_individual, audit[kind]) for kind in settings.kinds)
-    work = targets * candidates * window * folds
+    work = targets * window * (candidates * folds + 1)
     if settings.association:
         sentences = individuals * settings.terms_per_individual * candidates * NUM_TEMPLATES
         work += sentences * WORDS_OF_A_TEMPLATE * _tokens_a_word(audit)

@@ -18,6 +18,7 @@ from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
+from reticent.job.releases import open_earlier
 from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
@@ -142,9 +143,9 @@ def _of_training(job: Job) -> Iterator[str]:
 
 def _late_epochs(job: Job, models: list[ModelSection], table: str) -> Iterator[str]:
     """Checkpoints after the last epoch of all models that share this list of them."""
-    last = max(job.training(model).num_epochs for model in models)
-    late = [epoch for epoch in job.training(models[0]).checkpoint_epochs or () if epoch > last]
-    if late:
+    longest = max(map(job.training, models), key=lambda training: training.num_epochs)
+    last = longest.num_epochs
+    if late := longest.late_epochs():
         yield (
             f"{table}.checkpoint_epochs: training ends after epoch {last} (num_epochs), so {', '.join(map(str, late))} "
             "cannot be kept; leave out what is later (the last epoch is always kept), or raise num_epochs"
@@ -215,6 +216,11 @@ def check_run(
         require_models(run)
     refuse_idle(run.job, models=models, trains=trains, audits=audits)
     if models:
+        if run.job.seed == 0:
+            run.progress.say_once(
+                "seed = 0: everybody can guess it, and who knows it and the ids can compute who was trained on; give "
+                'seed = "draw", or a large number of your own. Another seed is another split: the run is made again'
+            )
         _require_extras(run)
         _check_private(run)
         _check_noise(run.job)
@@ -380,13 +386,16 @@ def require_audit(run: Run) -> None:
     """Raise `PolicyError` for faults that the audit would find only after the training, such as a misspelt attack."""
 
     run.job.audit.check_complete()
+    open_earlier(run)
     _require_room(run)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_probes")(run.job)
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published."""
+    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published, and
+    for a positive control of more members than there are.
+    """
     if job.audit.shadow is not None:
         least = job.audit.small_cell
         for name, there in zip(("members", "held-out individuals"), sides, strict=True):
@@ -395,6 +404,12 @@ def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
                     f"audit.shadow: {there} {name} are too few to attack: {least - there} are missing, as no number "
                     f"over fewer than {least} (audit.small_cell) is published; leave it out, or change [split]"
                 )
+    for model in job.model:
+        if model.repeated and sides[0] < model.repeated:
+            raise PolicyError(
+                f"model {model.name}: repeated = {model.repeated} of {sides[0]} members: "
+                f"{model.repeated - sides[0]} are missing"
+            )
 
 
 def check_sides(run: Run) -> None:

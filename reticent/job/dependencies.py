@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
 
-__all__ = ["privacy_of", "surrogate_names", "training_dependencies", "unaccounted_stages"]
+__all__ = ["privacy_of", "repeated_settings", "surrogate_names", "training_dependencies", "unaccounted_stages"]
 
 
 def training_dependencies(
@@ -31,11 +31,17 @@ def training_dependencies(
     tokens = tokens or f"tokens/{training.model.name}/{run.job.tokens(training.recipe)}"
     read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
     config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
+    config |= repeated_settings(training.model)
     if recipe.replaces_indirect:
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
     if recipe.context == "surrogate" and (names := surrogate_names(run.job).digest()) is not None:
         config["names"] = names
     return config, {**read, **run.base_input(training.model)}
+
+
+def repeated_settings(model: ModelSection) -> dict[str, int]:
+    """Return what a positive control depends on beside its training, for a manifest: nothing for another model."""
+    return {"repeated": model.repeated} if model.repeated else {}
 
 
 def surrogate_names(job: Job) -> SurrogateNames:

@@ -168,11 +168,13 @@ def _with_reach(text: str, num_individuals: int | None) -> str:
     """
     job = parse_job(parse_toml(text))
     sides = None if num_individuals is None else expected_sides(job, num_individuals)
-    if sides is not None and membership_is_reachable(job, sides):
-        recipes = [name for model in job.model for name in model.recipes if name.removeprefix("pp") in PLAIN]
-        text += f"\n[audit.shadow]  # without it no risk of membership is ever within\nrecipes = {_toml(recipes)}\n"
-        text += f"num_shadows = {MIN_SHADOWS}  # the fewest that count\n"
-        job = parse_job(parse_toml(text))
+    recipes = [name for model in job.model for name in model.recipes if name.removeprefix("pp") in PLAIN]
+    shadowed = (
+        f"{text}\n[audit.shadow]  # without it no risk of membership is ever within\nrecipes = {_toml(recipes)}\n"
+    )
+    shadowed += f"num_shadows = {MIN_SHADOWS}  # the fewest that count\n"
+    if sides is not None and membership_is_reachable(with_shadows := parse_job(parse_toml(shadowed)), sides):
+        text, job = shadowed, with_shadows
     said = (wrap(f"{line}.", 114) for line in reach_lines(job, sides))
     about = [f"# {'  ' if number else ''}{part}" for lines in said for number, part in enumerate(lines)]
     head, body = text.split("\n", 1)

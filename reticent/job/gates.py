@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.judgement.verdict import verdict
-from reticent.core.artifact import read_manifest, require_kind
+from reticent.core.artifact import artifacts_in, read_manifest, require_kind
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import make
 from reticent.job.outcomes import keep_outcomes, with_earlier
@@ -39,7 +39,9 @@ def gate_step(run: Run) -> Step:
 
 def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     (folder / "gates.json").write_text(json.dumps(gate_settings(run), indent=1))
-    counts["fixed_before_training"] = not any((run.folder / "models").rglob("manifest.json"))
+    elsewhere = run.job.subject is not None  # its training was over before: what counts is its first score
+    made = artifacts_in(run.folder / ("measures" if elsewhere else "models"))
+    counts["fixed_before_training"] = all(elsewhere and path.parent.name == "base" for path in made)
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.risks import KeptOutcome
@@ -29,23 +29,29 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
 
 __all__ = [
-    "NOT_OF_THE_MODEL",
     "OUTCOMES",
     "digest_of",
     "keep_outcomes",
     "keep_those_of_an_older_version",
+    "of_the_model",
     "with_earlier",
     "with_files",
 ]
 
 OUTCOMES = "outcomes.json"
-#: Files of a model folder that do not change the behaviour of the model: an exported model has a card of its own.
-NOT_OF_THE_MODEL = ("README.md",)
+#: The card of an exported model.
+CARD = "README.md"
+T = TypeVar("T")
+
+
+def of_the_model(files: Mapping[str, T]) -> dict[str, T]:
+    """Return the files of a model folder, by name, without its card, which does not change what the model does."""
+    return {name: about for name, about in files.items() if name != CARD}
 
 
 def digest_of(files: Mapping[str, str]) -> str:
     """Return the SHA-256 over file -> SHA-256 of a model folder, without its card."""
-    return hashlib.sha256(canonical({n: sha for n, sha in files.items() if n not in NOT_OF_THE_MODEL})).hexdigest()
+    return hashlib.sha256(canonical(of_the_model(files))).hexdigest()
 
 
 def with_files(measured: ModelEvidence, manifest: Manifest) -> ModelEvidence:

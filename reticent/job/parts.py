@@ -72,7 +72,7 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
     run.recover()
     check_run(run, counts=True, models=True, trains=True, classifies=True, audits=True)
     run.prepare_folder()
-    before = [*stages_until("protect"), *stages_named("base models")]
+    before = [*stages_until("protect"), *stages_named("rules", "base models")]
     if part.number:
         for look in look_at_all(run.for_a_look(), before):
             if not look.is_done or look.step is None:

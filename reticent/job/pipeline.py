@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.core.artifact import JOB, delete_unfinished
-from reticent.core.errors import PolicyError, ReticentError
+from reticent.core.artifact import JOB, MANIFEST, delete_unfinished
+from reticent.core.errors import ArtifactError, PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
@@ -65,6 +65,7 @@ class Stage:
 
 
 _PLAN = (
+    Stage("subject", "reticent.job.stages.subject:subject_steps", within="corpus"),
     Stage("corpus", "reticent.job.stages.corpus:corpus_steps"),
     Stage("dedup", "reticent.job.stages.dedup:dedup_steps"),
     Stage("split", "reticent.job.stages.split:split_steps"),
@@ -74,6 +75,7 @@ _PLAN = (
     Stage("index", "reticent.job.stages.index:index_steps"),
     Stage("foundation", "reticent.job.stages.foundation:foundation_steps"),
     Stage("protect", "reticent.job.stages.protect:protect_steps"),
+    Stage("rules", "reticent.ext.dossier.rules:rules_steps", within="audit"),
     Stage("base models", "reticent.job.stages.measure:base_steps", within="audit"),
     Stage("train", "reticent.job.stages.train:train_steps"),
     Stage("classify", "reticent.ext.classify.stage:classify_steps"),
@@ -161,6 +163,11 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
 
 def report_again(run: Run) -> None:
     """Judge the gates of the job by a finished audit, and write the report and the dossier; nothing is measured."""
+    if not (run.folder / "audit" / MANIFEST).exists():
+        raise ArtifactError(
+            f"{run.folder}: has no finished audit, of which a report is made; `reticent audit {run.folder}` makes it "
+            "from the models (reticent train), and then the report"
+        )
     judge_again(run)
     for stage in stages_named("report", "dossier"):
         for step in stage.steps_of(run):

@@ -4,14 +4,17 @@ lowers and what it does not, and what attacks with shadow models cost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reticent.audit.config import VerdictConfig
+from reticent.audit.config import WHOLE_PASSAGE, VerdictConfig
 from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
+from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
+from reticent.job.checks import OF_RMIA
 
 if TYPE_CHECKING:
     from reticent.audit.judgement.rows import Risk
@@ -62,12 +65,13 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
         attacked = sum(recipe in shadow.recipes for model in job.model for recipe in model.recipes)
         n = attacked * shadow.num_shadows
         yield t("reach.shadows", n=n, times=_times(job, n))
-        yield t("reach.weak_twin", longer=LONGER)
+        if not any(model.repeated for model in job.model):
+            yield _control(job, sides, t)
 
 
 def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
     at_most = _at_most(risk, job)
-    members, others = risk.fewest(at_most)
+    members, others = _fewest(risk, job)
     title, area = t.evidence(risk.title), risk.by_shadows
     threshold = t.threshold(at_most, area=area)
     yield t("reach.needs", risk=title, at_most=threshold, members=t.count(members), others=t.count(others))
@@ -81,6 +85,8 @@ def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]
     sections = {"context": job.audit.inversion, "passages": job.extraction}
     if sections.get(risk.name, True) is None:
         yield t("reach.not_measured", by=risk.measured_by)
+    elif risk.name == "passages" and job.extraction and job.extraction.suffix_tokens < WHOLE_PASSAGE:
+        yield t("reach.short_passages", tokens=WHOLE_PASSAGE)
 
 
 def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
@@ -105,6 +111,17 @@ def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
             yield t("reach.no_shadows", **about, risks=of, least=MIN_SHADOWS, twin=twin, n=n, times=_times(job, n))
 
 
+def _control(job: Job, sides: Sides | None, t: Texts) -> str:
+    """The cheaper positive control, with as many shadow models of its own as the fewest that count."""
+    often = LONGER if sides is None or sides[0] < FEWEST_REPEATED else (
+        1 + (TIMES_REPEATED - 1) * FEWEST_REPEATED / sides[0]
+    )  # fmt: skip
+    how = t("reach.longer", longer=LONGER)
+    if often < LONGER:
+        how = t("reach.repeated", num=FEWEST_REPEATED)
+    return t("reach.weak_twin", how=how, times=round(min(often, LONGER) * (1 + _times(job, MIN_SHADOWS))))
+
+
 def _times(job: Job, num_shadows: int) -> int:
     """As long as how many trainings of a model so many shadow models take: each sees half of both sides."""
     split = job.split
@@ -112,8 +129,16 @@ def _times(job: Job, num_shadows: int) -> int:
 
 
 def _is_enough(risk: Risk, job: Job, sides: Sides) -> bool:
-    needed = risk.fewest(_at_most(risk, job))
-    return all(there >= fewest for there, fewest in zip(sides, needed, strict=True))
+    return all(there >= fewest for there, fewest in zip(sides, _fewest(risk, job), strict=True))
+
+
+def _fewest(risk: Risk, job: Job) -> Sides:
+    """The fewest of each side; an attack of the job does not attack the others whom it compares with."""
+    members, others = risk.fewest(_at_most(risk, job))
+    shadow = job.audit.shadow
+    if risk.by_shadows and shadow is not None and not set(OF_RMIA["population"]).isdisjoint(shadow.attacks):
+        others = math.ceil(others / (1 - shadow.population))
+    return members, others
 
 
 def _at_most(risk: Risk, job: Job) -> float:

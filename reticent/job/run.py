@@ -38,6 +38,7 @@ from reticent.core.eta import Timings
 from reticent.core.json_toml import read_json
 from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import Progress
+from reticent.core.resolve import resolve
 from reticent.engine.canaries import open_planted
 from reticent.engine.corpus import open_configured
 from reticent.engine.dedup import read_left_out
@@ -47,7 +48,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
-from reticent.engine.withdrawn import RECORD, LeftOut, Withdrawals, leave_out, read_ids
+from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hashed, leave_out
 from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
@@ -96,7 +97,7 @@ class Run:
         self.timings = Timings(self.folder)
         self._reread = reread
         #: Of each list of who withdrew: its name, its ids, and how many are individuals; known once documents are open.
-        self.withdrawn: list[tuple[str, int, int]] = []
+        self.withdrawn: list[OfList] = []
 
     @cached_property
     def verified(self) -> VerifiedFiles:
@@ -130,6 +131,9 @@ class Run:
             gone = pa.array([], pa.string())
             if self.job.corpus.withdrawn:
                 corpus, gone, self.withdrawn = leave_out(corpus, self.job.corpus.withdrawn)
+            if self.job.corpus.remote is not None:  # of whom they left out when it was read, the stage `corpus` said so
+                self.withdrawn = [each for each in self.withdrawn if each[2]]
+                Withdrawals(self.job.corpus, record).require_named()
             if record:
                 Withdrawals(staged_job(self.job).corpus, record).require(self.given_corpus.scan(), gone)
             self._opened["whole_corpus"] = corpus
@@ -167,10 +171,9 @@ class Run:
             return record
         reading = Withdrawals(self.job.corpus, record)
         owners = self.given_corpus.scan().column("individual_id")
-        gone = [read_ids(file, owners, self.job.corpus.ids)[0] for file in lists]
         columns = ["doc_id", "individual_id", "text"]
         batches = (batch.select(columns) for batch in self.given_corpus.batches(columns=columns))
-        reading.compare(owners, batches, pa.concat_arrays([pa.array([], pa.string()), *gone]))
+        reading.compare(owners, hashed(batches), gone=reading.of_lists(owners))
         return reading.record
 
     def _tell_reading(self, corpus: Corpus) -> None:
@@ -340,6 +343,14 @@ class Run:
             self._opened[name] = text
         return str(self._opened[name])
 
+    def dataset(self, recipe: str, *, model: str | None = None, window_length: int | None = None) -> Any:
+        """Return the members' windows under a recipe of the job as a Hugging Face dataset, for any trainer.
+
+        ``model`` is the first model that has the recipe, ``window_length`` that of its training. Columns and errors are
+        those of :func:`reticent.trainers.protected_dataset`; `ArtifactError` before ``execute(run, until="protect")``.
+        """
+        return resolve("reticent.ext.trainers.dataset:dataset_of_run")(self, recipe, model, window_length)
+
     def tokenizer_of_ids(self, model: ModelSection) -> str | None:
         """Return the SHA-256 of the tokenizer that made the ids of a model; None if there are none."""
 
@@ -397,8 +408,8 @@ class Run:
                 changed = changed_sections(job_file, content)
                 write_private(job_file, content)
                 if changed:
-                    tell = self.progress.warn if "corpus.source" in changed else self.progress.say
-                    tell(f"{job_file}: replaced by this job, which differs in {', '.join(changed)}")
+                    said = f"{job_file}: replaced by this job, which differs in {', '.join(changed)}"
+                    self.progress.tell(said, is_warning="corpus.source" in changed)
         self._job_kept = True
 
     @contextmanager

@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from reticent.core.artifact import JOB, MANIFEST, VERIFY, fingerprint, held_folder, read_manifest
 from reticent.core.errors import ArtifactError
+from reticent.engine.config import TIMES_REPEATED
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.epochs import EpochTokens
 from reticent.engine.index import open_index
 from reticent.engine.packed import ids_of
 from reticent.engine.public_words import context_words, read_public_words
 from reticent.engine.schema import MEMBERS
+from reticent.engine.split import draw_repeated
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.dependencies import surrogate_names
@@ -53,13 +57,17 @@ def training_tokens(
     run: Run, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
     """Yield the tokens of the members for a recipe and, where they change, what gives those of each epoch; with ``of``
-    those of other individuals.
+    those of other individuals. The documents of those whom a positive control repeats stand there several times, in
+    memory.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed; of
     the processes that torchrun started on a machine, the first makes them for all.
     """
     store = open_tokens(run.folder / (of.tokens if of else f"tokens/{model.name}/{run.job.tokens(recipe.name)}"))
+    if model.repeated:
+        often = draw_repeated(run.individuals, model.repeated, seed=run.job.seed)[store.individual]
+        store = store.select(np.repeat(np.arange(store.num_documents), np.where(often, TIMES_REPEATED, 1)))
     if recipe.context != "surrogate":
         yield store, None
         return

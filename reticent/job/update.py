@@ -41,7 +41,7 @@ from reticent.job.pipeline import Stage, run_stages, stages_named
 from reticent.job.run import Run
 from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
-from reticent.job.stages.detect import NER_CACHE, detect_steps, spans_artefact
+from reticent.job.stages.detect import NER_CACHE, detect_steps, has_other_rules, spans_artefact
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
 
@@ -54,7 +54,7 @@ __all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
 
 
 #: Settings of what is read, which the documents of the run before do not obey.
-READ_ANEW = ("version", "opt_out", "row_security", "time_zone")
+READ_ANEW = ("version", "opt_out", "readmitted", "row_security", "time_zone")
 
 
 class Reuse:
@@ -82,7 +82,7 @@ class Reuse:
 
     @cached_property
     def _may_differ(self) -> bool:
-        if self._run.job.corpus.remote is None:
+        if self._run.job.corpus.remote is None or self._refresh.is_copy:
             return False
         old, new = (corpus.source.version() for corpus in (self._before.corpus, self._run.documents))
         return bool(old != new)
@@ -119,6 +119,8 @@ class Reuse:
         settings, before = self._run.job.detect, spans_artefact(self._before)
         if not _is_whole(self._before, before):
             return "their settings, or a file that a detector reads, have changed"
+        if has_other_rules(self._before):
+            return "those of the run before were found by the rules of another version of Reticent"
         if settings.confirm:
             return "detect.confirm judges names by those of all documents"
         if settings.propagate:
@@ -233,7 +235,7 @@ def update_run(
     run.recover()
     run.prepare_folder()
     before.left_out().joined(LeftOut.read(run.folder)).keep(run.folder)
-    again = Refresh(before)
+    again = Refresh(before, is_copy=not refresh)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
     reuse = Reuse(again, run)

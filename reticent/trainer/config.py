@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serial
 from reticent.core.errors import PolicyError
 from reticent.core.names import require_name
 from reticent.core.section import PUBLISHED, Section, of_job
+from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
 
 __all__ = [
     "Bf16",
@@ -231,6 +232,10 @@ class TrainConfig(Section):
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
+    def late_epochs(self) -> tuple[int, ...]:
+        """Epochs of ``checkpoint_epochs`` that come after the last one."""
+        return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
+
     def of_one_training(self) -> dict[str, Any]:
         """Return the settings of one training, in the form that its ledger and its saved state keep."""
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
@@ -246,6 +251,12 @@ class ModelSection(Section):
     objective: Literal["mlm", "clm"]
     recipes: Annotated[tuple[str, ...], PUBLISHED] = Field(min_length=1)
     train: TrainConfig | None = Field(default=None, description="settings in which this model differs from [train]")
+    repeated: int | None = Field(
+        default=None,
+        ge=FEWEST_REPEATED,
+        description=f"so many members, whose documents an epoch has {TIMES_REPEATED} times; the audit asks of them and "
+        "of others drawn alike. A plain model so trained is the positive control of models of the same base",
+    )
 
     @field_serializer("train")
     def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
@@ -258,6 +269,10 @@ class ModelSection(Section):
             raise ValueError("give either base or foundation")
         if len(set(self.recipes)) != len(self.recipes):
             raise ValueError("a recipe is listed twice")
+        if self.repeated and self.recipes != (self.objective,):
+            raise ValueError(
+                f'repeated: is for a control; expected recipes = ["{self.objective}"], the plain one alone'
+            )
         return self
 
 

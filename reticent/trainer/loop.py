@@ -272,9 +272,15 @@ def train(
     ArtifactError
         ``out`` holds the state of another training, or another process trains there now.
     PolicyError
-        A setting does not go with DP-SGD, the privacy budget does not allow this run, a recipe replaces indirect
-        identifiers and there are no public words, or it draws surrogates and there is no ``epoch_store``.
+        A setting does not go with DP-SGD, the privacy budget does not allow this run, a checkpoint is to be kept after
+        the last epoch, a recipe replaces indirect identifiers and there are no public words, or it draws surrogates and
+        there is no ``epoch_store``.
     """
+    if late := config.late_epochs():
+        raise PolicyError(
+            f"checkpoint_epochs: training ends after epoch {config.num_epochs} (num_epochs), so "
+            f"{', '.join(map(str, late))} cannot be kept; leave out what is later (the last epoch is always kept)"
+        )
     context = context_of(recipe, context)
     if recipe.context == "surrogate" and epoch_store is None:
         raise PolicyError(

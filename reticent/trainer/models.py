@@ -47,6 +47,7 @@ __all__ = [
     "logits_at",
     "logits_of",
     "max_positions",
+    "num_drawn",
     "num_rows",
     "require_sound",
     "special_ids",
@@ -58,7 +59,7 @@ __all__ = [
 MOST_NEW = 1 << 24
 
 
-def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
+def load_model(name_or_path: str | Path, objective: str, *, complete: bool = False) -> PreTrainedModel:
     """Load a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
     accepts, with the attention ``sdpa`` or, where its class has none, its own.
 
@@ -69,7 +70,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     ------
     ArtifactError
         There is no such model (the hub is offline by default), it does not support the objective, or `require_sound`
-        refuses it.
+        refuses it; with ``complete`` also where its files lack weights.
     """
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
     from transformers.utils import logging
@@ -108,8 +109,20 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
             + ("; a .gguf file needs the packages gguf and accelerate" if "gguf_file" in options else "")
         ) from None
     require_sound(model, objective, str(name_or_path))
+    if complete and about["missing_keys"]:
+        raise ArtifactError(
+            f"{name_or_path}: {len(about['missing_keys'])} weights are not in its files; with random ones in their "
+            "place it would be another model that is judged"
+        )
     _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))
-    return _saveable(model) if "gguf_file" in options else model
+    model = _saveable(model) if "gguf_file" in options else model
+    _drawn[model] = len(about["missing_keys"])
+    return model
+
+
+def num_drawn(model: PreTrainedModel) -> int:
+    """Return how many weights the files of a model that was loaded lack, so that they were drawn at random."""
+    return _drawn.get(model, 0)
 
 
 def _require_size(folder: Path, auto: Any) -> None:
@@ -472,6 +485,8 @@ def logits_of(
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _sound: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+#: Model -> weights that its files lack.
+_drawn: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _first_positions: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 

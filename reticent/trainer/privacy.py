@@ -15,6 +15,7 @@ pseudonyms, canaries). Such a step is not accounted, and the noise does not hide
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "BUDGET_FILE",
+    "MEANINGLESS",
     "Guarantee",
     "Plan",
     "PrivacyConfig",
@@ -36,6 +38,7 @@ __all__ = [
     "default_delta",
     "epsilon_of",
     "plan_privacy",
+    "protects_nobody",
     "refuse_conflicts",
     "refuse_promise",
     "show_delta",
@@ -77,7 +80,7 @@ class Guarantee:
     @property
     def protects_nobody(self) -> str:
         """A sentence about an epsilon that is above `MEANINGLESS`; empty below."""
-        if self.epsilon is None or self.epsilon <= MEANINGLESS:
+        if not protects_nobody(str(self)):
             return ""
         return f"An epsilon above {MEANINGLESS:.0f} protects nobody: more noise (a larger noise_multiplier) is needed."
 
@@ -322,6 +325,12 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
 def show_epsilon(epsilon: float) -> str:
     """Return epsilon with two decimals, rounded up, so it is still an upper bound."""
     return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
+
+
+def protects_nobody(guarantee: str) -> bool:
+    """Return whether the epsilon that the sentence of a guarantee shows is above `MEANINGLESS`."""
+    shown = re.match(r"epsilon (\S+) at", guarantee)
+    return shown is not None and (shown[1] == "infinite" or float(shown[1]) > MEANINGLESS)
 
 
 def show_delta(delta: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
-from reticent.audit.membership.names import DIFFERENCES, GRADIENT
+from reticent.audit.membership.measure import MembershipAudit
+from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.table import Need
 from reticent.audit.report.selectors import last_checkpoints
 from reticent.audit.report.summary import ledger_line, summary_table
@@ -294,6 +295,7 @@ def test_settings_stand_beside_the_numbers(evidence: dict[str, Any]) -> None:
         "shadow",
         "small_cell",
         "explained",
+        "earlier",
     }  # which checkpoints there are, and what may leave
     settings = {name: getattr(CONFIG, name) for name in AuditConfig.model_fields.keys() - of_the_job}
     assert evidence["settings"] == to_json(settings)
@@ -494,6 +496,36 @@ def test_masked_models_are_scored_with_the_settings_of_the_audit(ground: Ground,
     assert measured["membership"]["loss"]["auc"]["value"] == pytest.approx(wins.mean())
 
 
+def test_the_folds_are_drawn_again_for_masked_models_at_their_last_checkpoint(ground: Ground) -> None:
+    models = [replace(entry, is_last=entry.epoch == 4) for entry in ground.models if entry.objective == "mlm"]
+    models.append(replace(models[0], epoch=2, is_last=False))
+    found = ground.run(models=models)["models"]
+    spreads = [one["privacy"]["both"].get("fold_spread") for one in found if one["objective"] == "mlm"]
+    assert [spread is not None for spread in spreads] == [False, True, False], "base, last, earlier"
+    once = ground.run(CONFIG.replace(folds=1), models=models[:1])["models"]
+    assert all("fold_spread" not in one["privacy"]["both"] for one in once), "there is one draw alone"
+
+
+def test_attacks_on_the_base_model_itself_are_made_once_for_all_checkpoints(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored, asked = MembershipAudit.document_scores, []
+
+    def counted(self: MembershipAudit, *given: Any, **more: Any) -> Any:
+        asked.append(given[2] is None)
+        return scored(self, *given, **more)
+
+    monkeypatch.setattr(MembershipAudit, "document_scores", counted)
+    counts = []
+    for num in (1, 3):
+        models = [replace(ground.models[0], epoch=epoch, is_last=False) for epoch in range(1, num + 1)]
+        ground.run(CONFIG.replace(attacks=("loss", "reference")), models=models, bases={"clm": ground.bases["clm"]})
+        counts.append((sum(asked), len(asked) - sum(asked)))
+        asked.clear()
+    assert counts[0][0] == counts[1][0] > 0
+    assert counts[1][1] == 3 * counts[0][1] > 0
+
+
 def test_direct_identifiers_are_those_that_are_flagged_and_indirect_ones_those_that_few_use(
     ground: Ground, memoriser: dict[str, Any]
 ) -> None:
@@ -524,6 +556,24 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
         assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}  # 6 of the 1,000 non-members it would take
 
 
+def test_information_by_token_tells_the_members_of_the_memoriser_and_which_words_do(ground: Ground) -> None:
+    models = ground.run(CONFIG.replace(attacks=("loss", INFORMATION)))["models"]
+    memoriser = model_of({"models": models}, "clm", "clm", 8)
+    assert memoriser["membership"][INFORMATION]["auc"]["value"] == 1.0
+    assert "no control" in memoriser["membership"][INFORMATION]["why"]
+    for kind in ("direct", "rare", "ordinary"):
+        assert memoriser["by_kind"][kind]["attacks"][INFORMATION]["auc"]["value"] > 0.9
+    assert not any(INFORMATION in str(model) for model in models if model["recipe"] == "base")
+
+
+def test_hidden_states_are_probed_of_every_model_and_of_the_base(ground: Ground) -> None:
+    models = ground.run(CONFIG.replace(attacks=("loss", STATES)))["models"]
+    assert len(models) == 5
+    for model in models:
+        assert model["membership"][STATES]["num_members"] == 3  # the classifier learned from the others
+        assert ("over_base" in model["membership"][STATES]) == (model["recipe"] != "base")
+
+
 def test_masked_models_can_be_asked_with_nothing_to_copy(ground: Ground) -> None:
     measured = ground.run(CONFIG.replace(all_occurrences=True))["models"]
     for model in measured:
@@ -541,6 +591,11 @@ def test_the_memoriser_ties_names_to_the_words_after_them(ground: Ground) -> Non
     assert memoriser["direct"]["num_targets"] == base["direct"]["num_targets"]
     assert memoriser["direct"]["all"]["top1"]["members"]["value"] > 0.8
     assert memoriser["direct"]["all"]["top1"]["members"]["low"] > memoriser["direct"]["chance"]["top1"]
+    place, of_base = memoriser["direct"]["in_place"], base["direct"]["in_place"]
+    assert place["extracted"]["1"]["members"]["value"] > 0.8
+    assert of_base["extracted"]["1"]["members"]["value"] == 0.0
+    assert place["ranked"]["top1"]["members"]["value"] > 0.8
+    assert ("own" in place, "own" in of_base) == (True, False)
     assert "association" not in memoriser  # nobody said which identifiers are names
     assert memoriser["embedding_shift"]["tied"]
     assert "embedding_shift" not in base
@@ -626,3 +681,10 @@ def test_summary_shows_the_last_checkpoint_of_each_recipe_with_intervals(evidenc
     assert columns["privacy"][3] == f"{privacy['value']:.3f} [{low}, {high}]"
     assert all("[" in cell for cell in columns["privacy"])
     assert ledger_line(models) == "Protected tokens among the 7 targets of clm: 0"
+
+
+def test_weights_that_a_base_model_lacks_are_counted(ground: Ground, tmp_path: Path) -> None:
+    bert(0).bert.save_pretrained(tmp_path)
+    load_tokenizer(ground.train.tokenizer_path).save_pretrained(tmp_path)
+    found = ground.run(bases={"mlm": tmp_path}, models=ground.models[2:])
+    assert [entry.get("num_drawn") for entry in found["models"]] == [6, None]

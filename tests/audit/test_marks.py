@@ -112,7 +112,8 @@ def drawn(seed: int) -> dict[str, Any]:
             }
             told = {"k": 2, "num_words": 40, "at_threshold": area(), "above": area()}
             top = {"top1": {**sides(0, 0, 0), "excess": number(0.0)}, "bits": sides(0, 0, 0)}
-            read = {"all": top, "ordinary": top, "num_targets": {"members": 40}}
+            place = {"ranked": top, "extracted": {"1": top["top1"], "100": top["top1"]}}
+            read = {"all": top, "ordinary": top, "in_place": place, "num_targets": {"members": 40}}
             more = {"over_base": parts(), "by_kind": kinds, "threshold": told, "inversion": {"direct": read}}
             entry |= {name: value for name, value in more.items() if dice.random() < 0.6}
             entry["ledger"]["violations"] = dice.choice((0, 0, 0, 0, 7))

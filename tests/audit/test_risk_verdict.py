@@ -11,12 +11,22 @@ from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
-from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.extraction import ExtractedModel, Extraction, Verdict
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
-from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, GateConfig, oriented
+from reticent.audit.judgement.rows import (
+    BESIDE,
+    BEYOND,
+    NOT_SHOWN,
+    ONE_SIDE,
+    RISKS,
+    WITHIN,
+    GateConfig,
+    Subject,
+    oriented,
+)
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
     KNOWN_BASE,
@@ -30,7 +40,7 @@ from reticent.audit.judgement.verdict import (
     with_published_numbers,
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
-from reticent.audit.report.risk_text import change_of, shown_models
+from reticent.audit.report.risk_text import cells_of, change_of, shown_models
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import excess_of
@@ -61,6 +71,10 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
         kind = {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}, "score": "difference"}
         if "alone" in figures:
             kind["own"] = {"top1": {**sides, "excess": around(*figures["alone"])}}
+        if "in_place" in figures:
+            excess = {**sides, "excess": around(*figures["in_place"])}
+            drawn = {**sides, "excess": around(*figures.get("drawn", (0.0, 0.01)))}
+            kind["in_place"] = {"ranked": {"top1": excess}, "extracted": {"1": drawn, "100": drawn}}
         found["inversion"] = {"direct": kind}
     counts, shadows = {"num_members": 150, "num_nonmembers": 150}, figures.get("shadows", 8)
     if "words" in figures:
@@ -81,10 +95,24 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
     return found
 
 
+def test_passages_that_nearly_come_back_are_passages() -> None:
+    found = passages("ppclm", (0.0, 0.005))
+    found["passages"]["rates"] += [
+        {**passages("ppclm", (0.05, 0.02))["passages"]["rates"][0], "measure": "near_verbatim"}
+    ]
+    found["passages"] |= {"num_passages": {"members": 9, "heldout": 9}, "num_short": {"members": 0, "heldout": 0}}
+    model = from_json(ExtractedModel, found, "x")
+    numbers = list(RISKS["passages"].numbers(Subject(None, model)))  # type: ignore[arg-type]
+    assert [(n.what, n.estimate.value) for n in numbers if n.estimate] == [
+        ("passages that come back, given 50 tokens", 0.0), ("passages that nearly come back, given 50 tokens", 0.05),
+    ]  # fmt: skip
+
+
 def passages(recipe: str, figure: Any) -> dict[str, Any]:
     sides = {"members": around(0.01, 0.005), "heldout": around(0.0, 0.005)}
     rate = {**sides, "excess": around(*figure), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
-    return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}}
+    exposed = sided(figure[0] if figure[0] > 0.01 else 0.0, 0.003, 1200)
+    return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate], "exposed": exposed}}
 
 
 def on_kinds(model: dict[str, Any], **areas: tuple[float, float]) -> dict[str, Any]:
@@ -197,6 +225,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("four people, of whom as much leaked", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
     ("four people, too few for any other verdict", {"emission": (0.0, 0.04, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
+    ("identifiers likelier than decoys", {"in_place": (0.2, 0.05)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (B, W, W, W, W), B),
+    ("identifiers likelier than decoys, perhaps", {"in_place": (0.03, 0.05)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (N, W, W, W, W), N),
+    ("identifiers as likely as decoys", {"in_place": (0.0, 0.04)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (W, W, W, W, W), W),
+    ("identifiers that are drawn", {"in_place": (0.0, 0.04), "drawn": (0.1, 0.03)}, {"in_place": (0.4, 0.05)}, FREE,
+     CAUGHT, (B, W, W, W, W), B),
     ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context loud without a twin that is", {"context": (0.2, 0.05)}, {"context": (0.0, 0.05)}, FREE, CAUGHT,
@@ -392,15 +428,21 @@ def test_nothing_is_within_by_a_difference_to_a_base_that_may_know_the_members(
     assert (KNOWN_BASE in (row.notes or [])) is known
 
 
-@pytest.mark.parametrize(
-    ("epoch", "base", "outcome"), [(32, "one", W), (31, "one", N), (32, "other", N)], ids=["4x", "less", "other base"]
-)
-def test_a_plain_model_trained_four_times_as_long_is_a_control_where_the_twin_shows_too_little(
-    epoch: int, base: str, outcome: str
+#: Epochs of a plain model beside one of 8, its base, whose documents it repeats, and the outcome for the other.
+LOUDER = [
+    ("4x", 32, "one", None, W), ("less", 31, "one", None, N), ("other base", 32, "other", None, N),
+    ("repeated", 8, "one", 100, W), ("repeated, less", 7, "one", 100, N), ("repeated, other base", 8, "other", 100, N),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epoch", "base", "repeated", "outcome"), [row[1:] for row in LOUDER],
+                         ids=[row[0] for row in LOUDER])  # fmt: skip
+def test_a_plain_model_that_saw_more_is_a_control_where_the_twin_shows_too_little(
+    epoch: int, base: str, repeated: int | None, outcome: str
 ) -> None:
-    weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "longer"}
+    weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "louder"}
     models = [entry("ppclm", **QUIET), entry("clm", **(LOUD | weak)), control]
-    sections = [{"name": "m", "base": "one"}, {"name": "longer", "base": base}]
+    sections = [{"name": "m", "base": "one"}, {"name": "louder", "base": base, "repeated": repeated}]
     row = judged(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
     assert row.outcome == outcome
 
@@ -426,7 +468,26 @@ EARLIER_CASES: list[tuple[str, KeptOutcome, str, str | None]] = [
     ("by one that was mended, with more attacks", earlier(arithmetic=1, numbers=["rmia"]), N, STANDS),
     ("of a training that is left out", earlier(digest="others"), N, STANDS),
     ("of one that is left out, explained", earlier(digest="others", explained="a bug"), W, "explained: a bug"),
+    ("of one that is left out, by a version that was mended", earlier(digest="others", arithmetic=1), N, STANDS),
+    (
+        "of one that is left out, by that version, explained",
+        earlier(digest="others", arithmetic=1, explained="a bug"),
+        W,
+        "explained: a bug",
+    ),
     ("of another training", earlier(digest="others", kin="other"), W, None),
+    (
+        "a kind of words was dropped",
+        earlier(numbers=["loss", "membership by ordinary words, attack loss"], explained="a bug"),
+        N,
+        STANDS,
+    ),
+    (
+        "all kinds of words are there",
+        earlier(numbers=["loss", "membership by the whole text, attack loss"], explained="a bug"),
+        W,
+        "explained: a bug",
+    ),
     ("not shown, with fewer attacks", earlier(N, numbers=["loss"]), W, None),
     ("not shown, by an attack that was dropped", earlier(N, numbers=["rmia"]), N, STANDS),
     ("within", earlier(W, numbers=["rmia"]), W, None),
@@ -458,7 +519,10 @@ def test_the_outcomes_of_an_audit_are_kept_with_attacks_shadows_files_and_seed()
     rows = {row.risk: row for row in outcomes_of(replace(audit, earlier=[earlier(seed=3)]))}
     assert {name: row.outcome for name, row in rows.items()} == dict.fromkeys(rows, W), "whatever was found before"
     row = rows["individual"]
-    assert (row.numbers, row.num_shadows, row.digest, row.seed) == (["lira_online", "loss"], 8, "files", 3)
+    ways = ("membership by the whole text", "membership by the words that it may be taught")
+    on_words = [f"{way}, attack {name}" for way in ways for name in ("lira_online", "loss")]
+    assert (row.numbers, row.num_shadows) == (["lira_online", "loss", *on_words], 8)
+    assert (row.digest, row.seed) == ("files", 3)
     assert publish(row, 5).seed is None
 
 
@@ -608,7 +672,8 @@ def test_within_needs_the_rate_of_one_side_too_and_that_without_copies(
             elif way == "context":
                 one["inversion"]["direct"]["all"]["top1"] = found
             rate = {**found, "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
-            extraction.append({"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}})
+            people = {"exposed": sided(0.3 if recipe == "clm" else 0.0, 0.003, 1200)}
+            extraction.append({"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate], **people}})
             models.append(filled(ModelEvidence, one))
         audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": extraction}))
         assert {r.risk: r.outcome for r in judge_risks(audit).rows[0].results}[risk] == outcome
@@ -626,6 +691,34 @@ def test_a_gate_is_judged_by_what_one_side_alone_uses_and_counts_no_few(left_out
     assert (over_all.outcome, alone.outcome) == ("pass", "fail")
     assert (alone.part, alone.n) == (f"both, {ONE_SIDE}", 300 if not shown else 300 - left_out)
     assert (alone.upper is not None) == shown
+
+
+#: Rate of all passages and of those of one side alone, members less others, and the outcomes of a gate at 5 %.
+GATED_PASSAGES = [((0.3, 0.3), ["fail", "fail"]), ((0.01, 0.2), ["pass", "fail"]), ((0.0, 0.0), ["pass", "pass"])]
+
+
+@pytest.mark.parametrize("measure", ["extraction", "np_extraction"])
+@pytest.mark.parametrize(("excess", "outcomes"), GATED_PASSAGES)
+def test_a_gate_on_passages_judges_what_the_verdict_does(
+    measure: str, excess: tuple[float, float], outcomes: list[str]
+) -> None:
+    """Members less others: of a text that both sides have, or that any model knows, a plain rate is high."""
+    rates = {
+        recipe: {**sided(over, 0.01), "members": around(0.4, 0.02), "heldout": around(0.4 - over, 0.02),
+                 "unshared": {**sided(alone, 0.01), "num_shared": 9, "num_unmatched": 0}}
+        for recipe, (over, alone) in (("ppclm", excess), ("clm", (0.4, 0.4)))
+    }  # fmt: skip
+    about = {"measure": "np_discoverable" if measure == "np_extraction" else "discoverable", "asked": "all"}
+    rows = [
+        {"model": "m", "recipe": recipe, "epoch": 8,
+         "passages": {"rates": [{**found, **about, "prefix_tokens": 50, "num_queries": 100}]}}
+        for recipe, found in rates.items()
+    ]  # fmt: skip
+    models = [filled(ModelEvidence, entry(recipe)) for recipe in rates]
+    gates = [GateConfig(measure=measure, at_most=0.05)]
+    found = verdict(models, gates, filled(Extraction, {"models": rows})).results
+    assert [(row.part, row.outcome) for row in found] == list(zip([None, ONE_SIDE], outcomes, strict=True))
+    assert {(row.prefix_tokens, row.num_queries) for row in found} == {(50, 100)}
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -669,6 +762,27 @@ def test_where_all_is_shared_nothing_is_within() -> None:
     assert ONE_SIDE in (emission.what or "")
 
 
+@pytest.mark.parametrize(("figure", "outcome"), [(FREE, N), ((0.05, 0.02), B)])
+def test_whole_passages_that_nobody_asked_for_are_named_and_nothing_is_within(
+    figure: tuple[float, float], outcome: str
+) -> None:
+    audit = audit_of(entry("ppclm", **QUIET), entry("clm", **LOUD), passages={"ppclm": figure, "clm": CAUGHT})
+    extracted = audit.extraction
+    assert extracted is not None
+    rows = [replace(row, passages=row.passages and replace(row.passages, exposed=None)) for row in extracted.models]
+    audit = replace(audit, extraction=replace(extracted, models=rows))
+    audit = replace(audit, risks=judge_risks(audit))
+    assert audit.risks is not None
+    result = audit.risks.rows[0].results[-1]
+    assert (result.risk, result.outcome) == ("passages", outcome)
+    for language, said in (("en", "of 50 tokens or more, were not asked for"), ("fr", "n’ont pas été demandés")):
+        words = Texts(language)
+        model = shown_models(audit, words)[0]
+        assert said in list(cells_of(model, words))[-1].reason
+        assert "50" in change_of(model, words) or outcome == B
+    assert "50 tokens" in audit.risks.rows[0].change or outcome == B
+
+
 #: Share of members, of held-out individuals, each of so many; whether all members were asked; and the outcome.
 WITH_A_PASSAGE = [
     (0, 0, 368, False, W), (0, 0, 367, False, N), (0, 0, 60, True, W), (1, 0, 60, True, B), (1, 0, 9, False, B),
@@ -696,6 +810,23 @@ def test_one_person_of_whom_a_whole_passage_comes_back_is_beyond(
     assert (result.risk, result.outcome) == ("passages", outcome)
 
 
+#: Members whom the threshold attack tells: share, false positives (none: those above every other), and the outcome.
+AT_THRESHOLD = [(0.2, 0.01, 1.0, B), (0.01, 0.01, 1.0, W), (0.035, 0.01, 1.0, N), (0.1, None, 0.001, B),
+                (0.0, None, 1.0, N)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("share", "fpr", "p_value", "outcome"), AT_THRESHOLD)
+def test_members_whom_the_threshold_tells_count_beside_its_area(
+    share: float, fpr: float | None, p_value: float, outcome: str
+) -> None:
+    models = [entry("ppclm", threshold=(0.52, 0.02), **QUIET), entry("clm", threshold=(0.52, 0.02), **LOUD)]
+    models[0]["threshold"]["at_threshold"] |= {
+        "told": {"rate": around(share, 0.015), "fpr": fpr, "num_above": 9, "p_value": p_value}
+    }
+    (words,) = (result for result in judged(*models)[0].results if result.risk == "words")
+    assert words.outcome == outcome
+
+
 @pytest.mark.parametrize(("people", "n", "outcome"), [(0.2, 300, B), (0.0, 300, W), (0.04, 300, N), (0.0, 9, N)])
 def test_few_people_of_whom_much_is_emitted_are_no_mean(people: float, n: int, outcome: str) -> None:
     models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
@@ -714,7 +845,12 @@ def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no
     before = judge_risks(evidence(audit))
     for number, one in enumerate(audit["models"]):
         side = estimate(0.1 * number)
-        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}, "shared_over_base": side}
+        one["beside"] = {
+            "loss_gap": {"members": side, "heldout": side, "gap": side},
+            "shared_over_base": side,
+            "counterfactual": side,
+            "counterfactual_exposed": side,
+        }
     assert judge_risks(evidence(audit)) == before
     rows, found = numbers_beside(last_checkpoints(evidence(audit).models))
     assert len(rows) == len(BESIDE)
@@ -730,3 +866,12 @@ def test_the_gap_of_a_side_of_few_is_not_published() -> None:
     shown = publish(NumbersBeside(loss_gap=Gap(members=side, heldout=few, gap=side)), 5).loss_gap
     assert shown is not None
     assert (shown.members.value, shown.heldout.value, shown.gap.value) == (0.2, None, None)
+
+
+@pytest.mark.parametrize(("repeated", "said"), [(None, False), (120, True)])
+def test_a_control_is_told_from_a_model_that_is_made_to_leave(repeated: int | None, said: bool) -> None:
+    sections = [{"name": "m", "base": "one", "repeated": repeated}]
+    audit = audit_of(entry("clm", **LOUD), settings={"model": sections})
+    for language, words in (("en", "documents of 120 people eight times"), ("fr", "huit fois les documents de 120")):
+        (model,) = shown_models(replace(audit, risks=judge_risks(audit)), Texts(language))
+        assert (words in model.about) == said

@@ -38,7 +38,7 @@ from reticent.job.pipeline import STAGES
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
-COMMANDS += ("new-job", "status", "budget", "probe", "tagger", "export", "spark")
+COMMANDS += ("new-job", "status", "budget", "score", "probe", "tagger", "export", "spark")
 SECRET = "Zyxwvut"
 
 
@@ -165,6 +165,17 @@ def test_job_that_is_not_toml_says_where(tmp_path: Path) -> None:
     result = reticent_command("run", job)
     assert result.returncode == 2
     assert "line 1" in result.stderr
+
+
+def test_a_report_before_the_audit_says_what_makes_one(tmp_path: Path) -> None:
+    source = write_documents(tmp_path / "d.parquet", doc_id=["1", "2", "3"])
+    assert reticent_command("index", source, "--out", tmp_path / "run").returncode == 0
+    result = reticent_command("report", tmp_path / "run")
+    assert result.returncode == 1
+    assert (
+        f"has no finished audit, of which a report is made; `reticent audit {tmp_path / 'run'}` makes it"
+        in result.stderr
+    )
 
 
 def test_missing_column_names_the_columns_there_are(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from fixtures.command import command
 
 import reticent
 from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app
-from reticent.cli.options import REMOVED, job_of
+from reticent.cli.help import REMOVED
+from reticent.cli.options import job_of
 from reticent.core.artifact import read_manifest
 from reticent.engine.detect.choose import DETECTORS
 from reticent.guard import open_guard

@@ -20,6 +20,7 @@ from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.detect import (
@@ -29,6 +30,7 @@ from reticent.engine.detect import (
     option_files,
     option_packages,
     quarantined_rows,
+    rules_digest,
     spans_batch,
 )
 from reticent.engine.detect.alignment import Alignment
@@ -350,6 +352,7 @@ def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, m
         "quarantined": 1,
         "long_documents": 0,
         "other_language": 0,
+        "rules_digest": [rules_digest()],
     }
 
 
@@ -493,3 +496,26 @@ def test_words_that_a_detector_counted_are_not_counted_again(tmp_path: Path, mon
     assert propagated_with(values, monkeypatch)["counted"] == 8
     values["detect"]["detectors"] = ["rules"]  # type: ignore[index]
     assert propagated_with(values | {"out": str(tmp_path / "other")}, monkeypatch)["counted"] is None
+
+
+def test_the_digest_of_the_rules_is_of_the_sources_as_they_are() -> None:
+    root = Path(__file__).parents[2]
+    core = root / "rust_ext"
+    folders = ("src/detect", "src/rules", "src/text", "src/word_lists.rs", "words")
+    files = [root / "reticent/engine/names.toml"]
+    for folder in folders:
+        files += [path for path in (core / folder, *(core / folder).rglob("*")) if path.is_file()]
+    assert len(files) > 80
+    digest = 0xCBF29CE484222325
+    for byte in b"".join(path.read_bytes() for path in sorted(files, key=lambda path: path.relative_to(root).parts)):
+        digest = (digest ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    assert f"{digest:016x}" == _rust.RULES, "run make setup: the compiled core is of other sources"
+
+
+def test_the_digest_of_the_rules_changes_with_each_file_of_the_detectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    whole = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda self: read.append(self.name) or whole(self))
+    rules_digest.cache_clear()
+    assert len(rules_digest()) == 16
+    assert {"records.py", "rules.py", "propagate.py", "union.py", "preset.py"} <= {*read}

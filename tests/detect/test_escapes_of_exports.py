@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +118,8 @@ def test_layouts_are_undone(text: str, plain: str) -> None:
     [
         ("Ã‰lodie, NoÃ«l, GarcÃ\u00adaÂ\u00a0", "Élodie, Noël, García\u00a0"),
         ("Oâ€™Brien â€“ Nguyá»…n", "O’Brien – Nguyễn"),
+        ("Å‚Ã³dÅº", "łódź"),
+        ("Ð˜Ð²Ð°Ð½", "Иван"),
         ("a\\.br\\b\\X0D0A\\c", "a\nb\nc"),
     ],
 )
@@ -132,16 +137,72 @@ def test_a_name_of_a_record_is_found_over_the_end_of_a_line(broken: str, first: 
     assert records_in(text, tmp_path) == [f"{first}{broken}"]
 
 
-@pytest.mark.parametrize("apart", ["Müll nerová", "Müll, nerová", "Müll.\nnerová", "müll\nund"])
+@pytest.mark.parametrize(
+    "apart", ["Müll nerová", "Müll, nerová", "Müll\n\nnerová", "Müll\n- nerová", "Müll.\nnerová", "müll\nund"]
+)
 def test_parts_of_a_name_on_one_line_or_in_two_sentences_are_none(apart: str, tmp_path: Path) -> None:
     assert records_in(f"seen today with {apart} and no fever", tmp_path) == []
 
 
-def records_in(text: str, folder: Path) -> list[str]:
+def misread_forms(name: str) -> Iterator[str]:
+    """The name, small and in capitals too, written in one encoding and read in another."""
+    for form in (name, name.lower(), name.upper()):
+        for written in (
+            "cp1250",
+            "iso8859_2",
+            "cp852",
+            "cp1251",
+            "koi8_r",
+            "cp866",
+            "cp1253",
+            "cp1254",
+            "cp850",
+            "utf8",
+        ):
+            for read in ("cp1252", "latin1", "cp1250", "cp1251", "cp850"):
+                with suppress(UnicodeError):
+                    found = form.encode(written).decode(read)
+                    # Without a letter nothing is left of a name.
+                    if sum(char.isalpha() for char in unicodedata.normalize("NFKD", found)) > 3:
+                        yield found
+
+
+@pytest.mark.parametrize(
+    "name", ["Wałęsińska", "Łódź", "Щербаков", "Иванова", "Παπαδόπουλος", "Noël", "Şahin", "Kőműves"]
+)
+def test_a_name_of_a_record_is_found_however_it_was_misread(name: str, tmp_path: Path) -> None:
+    forms = sorted({*misread_forms(name)})
+    assert len(forms) > 15
+    text = "\n".join(f"seen was {form}, no fever." for form in forms)
+    found = records_in(text, tmp_path, name)
+    assert len(found) == len(forms)
+    signs = [form for form, span in zip(forms, found, strict=True) if any(map(str.isalnum, form.replace(span, "")))]
+    assert signs == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("Müll<!-- page 2 -->nerová", "Müll<!----><WBR />nerová", "M?llnerov?", "M\ufffd\ufffdllnerov\ufffd\ufffd"),
+        *(r"M\"ullnerov\'a", r"M{\"u}llnerov{\'a}", r"M\"{u}llnerov\'{a}"),
+    ],
+)
+def test_a_name_of_a_record_is_found_as_html_and_tex_write_it(written: str, tmp_path: Path) -> None:
+    assert records_in(f"seen today with {written} and no fever", tmp_path) == [written]
+
+
+@pytest.mark.parametrize(
+    "text", ["Wal sa", "a3oda", "llnerov", "M llnerov", "Müll <!-- a -->nerová", "Müll<b>nerová", "Müll<!-- nerová"]
+)
+def test_what_only_looks_like_a_misread_name_is_none(text: str, tmp_path: Path) -> None:
+    assert records_in(f"seen today {text} and no fever", tmp_path) == []
+
+
+def records_in(text: str, folder: Path, last: str = "Müllnerová") -> list[str]:
     """What the record of Žofie Müllnerová finds in a text."""
     table = pa.table({"doc_id": ["d", "e"], "individual_id": ["p", "q"], "text": [text, "seen today"]})
     pq.write_table(table, folder / "documents.parquet")
-    record = pa.table({"individual_id": ["p"], "first_name": ["Žofie"], "last_name": ["Müllnerová"]})
+    record = pa.table({"individual_id": ["p"], "first_name": ["Žofie"], "last_name": [last]})
     pq.write_table(record, folder / "records.parquet")
     detector = make_detectors(["records"], {"records": {"table": str(folder / "records.parquet")}})
     detect_spans(open_corpus(folder / "documents.parquet"), detector, folder)
@@ -216,6 +277,7 @@ PIECES = [
         "\\u00e9",
         "\\u0027",
         "\\u004d",
+        *("<!-- x -->", "<!--", "-->", "<wbr>", "<WBR/>", "<"),
         f"{'x' * 61}=C3=\n",
         f"{'x' * 60}M=\r\n=FC",
         "\\u233?",

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from reticent.core.errors import PolicyError
+from reticent.core.progress import Progress
+from reticent.engine.detect import spans_batch
 from reticent.engine.languages import OtherLanguages
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 #: Invented notes of 30 words and more, by language.
 NOTES = {
@@ -71,3 +80,57 @@ def test_sentence_says_how_many_and_in_which_languages() -> None:
     assert warning is not None
     assert warning.startswith("3 of 4 documents of 30 words or more")
     assert "(it 2, pl 1; they know de, en, es, fr)" in warning
+
+
+class Pipeline:
+    """What finds nothing, in the name of a pipeline of a language."""
+
+    name = "spacy"
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, language: str | None):
+        if language is not None:
+            self.language = language
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        return spans_batch([], [], [], [])
+
+
+@pytest.mark.parametrize(
+    ("language", "texts", "num"),
+    [
+        ("en", ("en", "en", "it"), None),
+        ("en", ("it", "it", "en"), 1),
+        ("en", ("it", "it", "no"), 0),
+        ("fr", ("en", "es", "fr"), 1),
+        ("nb", ("no", "no", "en"), None),
+        ("nb", ("en", "en", "no"), 1),
+        ("it", ("it", "nl"), None),
+        ("el", ("other", "other", "en"), None),
+        ("el", ("en", "de", "other"), 1),
+        ("gl", ("pt", "pt", "de"), None),
+        ("xx", ("it", "pl"), None),
+        (None, ("it", "pl"), None),
+    ],
+)
+def test_thorough_refuses_a_pipeline_of_another_language(
+    language: str | None, texts: tuple[str, ...], num: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, num = texts * 8, None if num is None else 8 * num
+    ids = [str(row) for row in range(len(texts))]
+    table = pa.table({"doc_id": ids, "individual_id": ids, "text": [NOTES[text] for text in texts]})
+    pq.write_table(table, tmp_path / "notes.parquet")
+    monkeypatch.setattr("reticent.job.stages.detect.make_detectors", lambda *_, **__: [Pipeline(language)])
+    values = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "notes.parquet")},
+        "detect": {"preset": "thorough", "spacy": "blank:en", "confirm": False, "propagate": False},
+    }
+    job = parse_job(values)
+    if num is None:
+        execute(Run(job, Progress(quiet=True)), "detect")
+        return
+    with pytest.raises(PolicyError, match=rf"is for {language}, and {num} of {len(texts)} documents of 30 words"):
+        execute(Run(job, Progress(quiet=True)), "detect")
+    values["detect"] = {"detectors": ["spacy"], "spacy": "blank:en"}  # who names a pipeline means it
+    execute(Run(parse_job(values), Progress(quiet=True)), "detect")

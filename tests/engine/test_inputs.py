@@ -25,7 +25,6 @@ import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ import pytest
 from fixtures.command import command
 from fixtures.postgres import postgres_server, programs
 from fixtures.spark import missing as missing_of_spark
+from fixtures.values import IDS, of_ids
 
 from reticent.core.artifact import VERIFIED
 from reticent.core.errors import CorpusError
@@ -748,8 +748,8 @@ def notes(number: int = 6, **more: Any) -> pa.Table:
     return pa.table(columns | {"mrn": [f"M{i // 2}" for i in range(number)], "note_text": ["x"] * number} | more)
 
 
-def changed_delta(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], str]:
-    """A Delta table whose first entry of the log was changed by hand."""
+def changed_delta(change: Callable[[dict[str, Any]], None], named: str = "{}") -> Callable[[Path], str]:
+    """A Delta table whose first entry of the log was changed by hand; how its file names the columns."""
 
     def make(folder: Path) -> str:
         import deltalake
@@ -759,26 +759,43 @@ def changed_delta(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], 
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         for line in lines:
             change(line)
+            if "add" in line and named != "{}":
+                file = folder / "t" / line["add"]["path"]
+                pq.write_table(pq.read_table(file).rename_columns([named.format(name) for name in notes().schema.names]), file)
+                line["add"]["size"] = file.stat().st_size
         log.write_text("\n".join(map(json.dumps, lines)) + "\n")
         return f"delta://{folder}/t"
 
     return make
 
 
-def renamed_by_mapping(line: dict[str, Any]) -> None:
-    """As ALTER TABLE … columnMapping.mode = name, then RENAME person_id TO old_id and mrn TO person_id leave it."""
-    if "protocol" in line:
-        line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
-    if "metaData" in line:
-        line["metaData"]["configuration"] |= {
-            "delta.columnMapping.mode": "name",
-            "delta.columnMapping.maxColumnId": "4",
-        }
-        schema = json.loads(line["metaData"]["schemaString"])
-        for number, column in enumerate(schema["fields"], 1):
-            column["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": column["name"]}
-            column["name"] = {"person_id": "old_id", "mrn": "person_id"}.get(column["name"], column["name"])
-        line["metaData"]["schemaString"] = json.dumps(schema)
+def mapped(
+    mode: str = "name", version: int = 2, physical: str = "{}", partitions: tuple[str, ...] = ()
+) -> Callable[[dict[str, Any]], None]:
+    """As ALTER TABLE … columnMapping.mode, then RENAME person_id TO old_id and mrn TO person_id leave it; the names in
+    files are made from the first ones.
+    """
+
+    def change(line: dict[str, Any]) -> None:
+        if "protocol" in line:
+            features = {"readerFeatures": ["columnMapping"], "writerFeatures": ["columnMapping"]}
+            reading = {"minReaderVersion": version, "minWriterVersion": 7 if version == 3 else 5}
+            line["protocol"] = reading | (features if version == 3 else {})
+        if "metaData" in line:
+            line["metaData"]["configuration"] |= {
+                "delta.columnMapping.mode": mode,
+                "delta.columnMapping.maxColumnId": "4",
+            }
+            schema = json.loads(line["metaData"]["schemaString"])
+            for number, column in enumerate(schema["fields"], 1):
+                column["metadata"] = {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": physical.format(column["name"]),
+                }
+                column["name"] = {"person_id": "old_id", "mrn": "person_id"}.get(column["name"], column["name"])
+            line["metaData"] |= {"schemaString": json.dumps(schema), "partitionColumns": list(partitions)}
+
+    return change
 
 
 def with_deletion_vectors(line: dict[str, Any]) -> None:
@@ -935,10 +952,19 @@ def individuals_by_spark_of(kind: pa.DataType) -> Callable[[Path], Path]:
 
 SPARK = ("pyspark",)
 LAKE = {"columns": NOTES, "read": read_once}
-MAPPED = r"delta://t: its columns are mapped \(delta.columnMapping.mode = name\), so its files call them otherwise"
-add("Delta: columns renamed by mapping", changed_delta(renamed_by_mapping), MAPPED, needs=("deltalake",), **LAKE)
-add("Delta: a column of that name by mapping", changed_delta(renamed_by_mapping), MAPPED, needs=("deltalake",),
-    columns=NOTES.replace(individual_id="old_id"), read=read_once)
+BY_NUMBER = r"delta://t: its columns are mapped by number \(delta.columnMapping.mode = id\); read it with Spark"
+for version in (2, 3):
+    for column, letter, each in (("person_id", "M", 2), ("old_id", "P", 3)):
+        add(f"Delta: {column} by mapping, version {version}", changed_delta(mapped(version=version)),
+            [(f"d{i}", f"{letter}{i // each}", "x") for i in range(6)], needs=("deltalake",),
+            columns=NOTES.replace(individual_id=column), read=read_once)
+add("Delta: columns mapped by number", changed_delta(mapped("id")), BY_NUMBER, needs=("deltalake",), **LAKE)
+add("Delta: files that lack the mapped columns", changed_delta(mapped(physical="col-{}")),
+    "delta://t row 1 column note_id: is null", needs=("deltalake",), **LAKE)
+add("Delta: files with the names of a mapping", changed_delta(mapped(physical="col-{}"), named="col-{}"),
+    [(f"d{i}", f"M{i // 2}", "x") for i in range(6)], needs=("deltalake",), **LAKE)
+add("Delta: mapped columns and partitions", changed_delta(mapped(partitions=["person_id"])),
+    "delta://t column person_id: the table's columns are mapped, and of those only plain ones", needs=("deltalake",), **LAKE)
 add("Delta: the feature of deletion vectors, and none", changed_delta(with_deletion_vectors),
     [(f"d{i}", f"P{i // 3}", "x") for i in range(6)], needs=("deltalake",), **LAKE)
 for storage in ("in a file", "inline"):
@@ -1012,26 +1038,7 @@ for zone in ("Europe/Paris", "UTC"):
     add(f"PostgreSQL: birth dates of Paris, read in Paris by a session of {zone}", lambda folder: None, ["DATE"] * 6,
         needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone=zone, time_zone="Europe/Paris"))
 
-# One table of ids: what a value is, wherever it is read. Of each kind the values, and the ids or what is said of them.
-UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2**127 + 5)]
-IDS: dict[str, tuple[pa.Array, list[str] | str]] = {
-    "int64": (pa.array([7, -(2**62)]), ["7", str(-(2**62))]),
-    "int16": (pa.array([7, 12], pa.int16()), ["7", "12"]),
-    "text": (pa.array(["007", "8a "]), ["007", "8a "]),
-    "decimal of scale 0": (pa.array([Decimal(7), Decimal(10**18)], pa.decimal128(20, 0)), ["7", str(10**18)]),
-    "UUID": (pa.array([each.bytes for each in UUIDS], pa.uuid()), list(map(str, UUIDS))),
-    "decimal of scale 1": (pa.array([Decimal("7.0"), Decimal("12.0")], pa.decimal128(12, 1)), "decimal128"),
-    "double": (pa.array([7.0, 12.0]), "double"),
-    "float": (pa.array([7.0, 12.0], pa.float32()), "float"),
-    "boolean": (pa.array([True, False]), "bool"),
-    "date": (pa.array([dt.date(2020, 1, 1), dt.date(2021, 1, 1)]), "date32"),
-    "timestamp": (pa.array([BORN[0], BORN[1]], pa.timestamp("us")), "timestamp"),
-    "bytes": (pa.array([b"a", b"b"]), "(large_)?binary"),
-}
-
-
-def of_ids(values: pa.Array) -> pa.Table:
-    return pa.table({"note_id": ["d0", "d1"], "person_id": values, "note_text": ["x", "x"]})
+# One table of ids (`fixtures.values`): what a value is, wherever it is read; tests/warehouse has databases and Spark.
 
 
 def delta_of(values: pa.Array) -> Callable[[Path], str]:
@@ -1057,7 +1064,8 @@ def frame_of(values: pa.Array) -> Callable[[Path], pa.Table]:
     return lambda folder: of_ids(values)
 
 
-for said, (values, ids) in IDS.items():
+for said, each_ids in IDS.items():
+    values, ids = each_ids.values, each_ids.ids
     outcome: Outcome = [(f"d{i}", each, "x") for i, each in enumerate(ids)] if isinstance(ids, list) else ""
     refused = f" column person_id: expected text or integers, got {ids}"
     for where, make, place, more in (

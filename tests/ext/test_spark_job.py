@@ -32,7 +32,6 @@ def values(tmp_path: Path) -> dict[str, Any]:
         ({"detect": {"on_error": "quarantine"}}, "quarantine"),
         ({"canaries": {"num": 1}}, "made-up secrets"),
         ({"split": {"user_inference_holdout": 0.2}}, "no documents are held back on Spark"),
-        ({"corpus": {"readmitted": ["in.txt"]}}, "keeps no record"),
         ({"corpus": {"format": "csv"}}, "data frame"),
         ({"corpus": {"source": "postgresql://host/db", "table": "note"}}, "data frame"),
     ],

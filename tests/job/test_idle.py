@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from fixtures.command import command
 
-from reticent.core.errors import PolicyError
+from reticent.core.errors import PolicyError, ReticentError
+from reticent.core.progress import Progress
 from reticent.job.checks import refuse_idle
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -146,6 +147,18 @@ def test_a_run_checks_its_own_stages_alone_and_starts_nothing(tmp_path: Any) -> 
         with pytest.raises(PolicyError, match=said):
             execute(Run(job), until)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("seed", "until", "said"), [(0, "train", True), (7, "train", False), (0, "index", False)])
+def test_a_seed_that_everybody_can_guess_is_said_before_anything_runs(
+    seed: int, until: str, said: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(Progress, "say_once", lambda _, line: lines.append(line))
+    job = job_of(MASKED).changed(out=str(tmp_path / "run"), seed=seed)
+    with pytest.raises(ReticentError):  # its documents are not there
+        execute(Run(job), until)
+    assert any(line.startswith("seed = 0: everybody can guess it") for line in lines) == said
 
 
 def test_a_scope_of_copies_that_are_only_counted_is_refused(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:

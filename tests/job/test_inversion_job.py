@@ -17,6 +17,8 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import DIRECT, HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.score.scorer import Scorer
+from reticent.ext.score.texts import Candidate
 from reticent.job.auditing import read_categories
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -97,9 +99,22 @@ def test_every_direct_word_has_the_category_of_its_span(done: Run) -> None:
 def test_scores_of_the_base_are_private_and_plain(done: Run) -> None:
     path = done.folder / "measures/m/base/epoch-0000/candidates.npz"
     assert path.stat().st_mode & 0o077 == 0
-    assert set(load_candidates(path)) == {"direct", "indirect", "association"}
+    assert set(load_candidates(path)) == {
+        "direct", "indirect", "association", "direct_in_place", "indirect_in_place",
+    }  # fmt: skip
     with pytest.raises(ArtifactError, match="not readable"):
         load_candidates(path.parent / "measures.json")
+
+
+def test_candidate_texts_are_compared_with_the_held_out_documents_of_the_run(done: Run) -> None:
+    (section,) = done.job.model
+    scorer = Scorer(done.base_of(section), section.objective)
+    heldout = scorer.heldout_of(done)
+    assert heldout.num_documents > 5
+    assert done.individuals.mask(HELDOUT)[heldout.individual].all()
+    (row,) = scorer.measure([Candidate(1, "The patient was seen today.")], heldout)
+    assert 0 <= row["quantile"] <= 1
+    assert "ratio" not in row
 
 
 def test_a_wrong_setting_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -313,6 +313,26 @@ def test_what_is_expected_is_said_in_words_of_a_job_file(change: dict[str, Any],
     [
         ("a.toml", b"out = \n", r"a\.toml: not valid TOML: .*line 1"),
         ("a.toml", b'out = "\xff"\n', r"a\.toml: not valid TOML: not UTF-8 \(byte 7\)"),
+        (
+            "a.toml",
+            b"seed = 1\nseed = 2\n",
+            r"a\.toml: not valid TOML: .*line 2.*; a name is given twice, .*has to go$",
+        ),
+        (
+            "a.toml",
+            b"[model]\n[[model]]\n",
+            r"a\.toml: not valid TOML: .*line 2.*; a name is given twice, .*has to go$",
+        ),
+        (
+            "a.toml",
+            b'[detect]\nrecords = "a.csv"\n[detect.records]\nfields = {}\n',
+            r"records = … is short for table = … in \[detect\.records\]: write it there$",
+        ),
+        (
+            "a.toml",
+            b'detect.spacy = "en"\n[detect.spacy]\nlabels = {}\n',
+            r"spacy = … is short for pipeline = … in \[detect\.spacy\]: write it there$",
+        ),
         ("a.json", b"{", r"a\.json: not valid JSON"),
         ("a.json", b"[1]", r"a\.json: expected a table$"),
         ("a.toml", None, r"a\.toml: cannot be read \(No such file or directory\)"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reticent.core.artifact import JOB
+from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.run import Run
@@ -51,3 +52,26 @@ def test_nothing_is_said_of_the_same_job_a_moved_one_and_one_that_cannot_be_read
     (moved / JOB).write_text("{")
     keep(moved, moved.parent / "documents", quiet=False)
     assert capsys.readouterr().err == ""
+
+
+def test_a_drawn_seed_is_kept_and_a_run_that_goes_on_has_it(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seed_of(out: Path) -> int:
+        return parse_job({"out": str(out), "seed": "draw", "corpus": {"source": str(kept.parent / "documents")}}).seed
+
+    assert seed_of(kept) == 0  # that of the run as it is
+    new = kept.parent / "new"
+    assert len({seed_of(new) for _ in range(9)}) == 9
+    keep(new, kept.parent / "documents", seed="draw")
+    drawn = load_kept_job(new / JOB).seed
+    assert drawn > 2**32
+    assert [seed_of(new), seed_of(new)] == [drawn, drawn]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert seed_of(new) == drawn
+    with pytest.raises(PolicyError, match="seed: each process would draw its own"):
+        seed_of(kept.parent / "other")
+
+
+@pytest.mark.parametrize("seed", ["drawn", "", None, -1, 2**63])
+def test_no_other_word_is_a_seed(kept: Path, seed: object) -> None:
+    with pytest.raises(PolicyError, match="seed"):
+        parse_job({"out": str(kept), "seed": seed, "corpus": {"source": "a"}})

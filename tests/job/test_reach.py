@@ -6,10 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from fixtures.command import command
 
 from reticent.audit.judgement.rows import RISKS
+from reticent.audit.membership.shadow import draw_population
 from reticent.audit.texts import Texts
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import parse_toml
@@ -51,6 +53,50 @@ def test_what_is_missing_for_within_is_said(sides: tuple[int, int] | None, said:
     assert line.endswith(said)
 
 
+SHADOWS = {"recipes": ["clm", "ppclm"]}
+
+
+@pytest.mark.parametrize(
+    ("shadow", "others", "enough"),
+    [(SHADOWS, 1250, 1249), (SHADOWS | {"population": 0.5}, 2000, 1999), (SHADOWS | {"attacks": ["shadow"]}, 1000, 999),
+     (SHADOWS | {"attacks": ["rmia_online"]}, 1250, 1249), (None, 1000, 999)],
+)  # fmt: skip
+def test_others_whom_an_attack_compares_with_and_does_not_attack_are_needed_beside(
+    shadow: dict[str, Any] | None, others: int, enough: int
+) -> None:
+    """Half of the others for a population are no others of a share that is told."""
+    own = job(audit={"shadow": shadow})
+    for there, said in ((others, "which can be enough"), (enough, "1 others are missing")):
+        (line,) = (line for line in reach_lines(own, (300, there)) if line.startswith("membership of the person: "))
+        assert f"needs about 300 members and {others:,} others" in line
+        assert line.endswith(said)
+    if own.audit.shadow and others > 1000:
+        units, every = np.arange(others, dtype=np.uint32), np.ones(others, dtype=bool)
+        assert (~draw_population(units, every, seed=3, share=own.audit.shadow.population)).sum() == 1000
+
+
+#: Members and others, and the cheaper of the two controls with its cost, with 8 shadow models of its own.
+CONTROLS = [
+    (None, "trained 4 times as long: it is a control too, about as long as 32 trainings"),
+    ((150, 100), "trained 4 times as long: it is a control too, about as long as 32 trainings"),
+    ((99, 5000), "trained 4 times as long"),
+    ((300, 1250), "repeated = 100, which has 100 members eight times in an epoch: it is a control too, about as long "
+     "as 27 trainings"),
+    ((3000, 2000), "repeated = 100, which has 100 members eight times in an epoch: it is a control too, about as long "
+     "as 10 trainings"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sides", "said"), CONTROLS)
+def test_the_cheaper_control_is_named_with_its_cost(sides: tuple[int, int] | None, said: str) -> None:
+    lines = list(reach_lines(job(audit={"shadow": SHADOWS}), sides))
+    assert said in lines[-1]
+    control = {**MODEL, "name": "control", "recipes": ["clm"], "repeated": 100}
+    with_one = list(reach_lines(job(audit={"shadow": SHADOWS}, model=[MODEL, control]), sides))
+    assert "control too" not in with_one[-1], "the job has one"
+    assert "no plain" not in "".join(with_one)
+
+
 #: Sections of a job, and what is said of it or not.
 PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     (
@@ -65,11 +111,13 @@ PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ),
     (
         {"audit": {"shadow": {"recipes": ["clm", "ppclm"]}, "inversion": {}}, "extraction": {}},
-        ["shadow models: 16 are trained", "a section [[model]] of the same base", "4 times as long"],
+        ["shadow models: 16 are trained", "a section [[model]] of the same base", "eight times"],
         ["cannot be within", "measures it"],
     ),
     ({"audit": {"shadow": {"recipes": ["clm", "ppclm"], "num_shadows": 4}}}, ["cannot be within", "8 are trained"], []),
     ({"audit": {"shadow": {"recipes": ["ppclm"]}}}, ["cannot be within"], []),
+    ({"extraction": {"suffix_tokens": 49}}, ["no whole passages are asked for: [extraction] suffix_tokens = 50"], []),
+    ({"extraction": {"suffix_tokens": 50}}, [], ["no whole passages"]),
     ({"model": [MODEL | {"recipes": ["ppclm"]}]}, ["m: no plain clm is trained beside it"], ["cannot be within"]),
     ({"model": [MODEL | {"objective": "mlm", "recipes": ["mlm", "ppmlm"]}]}, ["ppmlm of m"], ["verbatim passages"]),
 ]

@@ -14,7 +14,7 @@ from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_
 
 from reticent.core.artifact import read_manifest
 from reticent.engine.detect.choose import DETECTORS
-from reticent.job.config import parse_job
+from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.update import update_run
@@ -31,8 +31,13 @@ class Said(Recorder):
         super().__init__()
         self.lines: list[str] = []
 
+        self.warnings: list[str] = []
+
     def say_once(self, line: str) -> None:
         self.lines.append(line)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +173,27 @@ def test_an_update_says_why_identifiers_are_searched_for_again(hospital: Path, t
     values["corpus"]["source"] = [values["corpus"]["source"], str(hospital / "added")]
     run(values)
     assert_same(tmp_path / "tuesday", tmp_path / "rebuilt")
+
+
+def test_spans_of_other_rules_are_kept_and_said_and_an_update_takes_none_of_them(
+    monday: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = shutil.copytree(monday, tmp_path / "monday")
+    monkeypatch.setattr("reticent.job.stages.detect.rules_digest", lambda: "of another version")
+    said = Said()
+    execute(Run(load_kept_job(again / "job.json"), said), "detect")
+    assert "spans" in said.up_to_date
+    (warning,) = said.warnings
+    assert "found by the rules of another version" in warning
+    updated = update(monday, tmp_path / "tuesday")
+    assert [line.rpartition(": ")[2] for line in updated.lines] == [
+        "those of the run before were found by the rules of another version of Reticent"
+    ]
+    shutil.rmtree(again / "spans")
+    said = Said()
+    execute(Run(load_kept_job(again / "job.json"), said), "detect")
+    assert said.made == ["spans"]
+    assert said.warnings == []
 
 
 def update_run_of(before: Path, out: Path, hospital: Path) -> Said:

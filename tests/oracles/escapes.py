@@ -123,6 +123,8 @@ def escape(text: str, at: int) -> Read:
     match text[at]:
         case "&":
             return entity(text, at)
+        case "<":
+            return tags(text, at)
         case "=":
             return soft_break(text, at) or pairs(text, at)
         case "%":
@@ -132,6 +134,12 @@ def escape(text: str, at: int) -> Read:
         case char if "Â" <= char <= "é":
             return garbled(text, at)
     return None
+
+
+def tags(text: str, at: int) -> Read:
+    found = re.compile(r"(?:<!--(?:(?!-->).)*-->|<wbr[ /]*>)+", re.IGNORECASE | re.DOTALL).match(text, at)
+    within = found and text[at - 1 : at].isalpha() and text[found.end() : found.end() + 1].isalpha()
+    return ("", found.end()) if found and within else None
 
 
 def hl7(text: str, at: int) -> Read:
@@ -195,7 +203,13 @@ def garbled_once(text: str, at: int) -> Read:
     after = text[at + width : at + width + 1]
     within = (two and text[at - 1 : at].islower()) if at else False
     within = within or (rest[-1] != "\xa0" and is_small(after))
+    within = within or (at >= 2 and is_pair(text[at - 2 : at])) or is_pair(text[at + width : at + width + 2])
     return (char, at + width) if within or any(sign not in BEHIND for sign in rest) else None
+
+
+def is_pair(two: str) -> bool:
+    lead, second = (byte_of(char) or 0 for char in two) if len(two) == 2 else (0, 0)
+    return (0xC2 <= lead <= 0xC5 or 0xCE <= lead <= 0xD1 or lead in (0xD8, 0xD9)) and 0x80 <= second <= 0xBF
 
 
 def is_small(char: str) -> bool:

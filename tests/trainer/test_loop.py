@@ -212,7 +212,11 @@ def test_batches_come_in_the_order_of_seed_and_epoch(tmp_path: Path, monkeypatch
 
 
 def test_checkpoints_are_kept_after_the_chosen_epochs_and_the_last(tmp_path: Path) -> None:
-    result = run("gpt2", "ppclm", tmp_path, num_epochs=4, checkpoint_epochs=(1, 3, 9))
+    with pytest.raises(
+        PolicyError, match=r"^checkpoint_epochs: training ends after epoch 4 .* so 9, 12 cannot be kept"
+    ):
+        run("gpt2", "ppclm", tmp_path / "none", num_epochs=4, checkpoint_epochs=(1, 3, 9, 12))
+    result = run("gpt2", "ppclm", tmp_path, num_epochs=4, checkpoint_epochs=(1, 3))
     expected = {1: tmp_path / "epoch-0001", 3: tmp_path / "epoch-0003", 4: tmp_path / "epoch-0004"}
     assert result.checkpoints == expected
     assert sorted(path for path in tmp_path.iterdir() if path.is_dir()) == sorted(expected.values())

@@ -11,6 +11,7 @@ import torch
 from fixtures.jobs import control_c
 from fixtures.models import toy_model
 from fixtures.training import SETTINGS, learnt, results, run, stopping_at
+from transformers.pytorch_utils import Conv1D
 
 from reticent.core.errors import PolicyError
 from reticent.trainer.config import LoraSettings
@@ -46,6 +47,22 @@ def test_only_the_adapted_weights_move_and_the_model_is_plain_again(
     assert all(weight.requires_grad for weight in model.parameters())
     difference = after[next(iter(moved))] - before[next(iter(moved))]
     assert int(torch.linalg.matrix_rank(difference, atol=1e-5)) == 2
+
+
+@pytest.mark.parametrize(("kind", "recipe", "_"), KINDS)
+def test_all_linear_adapts_every_layer_but_the_embeddings(kind: str, recipe: str, _: str, tmp_path: Path) -> None:
+    model = toy_model(kind)
+    before = learnt(model)
+    linear = {
+        f"{name}.weight"
+        for name, module in model.named_modules()
+        if isinstance(module, (torch.nn.Linear, Conv1D)) and module is not model.get_output_embeddings()
+    }
+    assert len(linear) >= 4
+    every = LoraSettings(r=2, lora_alpha=8, target_modules=("all-linear",))
+    run(kind, recipe, tmp_path, model=model, lora=every, learning_rate=0.05, num_epochs=2)
+    after = learnt(model)
+    assert {name for name in before if not torch.equal(before[name], after[name])} == linear
 
 
 @pytest.mark.parametrize(("kind", "recipe", "adapted"), KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fixtures.postgres import Database, Server, postgres_server
@@ -37,3 +38,28 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table[:50].write_parquet(folder / "b é.parquet", row_group_size=20)
     table[50:].write_parquet(folder / "a.parquet")
     return folder
+
+
+@pytest.fixture
+def duck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A connection to a database that ``adbc://hospital`` names."""
+    pytest.importorskip("adbc_driver_manager", reason="not installed: make test-warehouse")
+    duckdb = pytest.importorskip("duckdb")
+    import _duckdb
+
+    (tmp_path / "duckdb.toml").write_text(
+        'manifest_version = 1\nname = "DuckDB"\n[Driver]\nentrypoint = "duckdb_adbc_init"\n'
+        f'shared = "{_duckdb.__file__}"\n'
+    )
+    (tmp_path / "hospital.toml").write_text(
+        f'profile_version = 1\ndriver = "duckdb"\n[Options]\npath = "{tmp_path}/hospital.db"\n'
+    )
+    monkeypatch.setenv("ADBC_PROFILE_PATH", str(tmp_path))
+    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
+
+    def execute(*statements: str) -> None:
+        with duckdb.connect(str(tmp_path / "hospital.db")) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return execute

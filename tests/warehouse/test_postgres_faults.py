@@ -203,6 +203,47 @@ def test_nothing_that_a_run_leaves_or_prints_holds_the_password_or_the_user(
         assert secret not in shown
 
 
+@pytest.mark.parametrize(
+    ("address", "password", "said"),
+    [
+        ("postgresql://owner@/{name}?host=/nowhere", PASSWORD, "no server listens there; give its host and port"),
+        ("postgresql://owner@127.0.0.1:1/{name}", PASSWORD, "no server listens there; give its host and port"),
+        ("postgresql://owner@no-such-host.invalid/{name}", PASSWORD, "there is no host of this name"),
+        ("postgresql://owner@/planted?host={folder}", PASSWORD, "no such database; give its name as DATABASE"),
+        (
+            "postgresql://planted@/{name}?host={folder}",
+            PASSWORD,
+            "the role or its password is wrong, or none was found",
+        ),
+        ("postgresql://owner@/{name}?host={folder}", "wrong", "the role or its password is wrong, or none was found"),
+        ("postgresql://owner@/{name}?host={folder}", None, "the role or its password is wrong, or none was found"),
+        (
+            "postgresql://away@/{name}?host={folder}",
+            PASSWORD,
+            "the role may not connect to this database; ask for GRANT",
+        ),
+    ],
+)
+def test_a_connection_that_is_not_made_says_in_a_sentence_what_to_do(
+    address: str, password: str | None, said: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute(
+        "DROP ROLE IF EXISTS away",
+        f"CREATE ROLE away LOGIN PASSWORD '{PASSWORD}'",
+        f"REVOKE CONNECT ON DATABASE {database.name} FROM PUBLIC",
+    )
+    passfile = tmp_path / "passwords"
+    passfile.write_text("" if password is None else f"*:*:*:*:{password}\n")
+    passfile.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(passfile))
+    source = address.format(name=database.name, folder=database.server.folder)
+    config = CorpusConfig(source=source, preset="omop")
+    with pytest.raises(CorpusError) as raised, open_remote(config, tmp_path) as opened:
+        opened.version()
+    assert said in str(raised.value)
+    assert not any(quoted in str(raised.value) for quoted in (PASSWORD, "FATAL", "libpq"))
+
+
 def test_a_server_that_is_not_there_and_a_driver_that_is_not_installed_are_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,3 +362,12 @@ def test_read_ahead_passes_batches_errors_and_the_end_on() -> None:
     first.close()  # type: ignore[attr-defined]
     assert len(closed) == 3
     assert not [thread for thread in threading.enumerate() if thread.name == "read-ahead"]
+
+
+def test_a_limit_of_time_that_the_role_has_ends_no_connecting(database: Database, tmp_path: Path) -> None:
+    fill(database, 60)
+    database.execute(
+        "DROP ROLE IF EXISTS hurried", f"CREATE ROLE hurried LOGIN PASSWORD '{PASSWORD}'",
+        "GRANT SELECT ON note TO hurried", "ALTER ROLE hurried SET statement_timeout = '1ms'",
+    )  # fmt: skip
+    assert len(staged(database, tmp_path, source=database.address("hurried"), table="note")) == 60

@@ -42,6 +42,7 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPLITS
+from reticent.engine.withdrawn import RECORD
 from reticent.ext.spark.job import OnSpark, run_on_spark
 from reticent.ext.spark.tables import decoded
 from reticent.ext.spark.tasks import Task
@@ -452,6 +453,73 @@ def test_who_withdrew_is_left_out_and_no_plan_names_them(
     (tmp_path / "gone.txt").write_text("P 03\n")
     with pytest.raises(CorpusError, match="spelt otherwise than in the documents: line 1"):
         on_spark.open_documents(str(tmp_path / "notes"), withdrawn=[tmp_path / "gone.txt"], spark=session)
+
+
+@pytest.mark.parametrize("name", ["notes [1]", "no*es?", "{a,b}", "100%", "back\\\\slash", "a%20b"])
+def test_a_path_that_is_there_is_no_pattern(session: Any, tmp_path: Path, name: str) -> None:
+    of(tmp_path / name)
+    of(tmp_path / name, "_hidden.parquet")
+    of(tmp_path / "notes 1")  # which the pattern of the first means
+    for path in (tmp_path / name, tmp_path / name / "a.parquet"):
+        documents = on_spark.open_documents(str(path), spark=session, num_parts=2)
+        assert (documents.num_documents, documents.num_hidden) == (40, int(path == tmp_path / name))
+    (tmp_path / name / "_delta_log").mkdir()
+    (tmp_path / name / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    with pytest.raises(CorpusError, match="a Delta table, whose files hold rows"):
+        on_spark.open_documents(str(tmp_path / name), spark=session)
+
+
+def listed(tmp_path: Path, name: str, *ids: str) -> Path:
+    (tmp_path / name).write_text("".join(f"{each}\n" for each in ids))
+    return tmp_path / name
+
+
+#: Who is listed, and who opted in again; the documents that changed; who stays out, or what is said.
+@pytest.mark.parametrize(
+    ("withdrawn", "readmitted", "changes", "outcome"),
+    [
+        ((), (), {}, r"2 individual\(s\) whom an earlier reading left out as withdrawn would come back"),
+        (("p7",), (), {}, r"1 individual\(s\) whom an earlier reading"),
+        (("p7", "nobody"), (), {"individual_id": {"p3": "P 03"}}, r"1 individual\(s\) whom an earlier reading"),
+        (("p7", "p3", "nobody"), (), {}, {"p3", "p7"}),
+        (("p7",), ("p3",), {}, {"p7"}),
+        (("p3", "p7"), (), {"individual_id": {"p3": "p5"}}, r"2 document\(s\) .* another individual \(1 of them\)"),
+        (("p3", "p7"), (), {"individual_id": {"p3": "p5"}, "doc_id": {"a.parquet-6": "x", "a.parquet-7": "y"}},
+         r"1 document\(s\) .* another individual \(1 of them\)"),  # the other's text is one that others have too
+        (("p3", "p7"), ("p5",), {"individual_id": {"p3": "p5"}}, {"p3", "p7"}),
+        (("p3", "p7", "p5"), (), {"individual_id": {"p3": "p5"}}, {"p3", "p5", "p7"}),
+    ],
+)  # fmt: skip
+def test_who_was_left_out_on_spark_stays_out_of_the_next_reading(
+    session: Any, home: SparkHome, tmp_path: Path, withdrawn: Any, readmitted: Any, changes: Any, outcome: Any
+) -> None:
+    texts = [f"Zqfever {i} and cough" for i in range(39)] + ["Zqfever 6 and cough"]
+    file = of(tmp_path / "notes", text=texts)
+    first = on_spark.open_documents(str(file), withdrawn=[listed(tmp_path, "old.txt", "p3", "p7")], spark=session)
+    frame = pl.read_parquet(file).with_columns(pl.col(name).replace(new) for name, new in changes.items())
+    frame.write_parquet(file)
+    lists = {"withdrawn": withdrawn, "readmitted": readmitted}
+    given: Any = {name: [listed(tmp_path, name, *ids)] for name, ids in lists.items() if ids}
+    if isinstance(outcome, str):
+        with pytest.raises(PolicyError, match=outcome):
+            on_spark.open_documents(str(file), left_out=first.left_out, spark=session, **given)
+    else:
+        found = on_spark.open_documents(str(file), left_out=first.left_out, spark=session, **given)
+        assert ids_of(found) == {f"p{i}" for i in range(20)} - outcome
+    assert b"Zqfever" not in home.written()
+
+
+@pytest.mark.parametrize("stage", ["index", "detect"])
+def test_a_second_preparation_on_spark_reads_the_record_of_the_first(session: Any, tmp_path: Path, stage: Any) -> None:
+    corpus = {"source": str(of(tmp_path / "notes")), "withdrawn": [str(listed(tmp_path, "old.txt", "p3"))]}
+    out, how = tmp_path / "out", {"progress": Progress(quiet=True)}
+    run_on_spark(parse_job({"corpus": corpus, "out": str(out)}), stage, out, OnSpark(), **how)
+    before = content(out)
+    assert RECORD in before
+    del corpus["withdrawn"]
+    with pytest.raises(PolicyError, match=r"1 individual\(s\) whom an earlier reading left out"):
+        run_on_spark(parse_job({"corpus": corpus, "out": str(out)}), stage, out, OnSpark(), **how)
+    assert content(out) == before
 
 
 def test_a_file_whose_ids_are_of_another_type_is_named(session: Any, tmp_path: Path) -> None:

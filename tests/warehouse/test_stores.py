@@ -17,6 +17,7 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import open_remote, stage, staged_files
+from reticent.engine.withdrawn import LeftOut, Withdrawals
 from reticent.ext.warehouse.objects import Objects
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -177,6 +178,56 @@ def test_what_goes_wrong_with_a_store_is_said_by_its_code(bucket: Any, endpoint:
         staged(tmp_path, source=address(endpoint))
 
 
+# --------------------------------------------------------------------------------------------------------- withdrawals
+
+
+def as_delta(folder: Path, frame: pl.DataFrame, request: Any) -> dict[str, Any]:
+    deltalake = pytest.importorskip("deltalake", reason="not installed: make test-warehouse")
+    deltalake.write_deltalake(str(folder / "table"), frame.to_arrow())
+    return {"source": f"delta://{folder / 'table'}", "connections": 2}
+
+
+def as_objects(folder: Path, frame: pl.DataFrame, request: Any) -> dict[str, Any]:
+    bucket, endpoint = map(request.getfixturevalue, ("bucket", "endpoint"))
+    bucket.put_object(Key="notes/a.csv.gz", Body=gzip.compress(frame.write_csv().encode()))
+    return {"source": address(endpoint)}
+
+
+def as_rows(folder: Path, frame: pl.DataFrame, request: Any) -> dict[str, Any]:
+    frame.write_csv(folder / "rows.csv")
+    request.getfixturevalue("duck")(f"CREATE TABLE note AS SELECT * FROM read_csv('{folder}/rows.csv')")
+    return {"source": "adbc://hospital", "table": "note"}
+
+
+@pytest.mark.parametrize("kept_in", [as_delta, as_objects, as_rows])
+def test_a_list_is_read_before_the_documents_and_no_text_of_theirs_is_staged(
+    kept_in: Any, tmp_path: Path, request: Any
+) -> None:
+    frame = notes().with_columns(pl.col("individual_id").replace("i5", "I5"))
+    given = kept_in(tmp_path, frame, request)
+    (tmp_path / "gone.txt").write_text("i3\ni5\nnobody\n")
+    record: Any = LeftOut()
+    for ids, out in (("exact", {"i3"}), ("fold", {"i3", "I5"})):
+        config = CorpusConfig(**given, ids=ids, withdrawn=(str(tmp_path / "gone.txt"),))
+        reading = Withdrawals(config, record)
+        (tmp_path / ids).mkdir()
+        with open_remote(config, tmp_path / ids) as source:
+            stage(source, config, tmp_path / ids, withdrawals=reading)
+        found = pl.concat(pl.read_parquet(file) for file in staged_files(tmp_path / ids))
+        assert set(found["individual_id"]) == set(frame["individual_id"]) - out
+        assert reading.lists == [(str(tmp_path / "gone.txt"), 3, len(out))]
+        record = reading.record
+        assert record.table.num_rows == 3 * len(out)
+    with pytest.raises(CorpusError, match="spelt otherwise than in the documents: line 2"):
+        staged(tmp_path / "stop", **given, withdrawn=(str(tmp_path / "gone.txt"),))
+    (tmp_path / "gone.txt").write_text("i3\n")
+    with (
+        open_remote(config, tmp_path) as source,
+        pytest.raises(PolicyError, match=r"1 individual\(s\) whom an earlier"),
+    ):
+        stage(source, config, tmp_path, withdrawals=Withdrawals(config, record))
+
+
 # --------------------------------------------------------------------------------------------------------------- lakes
 
 
@@ -244,31 +295,6 @@ def test_an_iceberg_table_is_read_at_a_snapshot(tmp_path: Path) -> None:
         staged(tmp_path / "none", source="iceberg://hospital/records.none")
 
 
-@pytest.fixture
-def duck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A connection to a database that ``adbc://hospital`` names."""
-    pytest.importorskip("adbc_driver_manager", reason="not installed: make test-warehouse")
-    duckdb = pytest.importorskip("duckdb")
-    import _duckdb
-
-    (tmp_path / "duckdb.toml").write_text(
-        'manifest_version = 1\nname = "DuckDB"\n[Driver]\nentrypoint = "duckdb_adbc_init"\n'
-        f'shared = "{_duckdb.__file__}"\n'
-    )
-    (tmp_path / "hospital.toml").write_text(
-        f'profile_version = 1\ndriver = "duckdb"\n[Options]\npath = "{tmp_path}/hospital.db"\n'
-    )
-    monkeypatch.setenv("ADBC_PROFILE_PATH", str(tmp_path))
-    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
-
-    def execute(*statements: str) -> None:
-        with duckdb.connect(str(tmp_path / "hospital.db")) as connection:
-            for statement in statements:
-                connection.execute(statement)
-
-    return execute
-
-
 def test_any_database_with_a_driver_is_read_by_its_profile(duck: Any, tmp_path: Path) -> None:
     duck(
         "CREATE TABLE note AS SELECT i::DECIMAL(20, 0) AS note_id, (i // 3)::BIGINT AS person_id, "
@@ -309,6 +335,30 @@ def test_who_withdrew_is_left_out_by_any_database(duck: Any, tmp_path: Path, kin
     duck("DELETE FROM opt_out")
     with pytest.raises(CorpusError, match="the table holds no id"):
         staged(tmp_path / "c", opt_out="opt_out", **more)
+
+
+@pytest.mark.parametrize("renumbered", [False, True])
+@pytest.mark.parametrize("by", ["opt_out", "withdrawn"])
+def test_a_note_that_moved_is_known_by_the_digest_that_a_database_makes(
+    duck: Any, tmp_path: Path, by: str, renumbered: bool
+) -> None:
+    duck(
+        "CREATE TABLE note AS SELECT i AS note_id, i // 3 AS person_id, 'fièvre ' || i AS note_text "
+        "FROM range(60) AS numbers(i)",
+        "CREATE TABLE opt_out AS SELECT 3 AS person_id",
+    )
+    (tmp_path / "gone.txt").write_text("3\n")
+    more: Any = {"opt_out": "opt_out"} if by == "opt_out" else {"withdrawn": (str(tmp_path / "gone.txt"),)}
+    config = CorpusConfig(source="adbc://hospital", table="note", doc_id="note_id", individual_id="person_id",
+                          text="note_text", **more)  # fmt: skip
+    reading = Withdrawals(config)
+    with open_remote(config, tmp_path) as source:
+        stage(source, config, tmp_path, withdrawals=reading)
+    assert reading.record.table.column("text").null_count == 0
+    number = "note_id + 100" if renumbered else "note_id"
+    duck(f"UPDATE note SET person_id = 5, note_id = {number} WHERE note_id IN (9, 10)")
+    with open_remote(config, tmp_path) as source, pytest.raises(PolicyError, match=r"2 document\(s\) of individuals"):
+        stage(source, config, tmp_path, withdrawals=Withdrawals(config, reading.record))
 
 
 def test_a_fault_of_a_database_is_found_by_a_query_and_one_of_a_store_by_its_key(

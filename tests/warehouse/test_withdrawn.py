@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
@@ -15,6 +16,7 @@ from fixtures.postgres import PASSWORD, Database, needs_postgres
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.staged import staged_files
 from reticent.engine.withdrawn import RECORD
 
 needs_postgres()
@@ -97,14 +99,36 @@ def test_what_a_register_has_is_counted_and_nobody_of_it_is_quoted(
     assert b"971234" not in b"".join(file.read_bytes() for file in (tmp_path / "run-3-0").rglob("*") if file.is_file())
 
 
-def test_no_text_of_who_withdrew_travels_or_is_kept(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["table", "list", "a later list", "a longer list", "update"])
+def test_no_text_of_who_withdrew_travels_or_is_kept(database: Database, tmp_path: Path, by: str, capfd: Any) -> None:
     fill(database, 60)
     database.execute("UPDATE note SET note_text = 'Secretword ' || note_id WHERE person_id = 3")
     table_of(database, "opt_out", ["3"], "int")
-    assert command(*index_of(database), "--out", tmp_path / "run", "--set", "corpus.opt_out=opt_out", "-q") == 0
-    files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
-    assert (tmp_path / "run" / RECORD) in files
-    assert not [file for file in files if b"Secretword" in file.read_bytes()]
+    file, run = listed(tmp_path, "gone.txt", 3, 7, 99), tmp_path / "run"
+    given, by_list = [*index_of(database), "--out", run], ["--set", f'corpus.withdrawn=["{file}"]']
+    if by == "a longer list":
+        file.write_text("7\n")
+        assert command(*given, *by_list) == 0
+        file.write_text("3\n7\n99\n")
+    elif by in ("a later list", "update"):
+        assert command(*given) == 0
+        database.execute("DROP TABLE note")  # its documents are those of the run
+    assert (b"Secretword" in held(run)) == (by not in ("table", "list"))
+    if by == "update":
+        given, run, by_list = ["update", run, "--out", tmp_path / "two"], tmp_path / "two", ["--remove", file]
+    capfd.readouterr()
+    assert command(*given, *(["--set", "corpus.opt_out=opt_out"] if by == "table" else by_list)) == 0
+    assert (run / RECORD).exists()
+    assert b"Secretword" not in held(run)
+    if by != "table":
+        assert f"{file}: 3 ids of who withdrew, of which 2 are individuals here" in capfd.readouterr().err
+        assert read_manifest(run / "corpus").counts["withdrawn"] == [{"ids": 3, "individuals": 2}]
+
+
+def held(run: Path) -> bytes:
+    """All that a run folder holds, and the texts of its documents."""
+    texts = [pl.read_parquet(file)["note_text"].to_list() for file in staged_files(run / "corpus")]
+    return b"".join(file.read_bytes() for file in run.rglob("*") if file.is_file()) + str(texts).encode()
 
 
 @pytest.mark.parametrize(

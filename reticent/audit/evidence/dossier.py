@@ -14,7 +14,7 @@ from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOTAL
 
-__all__ = ["EVIDENCE_FORMAT", "Declared", "DossierEvidence", "KeyedDigests", "ModelUnderTest"]
+__all__ = ["EVIDENCE_FORMAT", "Declared", "DossierEvidence", "FixedRules", "KeyedDigests", "ModelUnderTest"]
 
 #: Raised with every change of the meaning or the form of ``evidence.json``; each has a schema of its own.
 EVIDENCE_FORMAT = "reticent.evidence/1"
@@ -60,7 +60,23 @@ class ModelUnderTest:
     training: Annotated[int | None, SETTING] = optional()
     num_parameters: Annotated[int, TOTAL]
     files: Annotated[dict[str, str], SETTING]
+    #: Of a model that was trained elsewhere: SHA-256 of each file as it was handed over.
+    given: Annotated[dict[str, str] | None, SETTING] = optional()
     ledger: Annotated[str, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedRules:
+    """The rules that were written down before the scores: when, their digest, who signed them, how many models had been
+    scored before, how many were scored under them, and whether those are all that were.
+    """
+
+    created: Annotated[str, SETTING]
+    digest: Annotated[str, SETTING]
+    signed_by: Annotated[str | None, SETTING] = optional()
+    scored_before: Annotated[int, TOTAL]
+    scored_after: Annotated[int, TOTAL]
+    is_kept: Annotated[bool, SETTING]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +93,8 @@ class DossierEvidence:
     code: Annotated[str, SETTING]
     versions: Annotated[dict[str, str], SETTING]
     command: Annotated[str, SETTING]
+    #: None where no rules were fixed before the scores.
+    rules: Annotated[FixedRules | None, PARTS] = optional()
     #: SHA-256 of the list of digests of the dossier that this one replaces.
     replaces: Annotated[str | None, SETTING] = None
     #: Fingerprint of the key that signed the folder, as ssh-keygen prints it.

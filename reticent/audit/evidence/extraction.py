@@ -78,6 +78,8 @@ class PassageSettings:
     num_queries: Annotated[list[int], SETTING]
     probability: Annotated[float, SETTING]
     num_passages: Annotated[int, SETTING]
+    #: Edit similarity from which a passage counts as near-verbatim; None: not asked.
+    near_verbatim: Annotated[float | None, SETTING] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

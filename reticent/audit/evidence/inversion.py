@@ -10,7 +10,7 @@ from reticent.audit.evidence.leakage import Excess, Sides
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, SETTING
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Association", "Chance", "EmbeddingShift", "Inversion", "InvertedKind", "RankedCandidates"]
+__all__ = ["Association", "Chance", "EmbeddingShift", "InPlace", "Inversion", "InvertedKind", "RankedCandidates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,18 @@ class RankedCandidates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InPlace:
+    """Identifiers by their own likelihood where they stand: ranked among their decoys by the difference to the base
+    model, by the model alone (``own``), and the share that so many draws contain with a probability of one half.
+    """
+
+    ranked: Annotated[RankedCandidates, PARTS]
+    own: Annotated[RankedCandidates | None, PARTS] = optional()
+    #: Number of draws -> rates.
+    extracted: Annotated[dict[str, Excess], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InvertedKind:
     """Inversion of one kind of identifiers, over all words around them and over the ordinary words."""
 
@@ -45,22 +57,31 @@ class InvertedKind:
     ordinary: Annotated[RankedCandidates | None, PARTS] = optional()
     #: Over all words, ranked by the model's own likelihood where `all` is ranked by the difference to the base model.
     own: Annotated[RankedCandidates | None, PARTS] = optional()
+    in_place: Annotated[InPlace | None, PARTS] = optional()
 
     def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
         every, ordinary, own = (_told(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own))
-        return replace(self, all=every, ordinary=ordinary, own=own)
+        place = self.in_place and replace(
+            self.in_place,
+            ranked=_told(self.in_place.ranked, raw.num_targets, cell),
+            own=_told(self.in_place.own, raw.num_targets, cell),
+            extracted={num: _share(sides, raw.num_targets, cell) for num, sides in self.in_place.extracted.items()},
+        )
+        return replace(self, all=every, ordinary=ordinary, own=own, in_place=place)
 
 
 def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> RankedCandidates | None:
     """The publishable form of the rates: bounds for rates over few identifiers, and no difference that reveals them."""
-    if found is None:
-        return None
-    top1 = replace(
-        found.top1,
-        members=found.top1.members.as_share(num_targets.members, cell),
-        heldout=found.top1.heldout.as_share(num_targets.heldout, cell),
+    return None if found is None else replace(found, top1=_share(found.top1, num_targets, cell))
+
+
+def _share(sides: Excess, num_targets: Sides, cell: int) -> Excess:
+    told = replace(
+        sides,
+        members=sides.members.as_share(num_targets.members, cell),
+        heldout=sides.heldout.as_share(num_targets.heldout, cell),
     )
-    return replace(found, top1=top1.closed(top1, cell))
+    return told.closed(told, cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

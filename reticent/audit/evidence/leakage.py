@@ -106,6 +106,8 @@ class Privacy:
     num_leaked_unseen: Annotated[int | None, COUNT] = optional()
     num_common: Annotated[int | None, COUNT] = optional()
     num_unpredictable: Annotated[int | None, COUNT] = None
+    #: Of a masked model, the standard deviation of ``types`` between draws of the folds, which is in its interval.
+    fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
@@ -294,6 +296,9 @@ class NumbersBeside:
     loss_gap: Annotated[Gap | None, PARTS] = optional()
     #: Rate of identifiers that both sides have, less that of the base model, over the individuals of both sides.
     shared_over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: Counterfactual memorisation by shadow models, of all individuals and of the most exposed tenth.
+    counterfactual: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    counterfactual_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
 
 
 def f1_of_hits(share: float) -> float:

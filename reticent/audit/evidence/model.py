@@ -24,6 +24,7 @@ from reticent.audit.evidence.leakage import (
 from reticent.audit.evidence.membership import (
     BestAttack,
     Blind,
+    KindAttack,
     KindMembership,
     MeasuredAttack,
     ThresholdMembership,
@@ -54,6 +55,8 @@ class ModelEvidence:
     ledger: Annotated[Ledger | None, PARTS] = None
     #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
+    #: Weights of a base model that its files lack, as the head of an encoder: they were drawn at random.
+    num_drawn: Annotated[int | None, SETTING] = optional()
     utility: Annotated[Utility, PARTS]
     privacy: Annotated[dict[Part, Privacy], PARTS]
     privacy_by_n: Annotated[dict[str, NgramPrivacy] | None, PARTS] = optional()
@@ -66,12 +69,16 @@ class ModelEvidence:
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
     #: Whether members and held-out individuals were given, and not drawn at random by reticent.
     split_given: Annotated[bool | None, SETTING] = optional()
+    #: What tells the two sides of a given split without any training on the members.
+    sides_differ: Annotated[str | None, NAME] = optional()
     #: What tells the two sides without any model though they were drawn at random: a fault of the run.
     fault: Annotated[str | None, NAME] = optional()
     #: Kind of word -> membership by words of that kind alone.
     by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
     #: Membership of an individual by words at the threshold, in the texts of others.
     threshold: Annotated[ThresholdMembership | None, PARTS] = optional()
+    #: Who withdrew since the release before, told from individuals of neither by the difference of the two models.
+    withdrawn: Annotated[KindAttack | None, PARTS] = optional()
     blind: Annotated[Blind | None, PARTS] = optional()
     blind_holdout: Annotated[Blind | None, PARTS] = optional()
     low_cost: Annotated[LowCost | None, PARTS] = optional()

@@ -36,6 +36,11 @@ class RiskResult:
     #: What a reader must know of the outcome, in sentences without a full stop.
     notes: Annotated[list[str] | None, NAME] = optional()
 
+    @property
+    def deciding_at_most(self) -> float:
+        """The threshold of the number that decides: its own, or that of the risk."""
+        return self.at_most if self.number_at_most is None else self.number_at_most
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRisks:

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.names import DIFFERENCES, FEWEST_MEMBERS, FEWEST_OTHERS, KIND_SHADOWS, NUM_FAMILIES
+from reticent.audit.config import WHOLE_PASSAGE
+from reticent.audit.membership.names import (
+    DIFFERENCES,
+    FEWEST_MEMBERS,
+    FEWEST_OTHERS,
+    KIND_SHADOWS,
+    NUM_FAMILIES,
+    WITHDRAWN,
+)
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
@@ -26,6 +34,7 @@ from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
+    from reticent.audit.evidence.inversion import InPlace
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
@@ -41,9 +50,11 @@ __all__ = [
     "MIN_SHADOWS",
     "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
+    "NO_WHOLE_PASSAGES",
     "ONE_SIDE",
     "OTHER_LANGUAGE",
     "PASS",
+    "PASSAGE_OF",
     "PLAIN",
     "RISKS",
     "TOLD",
@@ -96,14 +107,15 @@ class About:
 class Number(NamedTuple):
     """One number of a model: words for it, its estimate, and its value where nothing was learned.
 
-    ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
-    estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
+    ``invalid`` is why it says nothing, if so. ``control`` is whether something else than the twin proves that it could
+    be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
     number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
     models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
     already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
     ``at_most`` is a threshold of its own, beside that of the risk. ``is_shown``: an exact test shows that it is beyond;
-    ``by_test_alone``: over so few that nothing else decides.
+    ``by_test_alone``: over so few that nothing else decides. ``missing`` is why it was not measured, where without it
+    the risk cannot be within.
     """
 
     what: str
@@ -111,7 +123,6 @@ class Number(NamedTuple):
     null: float = 0.0
     invalid: str | None = None
     about: About = About()
-    proof: Estimate | None = None
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
@@ -122,6 +133,14 @@ class Number(NamedTuple):
     at_most: float | None = None
     is_shown: bool = False
     by_test_alone: bool = False
+    missing: str | None = None
+
+    def on_sides_of(self, model: ModelEvidence) -> Number:
+        """The number, which says nothing where the sides of a given split differ by themselves. Shadow models have seen
+        both sides, and a whole passage of one's own is no matter of them."""
+        if self.num_shadows or self.what == PASSAGE_OF:
+            return self
+        return self._replace(invalid=self.invalid or model.sides_differ)
 
     @property
     def of(self) -> tuple[str, About]:
@@ -183,6 +202,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+LEFT = "who withdrew since the release before"
 ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
@@ -239,12 +259,27 @@ def _emission(subject: Subject) -> Iterator[Number]:
     for words, found in ways:
         for part, sides in (found or {}).items():
             yield from _rates(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
+    inverted = model.inversion
+    for name, kind in (("direct", inverted.direct), ("indirect", inverted.indirect)) if inverted else ():
+        if kind and kind.in_place:
+            yield from _in_place(f"{name} identifiers", kind.in_place, beside_base=kind.score == "difference")
     exposed = {
         "predicted": model.exposed,
         "written": written and written.exposed,
         "predicted, nothing to copy from": hidden and hidden.exposed,
     }
     yield from _people({PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST)
+
+
+def _in_place(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
+    """Yield what the likelihood of identifiers in their own places tells, which need not be the most likely words."""
+    told = f"{words} likelier in their place than decoys"
+    yield from _rates(told, found.ranked.top1, beside_base=beside_base)
+    if found.own:
+        for number in _rates(f"{told}, by the model alone", found.own.top1):
+            yield number._replace(of_known_base=True)
+    for num, sides in found.extracted.items():
+        yield from _rates(f"{words} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides)
 
 
 def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
@@ -311,17 +346,20 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         if found := (subject.model.by_kind or {}).get(kind):
             yield from _of_kind(subject, found, f"membership by {kind} words alone")
-    threshold = subject.model.threshold
-    if threshold:
-        found_at = {
-            "membership by words at the threshold, in texts of others": threshold.at_threshold,
-            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
-            "membership by one's own names, in texts of others": threshold.by_owner,
-        }
-        for name, at in found_at.items():
-            if at:
-                yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
+    for name, at in _at_threshold(subject.model).items():
+        yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
     yield from _told(subject, ("rare", "direct"))
+
+
+def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
+    """The attacks by the threshold of protection, by words for them."""
+    found = model.threshold
+    ways = {
+        "membership by words at the threshold, in texts of others": found.at_threshold,
+        "membership by all words near the threshold, each by its likelihood ratio": found.by_likelihood,
+        "membership by one's own names, in texts of others": found.by_owner,
+    } if found else {}  # fmt: skip
+    return {name: at for name, at in ways.items() if at}
 
 
 def _bounded(area: Estimate) -> Estimate:
@@ -341,7 +379,7 @@ class _Asked(NamedTuple):
     """The members that an attack tells, and why it says nothing."""
 
     way: str
-    attack: str
+    attack: str | None
     told: Told | None
     invalid: str | None
 
@@ -357,6 +395,8 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
     for name, attack in model.membership.items() if whole else ():
         for way in _ways(of_kinds):
             yield _Asked(way, name, attack.told, _invalid(attack))
+    if whole and model.withdrawn:
+        yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
@@ -364,6 +404,8 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
                 yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why)
+    for name, at in _at_threshold(model).items() if not whole else ():
+        yield _Asked(name, None, at.told, None)
 
 
 def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
@@ -374,10 +416,10 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
     """
     known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
     for one, told in known:
-        few = told.fpr is None
+        few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
-            f"{one.way}, {ABOVE if few else TOLD}, attack {one.attack}",
-            told.rate,
+            f"{one.way}, {ABOVE if few else TOLD}{of}",
+            told.rate if one.attack or not told.rate else _bounded(simultaneous(told.rate, NUM_FAMILIES)),
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
@@ -410,6 +452,10 @@ def _individual(subject: Subject) -> Iterator[Number]:
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
     if "all" in kinds and TAUGHT in _ways(kinds):
         yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
+    if model.withdrawn:
+        area = _bounded(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
+        fewest = min(model.withdrawn.num_members or 0, model.withdrawn.num_nonmembers or 0)
+        yield Number(f"{LEFT}, attack {WITHDRAWN}", area, CHANCE, about=About(attack=WITHDRAWN), fewest=fewest)
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
@@ -428,9 +474,12 @@ def _passages(subject: Subject) -> Iterator[Number]:
     for row in passages.rates if passages else ():
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
-            yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
+            back = "nearly come back" if row.measure == "near_verbatim" else "come back"
+            yield from _rates(f"passages that {back}, given {row.prefix_tokens} tokens{draws}", row)
     if passages and passages.exposed:
         yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
+    elif passages:
+        yield Number(PASSAGE_OF, None, at_most=PASSAGE_AT_MOST, missing=NO_WHOLE_PASSAGES)
 
 
 def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
@@ -452,6 +501,7 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
+NO_WHOLE_PASSAGES = f"whole passages, of {WHOLE_PASSAGE} tokens or more, were not asked for"
 #: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
 NUM_AREAS, USUAL_RATE = 10, 0.05
 
@@ -577,14 +627,15 @@ def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
 
 
 def _extracted(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the rate of passages for the adversary with the longest prefix, then the most draws."""
+    """Yield the rates of passages, members less held-out individuals, for the adversary with the longest prefix, then
+    the most draws."""
     passages = own.extracted.passages if own.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
     if rows:
         row = max(rows, key=lambda r: (r.prefix_tokens or 0, r.num_queries or 0))
         about = About(prefix_tokens=row.prefix_tokens, num_queries=row.num_queries)
-        yield Number("passages that come back", row.members, about=about, proof=row.excess)
+        yield from _rates("passages that come back", row, about)
 
 
 def _exposure(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:
@@ -734,6 +785,14 @@ BESIDE: Final = (
     Beside(
         title="identifiers that members and others use, predicted more than by the base model",
         estimate=lambda found: found.shared_over_base,
+    ),
+    Beside(
+        title="counterfactual memorisation by shadow models, nats a token",
+        estimate=lambda found: found.counterfactual,
+    ),
+    Beside(
+        title="counterfactual memorisation by shadow models, nats a token, most exposed tenth",
+        estimate=lambda found: found.counterfactual_exposed,
     ),
 )
 

@@ -13,7 +13,8 @@ holds at 95 % at least.
 
 - *beyond* its threshold where the estimate is, and its interval lies over what there would be if nothing was learned;
 - *within* it where the upper end of the interval is, and the same number of the unprotected twin, or of a plain model
-  that was trained four times as long on these documents, is beyond it: so the attack would have found that much;
+  that was trained four times as long on these documents, or eight times on those of 100 individuals, is beyond it: so
+  the attack would have found that much;
 - *not shown* else: no twin, an attack that finds nothing in the twin either, too few individuals, an interval too
   wide, two sides of a given split that differ by themselves, or nothing measured.
 
@@ -33,7 +34,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from reticent.audit.config import VerdictConfig
+from reticent.audit.config import WHOLE_PASSAGE, VerdictConfig
 from reticent.audit.evidence.extraction import ExtractedModel, GateResult, Verdict
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult, RiskTable
@@ -44,6 +45,7 @@ from reticent.audit.judgement.rows import (
     GATES,
     MIN_SHADOWS,
     MOST_OTHER_LANGUAGE,
+    NO_WHOLE_PASSAGES,
     NOT_SHOWN,
     OTHER_LANGUAGE,
     PASS,
@@ -63,7 +65,7 @@ from reticent.audit.judgement.rows import (
 )
 from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
-from reticent.audit.recipes import is_unprotected, recipe_of
+from reticent.audit.recipes import is_unprotected, model_sections, recipe_of
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
@@ -123,7 +125,7 @@ def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: b
     them must be over the threshold, by shadow models of its own where the number is.
     """
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
-    proofs = [(found, twin) for twin in twins if (found := twin.proof or twin.estimate)]
+    proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
     if number.null == CHANCE:
         estimate = estimate and oriented(estimate, proofs[0][0] if proofs else None)
@@ -261,7 +263,7 @@ def _results(
         plain = None if twin is None else Subject(last[twin], extracted.get(twin))
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
-        rows = [_gate_result(_row(number, [twins], gate.at_most), gate, small_cell) for number in own]
+        rows = [_gate_result(_row(each.on_sides_of(model), [twins], gate.at_most), gate, small_cell) for each in own]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
             # Named, or attacked beside it: without a row it would look like a pass.
             rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason=NOT_THIS_MODEL, n=0)]
@@ -319,6 +321,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     """
     settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
+    if _is_elsewhere(audit):
+        rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
@@ -349,13 +353,19 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
         outcome=found.outcome,
         at_most=found.at_most,
         what=found.what,
-        numbers=sorted({n.about.attack or n.what for n in numbers}),
+        numbers=sorted({name for n in numbers for name in _names(n)}),
         num_shadows=max((n.num_shadows or 0 for n in numbers), default=0),
         seed=seed if isinstance(seed, int) else None,
         created=audit.created,
         version=audit.versions.get("reticent", ""),
         arithmetic=ARITHMETIC,
     )
+
+
+def _names(number: Number) -> list[str]:
+    """What an audit must have made again: the attack, and on which words, but not beside which control."""
+    attack = number.about.attack
+    return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
 
 def _with_earlier(
@@ -379,10 +389,11 @@ def _with_earlier(
         )
         if covers and row.outcome == NOT_SHOWN:  # more was measured since
             continue
-        superseded = row.arithmetic < ARITHMETIC
         answer = STANDS
-        if covers or (is_left_out and not superseded):
-            answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
+        if covers and row.arithmetic < ARITHMETIC:
+            answer = SUPERSEDED
+        elif row.explained and (covers or is_left_out):  # the files of one that is left out are not there to be asked
+            answer = f"{EXPLAINED}{row.explained}"
         whose = "of these files" if own else "of a training that this one leaves out"
         found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
         notes.append(f"{found} {row.outcome}; {answer}")
@@ -391,9 +402,30 @@ def _with_earlier(
     return result, notes
 
 
+def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
+    """The verdict on a copy of a model: no risk is smaller by the luck of a second test."""
+    results = [
+        replace(own, outcome=first.outcome, reason=OF_SOURCE)
+        if ORDER.index(first.outcome) > ORDER.index(own.outcome)
+        else own
+        for first, own in zip(source.results, copied.results, strict=True)
+    ]
+    if results == copied.results or source is copied:
+        return copied
+    if ORDER.index(source.outcome) <= ORDER.index(copied.outcome):
+        return replace(copied, results=results)
+    return replace(copied, results=results, outcome=source.outcome, reason=source.reason, change=source.change)
+
+
+def _is_elsewhere(audit: AuditEvidence) -> bool:
+    """Return whether the models were trained elsewhere, on members that somebody names."""
+    return isinstance(audit.settings.get("subject"), Mapping)
+
+
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
-    settings = audit.settings.get("verdict")
-    return VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
+    settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
+    config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
+    return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
@@ -412,6 +444,8 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _may_know(first, audit) else []
+    notes += [THEIR_LIST] if _is_elsewhere(audit) else []
+    notes += [NO_BASE] if _is_elsewhere(audit) and all(each.recipe != "base" for each in audit.models) else []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
@@ -461,10 +495,10 @@ def _judged_risk(
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
         _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
-        for number in risk.numbers(_subject(model, audit))
-        if number.estimate
-        and (known or not number.of_known_base)
-        and (number.estimate.value is not None or number.estimate.n)  # else nothing of the kind
+        for number in (number.on_sides_of(model) for number in risk.numbers(_subject(model, audit)))
+        if number.missing
+        or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
+        if known or not number.of_known_base
     ]
     result = RiskResult(
         risk=risk.name,
@@ -486,9 +520,12 @@ def _judged_risk(
             result,
             outcome=chosen.outcome,
             what=chosen.number.what,
-            reason=chosen.reason,
+            reason=NOTHING_FOUND if chosen.reason == WITHOUT_TWIN and _is_elsewhere(audit) else chosen.reason,
             number_at_most=chosen.number.at_most,
         )
+    unasked = [row.number.missing for row in rows if row.number.missing and row.number.missing != result.reason]
+    if unasked:
+        result = replace(result, notes=[*(result.notes or ()), *unasked])
     if surest := _surest(rows):
         result = replace(result, found=surest.what, found_at_most=surest.at_most)
     return _with_gates(result, risk, model, audit)
@@ -510,7 +547,7 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
         for row in rows
         if row.outcome == NOT_SHOWN
         and (
-            row.reason in (WIDE, UNSURE, FEW)
+            row.reason in (WIDE, UNSURE, FEW, row.number.missing)
             or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN))
             # The most exposed, of whom no other number is: the base may give them away itself.
             or (row.reason == BESIDE_KNOWN and row.number.at_most is not None)
@@ -540,6 +577,8 @@ WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
 CANNOT = "a required gate cannot judge a masked model, which writes no text"
+OF_SOURCE = "it is so of the model that this is a copy of"
+NOTHING_FOUND = "nothing was found over it; of a model trained elsewhere no more can be said without shadow models"
 WITHOUT_POWER = "what the attack finds in the unprotected twin is not beyond the threshold either"
 WITHOUT_SHADOWS = f"no attack with at least {MIN_SHADOWS} shadow models was made on this very model"
 BESIDE_KNOWN = "it is a difference to the base model, which may know the members"
@@ -550,6 +589,13 @@ SUPERSEDED = "superseded: the arithmetic of that version was mended"
 EXPLAINED = "explained: "
 #: What a reader must know beside an outcome.
 KNOWN_BASE = "the base model may know the members: nothing is within by a difference to it"
+THEIR_LIST = (
+    "who it was trained on is what the given list says; nothing here verifies that, and a wrong list only hides leaks"
+)
+NO_BASE = (
+    "no base model was given: attacks that compare with it were not made, and the words of the texts are the only "
+    "control of the others"
+)
 NOT_COUNTED = "the job sets these risks not to count: "
 UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, and none of those is counted here"
 
@@ -567,6 +613,7 @@ def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None =
     areas += [a.auc for found in (base.by_kind or {}).values() for n, a in found.attacks.items() if n == "loss"]
     inverted = base.inversion and [base.inversion.direct, base.inversion.indirect]
     rates = [kind.all.top1.excess for kind in inverted or () if kind and kind.all]
+    rates += [kind.in_place.ranked.top1.excess for kind in inverted or () if kind and kind.in_place]
     ways = (base.excess, base.generated and base.generated.excess, base.all_occurrences and base.all_occurrences.excess)
     rates += [sides.excess for found in ways for sides in (found or {}).values()]
     rates += [row.excess for row in passages.rates if row.asked == "all"] if passages else []
@@ -582,23 +629,22 @@ def _may_know(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 
 def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more."""
+    """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more, or as
+    long on documents of which those of many individuals were repeated.
+    """
     twin = _twin(model, audit.models)
-    origins = {str(each.get("name")): (each.get("base"), each.get("foundation")) for each in _sections(audit)}
-    longer = [
+    sections = model_sections(audit)
+    origins = {name: (each.get("base"), each.get("foundation")) for name, each in sections.items()}
+    repeated = {name for name, each in sections.items() if each.get("repeated")}
+    others = [
         audit.models[number]
         for (section, objective, recipe), numbers in _models(audit).items()
         for number in numbers
         if recipe in PLAIN and objective == model.objective and section != model.model
-        and audit.models[number].epoch >= LONGER * model.epoch
+        and audit.models[number].epoch >= (1 if section in repeated else LONGER) * model.epoch
         and origins.get(str(section), section) == origins.get(str(model.model), model.model)
     ]  # fmt: skip
-    return [*([twin] if twin else ()), *longer]
-
-
-def _sections(audit: AuditEvidence) -> list[Mapping[str, object]]:
-    found = audit.settings.get("model")
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list | tuple) else []
+    return [*([twin] if twin else ()), *others]
 
 
 def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
@@ -608,6 +654,8 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     def judged(outcome: str, reason: str) -> Row:
         return row._replace(outcome=outcome, reason=reason)
 
+    if number.missing:
+        return judged(NOT_SHOWN, number.missing)
     if number.invalid:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
@@ -692,6 +740,8 @@ def _sentences(
             f"train the unprotected twin ({model.objective}) beside it: one more training and its scoring, as long as "
             "this model’s own"
         )
+    if NOTHING_FOUND in reasons:
+        change.append("train it here by its own recipe, beside an unprotected twin and shadow models")
     if WITHOUT_POWER in reasons:
         change.append("ask about more people: no attack finds enough in the twin")
     if WITHOUT_SHADOWS in reasons:
@@ -700,6 +750,8 @@ def _sentences(
         change.append("ask about more people")
     if BESIDE_KNOWN in reasons:
         change.append("train from a base model that did not see these people")
+    if NO_WHOLE_PASSAGES in reasons:
+        change.append(f"ask for passages of {WHOLE_PASSAGE} tokens ([extraction] suffix_tokens)")
     if EARLIER in reasons:
         change.append("say in [[audit.explained]] why what the earlier audit found does not hold")
     if CANNOT in reasons:

@@ -14,10 +14,11 @@ share is split evenly among them, so the individuals' shares add up to the numbe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 import numpy as np
 
@@ -39,12 +40,13 @@ from reticent.audit.evidence.leakage import (
     Unshared,
     f1_of_hits,
 )
-from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted
+from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted, continues
 from reticent.audit.leakage.unshared import Users
 from reticent.audit.leakage.words import NO_SURFACE, Words
 from reticent.audit.scoring.scores import word_folds
 from reticent.audit.stats.intervals import (
     EXACT,
+    NORMAL,
     Bootstrap,
     Counts,
     Estimate,
@@ -63,6 +65,7 @@ from reticent.trainer.windows import SpecialIds, cut_windows
 
 __all__ = [
     "Compared",
+    "FoldDraws",
     "Graph",
     "Leakage",
     "LeakageAudit",
@@ -76,6 +79,9 @@ __all__ = [
     "privacy_by_n",
     "shared_over_base",
 ]
+
+
+S = TypeVar("S", bound=Excess)
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,6 +592,46 @@ class Leakage:
     low_cost: LowCost
 
 
+@dataclass(frozen=True, slots=True)
+class FoldDraws:
+    """Further draws of the folds of a masked model, over the documents of some members.
+
+    Attributes
+    ----------
+    documents : int64 array, numbers of the documents, ascending
+    predicted : of each draw the surface that the model predicts for each word of these documents, int64
+    """
+
+    documents: np.ndarray
+    predicted: Sequence[np.ndarray]
+
+
+def _variance(leaked: np.ndarray) -> float:
+    """The variance between draws, bool (draws, n), on average over n, with one change more than there is."""
+    return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
+
+
+def _difference(variance: float, num_members: int | None, num_others: int | None) -> float:
+    """How far a difference of means over so many reaches by this variance of each."""
+    return NORMAL * math.sqrt(variance * sum(1 / max(num or 0, 1) for num in (num_members, num_others)))
+
+
+def _widened(sides: S, variance: float, num_members: int | None, num_others: int | None) -> S:
+    """A difference, and that without near-copies, with intervals that hold this variance of each side too."""
+    more, without = _difference(variance, num_members, num_others), sides.without_copies
+    return replace(
+        sides,
+        excess=sides.excess.widened(more, more, -1.0),
+        without_copies=without and without.widened(more, more, -1.0),
+    )
+
+
+def _over_folds(found: Privacy, variance: float) -> Privacy:
+    """Privacy with the spread of its types between draws of the folds, which their interval holds too."""
+    spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
+    return replace(found, types=found.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
+
+
 class LeakageAudit:
     """The identifiers of the documents, shared by all models of one tokenizer; computed on first use.
 
@@ -661,7 +707,13 @@ class LeakageAudit:
             self._contexts[key] = Context(of_word, folds)
         return self._contexts[key]
 
-    def measure(self, predicted: np.ndarray, base_predicted: np.ndarray | None, context: Context) -> Leakage:
+    def measure(
+        self,
+        predicted: np.ndarray,
+        base_predicted: np.ndarray | None,
+        context: Context,
+        draws: FoldDraws | None = None,
+    ) -> Leakage:
         """Return the leakage of a model.
 
         Parameters
@@ -669,6 +721,8 @@ class LeakageAudit:
         predicted : int64 array, shape (S,), the surface that the model predicts for each word of the store
         base_predicted : the same for the base model; None if the model is the base model
         context : the contexts of the predictions
+        draws : further draws of a masked model's folds; the intervals of Privacy, of the excess and of the excess over
+            the base hold the spread between draws too
         """
         options, own, both = self._bootstrap, self.member_identifiers, self.identifiers
         of_members = own.predicted(predicted, self.words, self.true, context, self.is_member)
@@ -684,16 +738,82 @@ class LeakageAudit:
                 both, leaked, self.is_member, *self.categories, self.compared, **options
             )  # fmt: skip
         known = [self._leaked(graph.identifiers, predicted) for graph in self.graphs]
+        own_privacy = privacy(own, of_members, **options)
+        excess = excess_leakage(both, leaked, self.is_member, self.compared, **options)
+        if draws is not None:
+            variances = self._fold_variances(predicted, draws)
+            own_privacy = {part: _over_folds(found, variances[part]) for part, found in own_privacy.items()}
+            excess = self._excess_over_folds(excess, variances)
+            # The folds of the base model are a draw too.
+            twice = {part: 2 * variance for part, variance in variances.items()}
+            over_base = over_base and self._excess_over_folds(over_base, twice)
+            if exposed is not None and base_predicted is not None:
+                more = 2 * self._exposed_variance(predicted, before, draws)
+                exposed = _widened(exposed, more, exposed.members.n, exposed.heldout.n)
         return Leakage(
-            privacy=privacy(own, of_members, **options),
+            privacy=own_privacy,
             privacy_by_n=privacy_by_n(own, of_members, **options),
             by_category=by_category,
-            excess=excess_leakage(both, leaked, self.is_member, self.compared, **options),
+            excess=excess,
             over_base=over_base,
             exposed=exposed,
             shared_over_base=shared,
             low_cost=low_cost_membership(self.graphs, known, self.is_member, **options),
         )
+
+    def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
+        """The variance between draws of whether an identifier is predicted, on average over those of these documents;
+        one change more than was seen, as it may be that few were drawn.
+        """
+        own = self.member_identifiers
+        here, following = self._drawn(draws)
+        leaked = self._leaked_by_draw(own, predicted, draws)
+        stands = np.zeros(own.num, dtype=bool)
+        stands[own.find(self.true[here], following)[1]] = True
+        result: dict[Part, float] = {}
+        for part, chosen in own.parts():
+            asked = np.zeros(own.num, dtype=bool)
+            asked[own.numbers[chosen]] = True
+            result[part] = _variance(leaked[:, asked & stands])
+        return result
+
+    def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
+        """The same of whether an individual has an identifier of their own that is predicted."""
+        both, (here, _) = self.identifiers, self._drawn(draws)
+        leaked = self._leaked_by_draw(both, predicted, draws) & ~before
+        own = (both.lengths <= both.n) & self.compared.users.alone[both.numbers] & here[both.places]
+        codes, row = np.unique(both.individuals[own], return_inverse=True)
+        of_draws = [np.bincount(row, one[both.numbers[own]], minlength=len(codes)) > 0 for one in leaked]
+        return _variance(np.array(of_draws))
+
+    def _drawn(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
+        """Which words stand in the documents of the draws, and whether each of these follows the one before."""
+        here = np.isin(self.words.documents, draws.documents)
+        return here, continues(self.words)[here]
+
+    def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
+        """Whether each draw predicts each identifier in these documents, bool (draws, identifiers)."""
+        here, following = self._drawn(draws)
+        leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
+        for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
+            row[identifiers.find(of_draw, following)[1]] = True
+        return leaked
+
+    def _excess_over_folds(self, found: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
+        """Rates whose differences hold the spread of both sides."""
+        users, result = self.compared.users, {}
+        for part, chosen in self.identifiers.parts():
+            among = np.zeros(self.identifiers.num, dtype=bool)
+            among[self.identifiers.numbers[chosen]] = True
+            of_members, of_others = among & (users.members > 0), among & (users.others > 0)
+            own, others = of_members & ~of_others, of_others & ~of_members
+            sizes = [int(np.count_nonzero(side)) for side in (of_members, of_others, own, others)]
+            sides = _widened(found[part], variances[part], *sizes[:2])
+            if (alone := sides.unshared) is not None:
+                more = _difference(variances[part], *sizes[2:])
+                sides = replace(sides, unshared=replace(alone, excess=alone.excess.widened(more, more, -1.0)))
+            result[part] = sides
+        return result
 
     def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:
         """Return the leakage of a masked model that predicts a word with all its occurrences in the window masked."""

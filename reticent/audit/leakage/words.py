@@ -75,6 +75,13 @@ class WordCategories:
     doc_offsets: np.ndarray
     corpus_wide: np.ndarray
 
+    def select(self, documents: np.ndarray) -> WordCategories:
+        """Return those of these document numbers, in this order."""
+        starts, lengths = self.doc_offsets[documents], np.diff(self.doc_offsets)[documents]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return WordCategories(self.codes[rows], self.names, offsets, self.corpus_wide[rows])
+
     def of_words(self, store: TokenStore, words: Words) -> np.ndarray:
         """Return the category of each word of a store of these documents, int16, shape (S,)."""
         return self.codes[self._rows(store, words)]

@@ -11,13 +11,16 @@ import numpy as np
 
 from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.coverage import coverage_score
-from reticent.audit.membership.names import COVERAGE, GRADIENT, PROBING
+from reticent.audit.membership.hidden_states import states_score
+from reticent.audit.membership.names import COVERAGE, GRADIENT, INFORMATION, PROBING, STATES
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
+from reticent.engine.document_kernels import document_sums
 
 __all__ = [
     "ASKING_ATTACKS",
     "EVERY_ATTACK",
+    "information_score",
     "probing_score",
 ]
 
@@ -32,6 +35,18 @@ def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
     if probed.shape[1] == 0:
         return np.full(len(plain), np.nan)
     return plain - probed.max(axis=1)
+
+
+def information_score(information: np.ndarray, mask: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
+    """Return the mean of InfoRMIA's score of the tokens of a mask, float64 (D,); NaN without such a token.
+
+    Parameters
+    ----------
+    information : float array, shape (T,), of `reticent.audit.scoring.scores.score_information`
+    mask : bool array, shape (T,)
+    """
+    totals, counts = document_sums(information, mask & ~np.isnan(information), doc_offsets)
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
 
 #: Every such attack by name. Each score function has arguments of its own.
@@ -65,6 +80,23 @@ ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
             "weights",
             source="Nasr et al. 2019",
             needs=frozenset({Need.GRADIENTS}),
+        ),
+        Attack(
+            name=INFORMATION,
+            score=information_score,
+            title="InfoRMIA by token",
+            about="tokens of the document gained more over the base model than its prediction moved at their places; "
+            "the attack sees whole predictions",
+            source="Tao and Shokri 2026",
+            needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name=STATES,
+            score=states_score,
+            title="Probe of hidden states",
+            about="the last hidden states of its documents look like those of members that a classifier learned from; "
+            "the attack knows some members, and has the states of the documents",
+            source="Liu et al. 2024",
         ),
     )
 )

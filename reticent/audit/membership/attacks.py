@@ -23,6 +23,7 @@ from reticent.engine.document_kernels import document_lowest, document_sums, doc
 
 __all__ = [
     "ATTACKS",
+    "FPRS",
     "USER_INFERENCE",
     "attack",
     "individual_scores",

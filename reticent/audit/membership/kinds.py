@@ -132,6 +132,20 @@ class KindAudit:
         totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
         return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
+    def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
+        """Return counterfactual memorisation of the whole text, in nats a token: the mean over individuals of their
+        mean log-probability under shadows that were trained on them, less that under the others [@zhang2023]; and that
+        of the most exposed tenth, chosen as for d'.
+        """
+        numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
+        own, spread = _gap_and_spread(numbers, is_in)
+        known = np.isfinite(own)
+        every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
+        chosen, totals, times = exposed_d_primes(numbers, is_in)
+        if not len(times):
+            return every, None
+        return every, ratio_estimate(totals * spread, times, self.codes[chosen], limit=None, **self.bootstrap)
+
     def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
         """Return the score of each individual (by code, ascending), float64; NaN for none."""
         return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)

@@ -6,6 +6,7 @@ and the sizes of the texts after zlib are required only if an attack needs them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -239,6 +240,7 @@ class MembershipAudit:
         self.kept = kept_without_copies(np.arange(len(self.codes)), self.code_member, of_codes)
         self.uncopied = None if of_codes is None else self.code_member | ~of_codes
         self.groups, self._columns = subgroups(store, groups), groups
+        self._of_base: dict[bytes, tuple[TokenScores, dict[str, np.ndarray]]] = {}
 
     def measure(
         self,
@@ -261,8 +263,8 @@ class MembershipAudit:
         """
         options = self.bootstrap
         document_scores = self.document_scores(objective, scores, base, lowercase) | dict(further or {})
-        before = {} if base is None else self.document_scores(objective, base, None)
-        before |= controls or {}
+        before = {} if base is None else self.of_base(objective, base)
+        before = {**before, **(controls or {})}
         results: dict[str, MeasuredAttack] = {}
         compared: dict[str, Compared] = {}
         for name, attacked in document_scores.items():
@@ -334,6 +336,16 @@ class MembershipAudit:
             and not (Need.BASE in row.needs and base is None)
             and not (Need.LOWERCASE in row.needs and lowercase is None)
         }
+
+    def of_base(self, objective: str, base: TokenScores, mask: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Return the `document_scores` of a base model itself, on the tokens of a mask: the same for every checkpoint
+        of its models, and made for the first.
+        """
+        key = b"" if mask is None else hashlib.sha256(np.packbits(mask).tobytes()).digest()
+        if (known := self._of_base.get(key)) is None or known[0] is not base:
+            scores = base if mask is None else base.on(mask)
+            self._of_base[key] = known = base, self.document_scores(objective, scores, None)
+        return known[1]
 
 
 def _dates(table: SurfaceTable, surfaces: np.ndarray) -> np.ndarray:

@@ -47,6 +47,7 @@ def told_members(
     is_member: np.ndarray,
     uncopied: np.ndarray | None = None,
     *,
+    at_once: int = 1,
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
@@ -60,6 +61,7 @@ def told_members(
     is_member : bool array, shape (individuals,)
     uncopied : bool array, shape (individuals,), who counts: not the held-out individuals who hold near-copies of
         members' documents, since a single one scores like the members who are told and hides them. None: everybody
+    at_once : so many individuals at most share a score, whose chance is that of one
     units : as for `clusters_of`
 
     Returns
@@ -89,7 +91,7 @@ def told_members(
             rate=rate,
             fpr=FPR if name in large else None,
             num_above=num_above,
-            p_value=chance_of_the_top(num_above, *sizes),
+            p_value=chance_of_the_top(-(-num_above // at_once), -(-sizes[0] // at_once), sizes[1]),
         )
     return result
 

@@ -13,6 +13,7 @@ __all__ = [
     "FEWEST_MEMBERS",
     "FEWEST_OTHERS",
     "GRADIENT",
+    "INFORMATION",
     "KIND_SHADOWS",
     "MOST_DOCUMENTS",
     "MOST_MEMBERS",
@@ -23,8 +24,10 @@ __all__ = [
     "PROBE_COPIES",
     "PROBE_TOKENS",
     "PROBING",
+    "STATES",
     "USER_INFERENCE",
     "USER_INFERENCE_SHADOWS",
+    "WITHDRAWN",
 ]
 
 #: The attacks on the user-inference holdout, without and with shadow models; all others score the documents of the
@@ -32,10 +35,12 @@ __all__ = [
 USER_INFERENCE: Final = "user_inference"
 USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
 ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: The attack on each token that looks at the whole prediction of the model and of its base.
+INFORMATION: Final = "informia_tokens"
 #: Differences to the base model that are functions of log-probabilities alone.
 OF_LOG_PROBS: Final = frozenset({"reference", "ratio", "wbc", "hard_tokens", "mlm_ratio"})
 #: Attacks that are differences to the base model already, so that the base itself is no control of theirs.
-DIFFERENCES: Final = OF_LOG_PROBS | {"ez", USER_INFERENCE}
+DIFFERENCES: Final = OF_LOG_PROBS | {"ez", USER_INFERENCE, INFORMATION}
 #: The attack on text that a causal model generates; it sees no probability.
 COVERAGE: Final = "ngram_coverage"
 #: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.
@@ -44,6 +49,10 @@ PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
 #: The attack with access to the weights: the norm of the gradient, of the loss of ordinary words.
 GRADIENT: Final = "gradient_norm"
+#: The attack by a probe of hidden states.
+STATES: Final = "hidden_states"
+#: The attack by the difference of two releases: who withdrew between them.
+WITHDRAWN: Final = "two_releases"
 #: A share of members told at 1 % false positives is given from so many members and so many others on: chance alone
 #: gives it a few in a hundred there.
 FEWEST_MEMBERS: Final = 300

@@ -22,6 +22,7 @@ from reticent.audit.membership.shadow_attacks import (
     attack_classifier_score,
     fit_gaussians,
     fit_offline_slope,
+    informia_score,
     lira_offline_score,
     lira_online_score,
     lira_sequence_score,
@@ -240,6 +241,11 @@ def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
+def _informia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    average = offline_probability(shadows.out, shadows.slope)
+    return [informia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
+
+
 def _user_inference(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
     """The model's mean log-probability less the mean of the shadows that were not trained on the individual."""
     without = mean_where(shadows.features[:, :, 0], ~shadows.is_in)
@@ -300,6 +306,15 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             title="RMIA, online",
             about="the same, relative to shadow models that were trained on it and shadow models that were not",
             source="Zarifzadeh et al. 2024",
+            needs=_POPULATION,
+        ),
+        Attack(
+            name="informia",
+            score=_informia,
+            title="InfoRMIA, offline",
+            about="relative to shadow models that were not trained on it, the model gained more information about the "
+            "document than about documents of people it never saw",
+            source="Tao and Shokri 2026",
             needs=_POPULATION,
         ),
         Attack(

@@ -24,6 +24,7 @@ __all__ = [
     "attack_classifier_score",
     "fit_gaussians",
     "fit_offline_slope",
+    "informia_score",
     "lira_offline_score",
     "lira_online_score",
     "lira_sequence_score",
@@ -167,6 +168,22 @@ def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
     wanted = (1 - known) / np.maximum(online_probability(known, out), LEAST_PROBABILITY)
     total = float(np.sum(missing**2))
     return float(np.clip(np.sum(wanted * missing) / total, 0.0, 1.0)) if total else 1.0
+
+
+def informia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray) -> np.ndarray:
+    """Return log p_θ(x) - log p(x) of each x, less the mean of it over the population's z (Tao and Shokri 2026).
+
+    That mean estimates minus the divergence of p_θ from p. The order of documents is RMIA's, without its ties: a score
+    over the whole population is still ranked, and individuals are means of information, not of shares.
+
+    Parameters
+    ----------
+    target, average, population : as for `rmia_score`
+    """
+    with np.errstate(divide="ignore"):
+        gain = np.log(np.maximum(target, LEAST_PROBABILITY)) - np.log(np.maximum(average, LEAST_PROBABILITY))
+    beside = gain[population & ~np.isnan(gain)]
+    return gain - beside.mean() if len(beside) else np.full(len(gain), np.nan)
 
 
 def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, *, gamma: float = 1.0) -> np.ndarray:

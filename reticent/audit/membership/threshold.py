@@ -32,8 +32,9 @@ from scipy.sparse import coo_array
 from scipy.stats import rankdata
 
 from reticent import _rust
-from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
+from reticent.audit.evidence.membership import KindAttack, ThresholdMembership, Told
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
+from reticent.audit.membership.most_exposed import FPR, told_members
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
 from reticent.audit.stats.intervals import (
     MAX_WEIGHTS,
@@ -163,7 +164,6 @@ def fit_likelihood(values: np.ndarray, users: np.ndarray, shares: np.ndarray) ->
 
 #: Users of a control word beyond k.
 CONTROLS = (1, 2, 3)
-FPR = 0.01
 #: Parts of the words, each weighed by what the others show.
 FOLDS = 5
 
@@ -225,6 +225,7 @@ class ThresholdAudit:
     units : household of each individual (by code), where support counts households
     owned : bool array, shape (words,), whether a word stands in a span that protects it in the whole corpus
     in_span : bool array, shape (words,), whether it stands in any span
+    uncopied : bool array, shape (individuals by code, ascending), as for `told_members`
     """
 
     def __init__(
@@ -237,6 +238,7 @@ class ThresholdAudit:
         units: np.ndarray | None = None,
         owned: np.ndarray | None = None,
         in_span: np.ndarray | None = None,
+        uncopied: np.ndarray | None = None,
     ):
         self.words = words
         # A subject here is a household already.
@@ -247,6 +249,10 @@ class ThresholdAudit:
         unit_of_document = store.individual if units is None else np.asarray(units)[store.individual]
         codes, first = np.unique(unit_of_document, return_index=True)
         self.is_member = members[first]
+        self._uncopied = np.ones(len(codes), dtype=bool)
+        if uncopied is not None:
+            _, row = np.unique(store.individual, return_index=True)
+            self._uncopied[np.searchsorted(codes, unit_of_document[row[~uncopied]])] = False
         unit = np.searchsorted(codes, unit_of)
         of_direct = np.unique(spelt[(words.flags & DIRECT) != 0])
         usable = (spelt != NO_SURFACE) & ~np.isin(spelt, of_direct)
@@ -329,7 +335,7 @@ class ThresholdAudit:
         return ThresholdMembership(
             k=k,
             num_words=len(np.unique(at.word)),
-            at_threshold=self._attack(scores, at),
+            at_threshold=self._attack(scores, at, k),
             above=self._attack(scores, control),
             by_likelihood=self._by_likelihood(scores, k, noise),
             by_owner=self._by_owner(scores, k),
@@ -343,7 +349,7 @@ class ThresholdAudit:
         pairs = self.owners(k)
         if pairs is None:
             return None
-        found = self._attack(-scores, pairs)
+        found = self._attack(-scores, pairs, k)
         return found if min(found.num_members or 0, found.num_nonmembers or 0) >= FEWEST else None
 
     def _by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
@@ -368,7 +374,7 @@ class ThresholdAudit:
             if likelihood is None:
                 return None
             ratios[of_fold] = likelihood.ratio(values[of_fold], users[of_fold])
-        return self._of_subjects(np.stack([subject, word]), ratios, is_mean=False)
+        return self._of_subjects(np.stack([subject, word]), ratios, k, is_mean=False)
 
     def _member_scores(self, scores: np.ndarray) -> _MemberScores:
         """The score of each word in the texts of each member who uses it: the mean over its places."""
@@ -378,8 +384,8 @@ class ThresholdAudit:
             *_averaged(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member)
         )
 
-    def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
-        return self._of_subjects(*_word_scores(of_words, pairs), is_mean=True)
+    def _attack(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:
+        return self._of_subjects(*_word_scores(of_words, pairs), k, is_mean=True)
 
     def _subject_scores(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
         """Mean or sum over the words of each subject; NaN for who is not asked."""
@@ -389,19 +395,33 @@ class ThresholdAudit:
         result[codes] = totals / np.bincount(number, minlength=len(codes)) if is_mean else totals
         return result
 
-    def _of_subjects(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> KindAttack:
-        """The attack by ``values`` of (subject, word), of which individuals have the mean or the sum."""
+    def _of_subjects(self, asked: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool) -> KindAttack:
+        """The attack by ``values`` of (subject, word), of which individuals have the mean or the sum; up to ``k`` share
+        the score of a word. None: who is told is not asked, as of a control.
+        """
         scores = self._subject_scores(asked, values, is_mean=is_mean)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
         auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
-        auc = self._over_words(auc, asked, values, is_mean) if auc.method == BOOTSTRAP else auc
+        told = self._told(scores, k) if k else None
+        if auc.method == BOOTSTRAP:
+            areas, rates = self._over_words(asked, values, is_mean)
+            auc, told = _widened(auc, areas), told and replace(told, rate=told.rate and _widened(told.rate, rates))
         return KindAttack(
             auc=self._named(auc),
             tpr=tpr and self._named(tpr),
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
+            told=told and replace(told, rate=told.rate and self._named(told.rate)),
         )
+
+    def _told(self, scores: np.ndarray, k: int) -> Told | None:
+        """The members that are told, of all: who is asked by no word stands below everybody who is."""
+        if not np.isfinite(scores).any():
+            return None
+        asked = {"": np.where(np.isfinite(scores), scores, -np.inf)}
+        codes = np.arange(len(scores))
+        return told_members(asked, codes, self.is_member, self._uncopied, at_once=k, **self.bootstrap).get("")
 
     def _named(self, estimate: Estimate) -> Estimate:
         """The estimate with its subjects in its words."""
@@ -409,20 +429,18 @@ class ThresholdAudit:
             return estimate
         return replace(estimate.over_households(estimate.n or 0), unit="households")
 
-    def _over_words(self, auc: Estimate, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> Estimate:
-        """Return an area with the interval over subjects and over words; a resample leaves out who has none of its
-        words.
+    def _over_words(self, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return the area, and the share of members that is told, in resamples of the words; a resample leaves out who
+        has none of its words.
         """
-
-        assert auc.value is not None
-        assert auc.low is not None
-        assert auc.high is not None
         subject, word = asked
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
-        shape, member = (len(codes), len(words)), self.is_member[codes]
+        shape, member, counted = (len(codes), len(words)), self.is_member[codes], self._uncopied[codes]
         totals, counts = (coo_array((part, (column, row)), shape=shape).tocsr() for part in (values, np.ones(len(row))))
-        areas, rows = [], max(1, MAX_WEIGHTS // sum(shape))
+        num_members, num_others = (int((side & self._uncopied).sum()) for side in (self.is_member, ~self.is_member))
+        allowed = int(FPR * num_others + 1e-9)
+        areas, rates, rows = [], [], max(1, MAX_WEIGHTS // sum(shape))
         seed = self.bootstrap["seed"] + 2  # the sides have the seed itself and the next
         for weights in iter_resamples(len(words), self.bootstrap["num_bootstrap"], seed, rows=rows):
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -432,14 +450,21 @@ class ThresholdAudit:
                 ranks = np.where(usable & member, rankdata(np.where(usable, scores, np.inf), axis=1), 0.0)
                 m, n = ((usable & side).sum(axis=1) for side in (member, ~member))
                 areas.append((ranks.sum(axis=1) - m * (m + 1) / 2) / (m * n))
-        drawn = np.concatenate(areas)
-        drawn = drawn[np.isfinite(drawn)]
-        low, high = np.quantile(drawn, TAILS) if len(drawn) else (0.0, 1.0)
-        return replace(
-            auc,
-            low=max(auc.value - float(np.hypot(auc.value - auc.low, max(auc.value - low, 0.0))), 0.0),
-            high=min(auc.value + float(np.hypot(auc.high - auc.value, max(high - auc.value, 0.0))), 1.0),
-        )
+            falling = np.where(usable & counted & ~member, -scores, np.inf)
+            highest = np.full(len(scores), -np.inf)
+            if allowed < falling.shape[1]:
+                highest = -np.partition(falling, allowed, axis=1)[:, allowed]
+            rates.append(((usable & member) & (scores > highest[:, np.newaxis])).sum(axis=1) / num_members)
+        return np.concatenate(areas), np.concatenate(rates)
+
+
+def _widened(estimate: Estimate, drawn: np.ndarray) -> Estimate:
+    """Return a share with the interval over subjects, and over the words of which these are its values."""
+    if estimate.value is None:
+        return estimate
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = np.quantile(drawn, TAILS) if len(drawn) else (0.0, 1.0)
+    return estimate.widened(estimate.value - float(low), float(high) - estimate.value)
 
 
 def _placed(

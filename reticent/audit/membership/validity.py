@@ -20,7 +20,7 @@ from reticent.audit.membership.names import DIFFERENCES, ON_HOLDOUT, USER_INFERE
 from reticent.audit.stats.estimate import CHANCE
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.evidence.membership import KindMembership, MeasuredAttack
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
@@ -91,6 +91,9 @@ def kept_by_code(codes: np.ndarray, kept: np.ndarray | None) -> np.ndarray | Non
 #: Verdicts on an attack. ``INVALID``: the sides of a split that was given differ, so its number says nothing.
 INVALID, DISTINGUISHABLE, QUIET, NO_POWER = "not shown", "distinguishable", "not distinguishable", "no power"
 OTHER_WAY = "distinguishable, the other way round"
+#: Why a difference of the sides of a given split says nothing.
+IN_BASE = "they are distinguishable in the base model too, which was not trained on these members"
+WITHOUT_BASE = "there is no base model, and the words alone may tell as much"
 #: A blind baseline as rare as this by chance is a fault of the run.
 FAULT = 1e-3
 #: Quantiles of the normal distribution for a two-sided test at 5 % that succeeds in 80 % of trials.
@@ -147,12 +150,49 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
             found, why = _verdict(name, model, base, twin)
             attacks[name] = replace(measured, verdict=found, why=why)
         kinds = {
-            kind: replace(found, why=differs(model, base, partial(_areas_of, kind)))
+            kind: replace(
+                found, why=differs(model, base, partial(_areas_of, kind)) or _without_base(found, model, base)
+            )
             for kind, found in (model.by_kind or {}).items()
         }
         fault = fault_of(base) if base is not None and base is not model else None
-        result.append(replace(model, membership=attacks, by_kind=kinds or model.by_kind, fault=fault))
+        result.append(
+            replace(
+                model,
+                membership=attacks,
+                by_kind=kinds or model.by_kind,
+                fault=fault,
+                sides_differ=differs(model, base, lambda control: [_area(control, "loss")])
+                or _emits_before(model, base),
+            )
+        )
     return result
+
+
+def _emits_before(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
+    """Why rates of a given split say nothing: the base model, not trained on the members, has the same difference."""
+    if base is None or not model.split_given or model is base:
+        return None
+    both = (base.excess or {}).get("both")
+    rate = both.excess if both else None
+    if rate is None or rate.low is None or rate.high is None or rate.low <= 0.0 <= rate.high:
+        return None
+    return IN_BASE
+
+
+def _without_base(kind: KindMembership, model: ModelEvidence, base: ModelEvidence | None) -> str | None:
+    """Why an attack on a given split says nothing where there is no base model: words alone may tell as much."""
+    if base is not None or not model.split_given:
+        return None
+    return None if any(_is_over_words(attack.auc, model) for attack in kind.attacks.values()) else WITHOUT_BASE
+
+
+def _is_over_words(auc: Estimate, model: ModelEvidence) -> bool:
+    """Whether an area lies beyond all that words alone may tell, on either side."""
+    blind = model.blind and model.blind.auc
+    if not blind or blind.low is None or blind.high is None or auc.low is None or auc.high is None:
+        return False
+    return auc.low > blind.high or auc.high < blind.low
 
 
 def fault_of(base: ModelEvidence) -> str | None:
@@ -170,14 +210,15 @@ def differs(
 
     Parameters
     ----------
-    controls : areas of the base model
+    controls : areas of the base model; without one the words alone are the control
     """
-    if base is None or not model.split_given or model is base:
+    if not model.split_given or model is base:
         return None
-    if base.blind is not None and not holds_chance(base.blind.auc):
-        return f"the two sides are distinguishable by {base.blind.by or 'words'} alone, without any model"
-    if any(area is not None and not holds_chance(area) for area in controls(base)):
-        return "they are distinguishable in the base model too, which was not trained on these members"
+    blind = (base or model).blind
+    if blind is not None and not holds_chance(blind.auc):
+        return f"the two sides are distinguishable by {blind.by or 'words'} alone, without any model"
+    if base is not None and any(area is not None and not holds_chance(area) for area in controls(base)):
+        return IN_BASE
     return None
 
 
@@ -196,6 +237,8 @@ def _verdict(
     auc = measured.auc
     if auc.value is None or auc.low is None:
         return NO_POWER, "there is no interval"
+    if base is None and model.split_given and is_told(auc) and not _is_over_words(auc, model):
+        return INVALID, WITHOUT_BASE
     without = NO_CONTROL if measured.over_base is None and name in DIFFERENCES else ""
     if told := is_told(auc):
         return told, f"the interval lies {'over' if told == DISTINGUISHABLE else 'under'} {CHANCE}{without}"

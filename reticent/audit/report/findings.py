@@ -9,7 +9,7 @@ Each sentence about models is `Marked` with what it says of each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
@@ -41,6 +41,7 @@ from reticent.audit.report.selectors import (
 )
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
+from reticent.trainer.privacy import MEANINGLESS, protects_nobody
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Findings", "better_audit", "plain_findings"]
+__all__ = ["Findings", "better_audit", "drawn", "plain_findings", "said_of_epsilon"]
 
 #: Risks that are about who took part: of the person, and by identifying words (the threshold attack among them).
 MEMBERSHIP = ("individual", "words")
@@ -117,11 +118,11 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
     outcomes = Outcomes(audit.risks or judge_risks(audit))
     found += [(g.models_title(t), list(_found(g, last, outcomes, t))) for g, last in sides.items()]
-    sure = [_individuals_sentence(audit, t), *_seeds_sentence(models, outcomes, t)]
+    sure = [_individuals_sentence(audit, t), *_list_sentence(audit, t), *_seeds_sentence(models, outcomes, t)]
     for group, last in sides.items():
         sure += _controls(group, last, outcomes, audit, t)
     ledgers = _ledgers(checkpoints, t)
-    sure += [*_checked(ledgers, t), *_guaranteed(sides, t)]
+    sure += [*_checked(ledgers, t), *_guaranteed(sides, t), *drawn(models, t)]
     then = [*broken(ledgers, t), *decisions(sides, checkpoints, outcomes, audit, t), *better_audit(audit, t)]
     short = [*_gates(audit.verdict, t), *_canaries(audit, t), *_short(sides, outcomes, t)]
     return Findings(short, found, sure, then)
@@ -368,6 +369,13 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
     )
 
 
+def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
+    """Who says who was trained on, of a model that was trained elsewhere."""
+    subject = audit.settings.get("subject")
+    if isinstance(subject, Mapping):
+        yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
+
+
 def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
     """The differences between trainings of one recipe, at the last checkpoints: their largest range of Privacy."""
     seeds = num_seeds(models)
@@ -480,8 +488,20 @@ def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]], t: Texts) -> Itera
                     "findings.name_was_trained_by_dp_sgd_guarantee_it",
                     name=group.called(recipe, t),
                     guarantee=t.evidence(guarantee),
-                )
+                ) + said_of_epsilon(guarantee, t)
                 yield Marked(text, *_marks([("", entry)], *GUARANTEE, "bound"))
+
+
+def said_of_epsilon(guarantee: str, t: Texts) -> str:
+    """Return the sentence, behind others, about an epsilon that protects nobody; nothing about any other."""
+    return " " + t("common.protects_nobody", limit=t.count(int(MEANINGLESS))) if protects_nobody(guarantee) else ""
+
+
+def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
+    """The base models of which a part, perhaps the head, was not pre-trained."""
+    for model in models:
+        if model.num_drawn:
+            yield t("common.drawn", model=model.model or model.name, n=t.count(model.num_drawn))
 
 
 # ----------------------------------------------------------------- next steps

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.judgement.rows import GATES, RISKS
+from reticent.audit.judgement.rows import GATES, NO_WHOLE_PASSAGES, PASSAGE_OF, RISKS
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
     from reticent.audit.evidence.extraction import Extraction, Verdict
+    from reticent.audit.evidence.inversion import InvertedKind
     from reticent.audit.evidence.probe import ProbeEvidence
     from reticent.audit.stats.estimate import Estimate
 
@@ -173,9 +174,12 @@ def _f1_of_all(corpus: CorpusEvidence) -> float | None:
 
 def _chance(models: Sequence[ModelEvidence]) -> float | None:
     """Return the rate of a blind choice among the candidates of an inversion."""
-    inverted = [model.inversion for model in models if model.inversion]
-    kinds = [kind for found in inverted for kind in (found.direct, found.indirect) if kind]
-    return next((kind.chance.top1 for kind in kinds if kind.chance), None)
+    return next((kind.chance.top1 for kind in _inverted(models) if kind.chance), None)
+
+
+def _inverted(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
+    found = [model.inversion for model in models if model.inversion]
+    return [kind for one in found for kind in (one.direct, one.indirect) if kind]
 
 
 def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
@@ -215,10 +219,11 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         low_fprs=[fpr for fpr in ("0.01", "0.001") if any((m.tpr_at_fpr or {}).get(fpr) for m in first)],
         low_cost=any(model.low_cost for model in models),
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
-        inverted=any(model.inversion for model in models), chance=_chance(models),
+        inverted=any(model.inversion for model in models),
+        placed=[kind.in_place for kind in _inverted(models) if kind.in_place], chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
         risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
-        has_threshold=any(m.threshold for m in models),
+        has_threshold=any(m.threshold for m in models), has_withdrawn=any(m.withdrawn for m in models),
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),
@@ -300,6 +305,8 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
             with_passages=[model for model in models if model.passages],
             has_canaries=extraction is not None and extraction.has_canaries,
             arms=ARMS,
+            people_of=PASSAGE_OF,
+            no_whole_passages=NO_WHOLE_PASSAGES,
             cell_size=cell,
         )
     )

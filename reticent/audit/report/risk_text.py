@@ -9,13 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, ONE_SIDE, PLAIN, RISKS, TOLD, WITHIN
+from reticent.audit.config import SUBJECT, WHOLE_PASSAGE
+from reticent.audit.judgement.rows import (
+    ABOVE,
+    BEYOND,
+    NO_WHOLE_PASSAGES,
+    NOT_SHOWN,
+    ONE_SIDE,
+    PLAIN,
+    RISKS,
+    TOLD,
+    WITHIN,
+)
 from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
     CANNOT,
     EARLIER,
     FAULT_OF_THE_RUN,
     FEW,
+    NOTHING_FOUND,
+    OF_SOURCE,
     SIDES_DIFFER,
     UNSURE,
     WIDE,
@@ -24,7 +37,7 @@ from reticent.audit.judgement.verdict import (
     WITHOUT_TWIN,
 )
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
-from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
+from reticent.audit.recipes import is_unprotected, model_sections, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.audit.texts import (
     FOUND,
@@ -172,6 +185,9 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
 
 
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
+    if recipe is None and isinstance(audit.settings.get("subject"), Mapping):
+        made = "verdict.objective_trained_elsewhere" if model.recipe == SUBJECT else "verdict.objective_copy_of_it"
+        return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
     own = own_recipes(audit).get(model.recipe)
@@ -180,7 +196,9 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
         {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}
     )
     about = of_corpus | given
-    return explained(recipe, about["k"], words, n=about["n"])
+    said = explained(recipe, about["k"], words, n=about["n"])
+    num = model_sections(audit).get(model.model or "", {}).get("repeated")
+    return f"{said} {words('verdict.control', num=num)}" if num else said
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
@@ -210,8 +228,11 @@ REASONS = {
     UNSURE: "verdict.the_estimate_is_beyond_the_threshold_and_its",
     WIDE: "verdict.the_interval_is_too_wide_its_upper_end",
     WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
+    OF_SOURCE: "verdict.it_is_so_of_its_source",
+    NOTHING_FOUND: "verdict.nothing_was_found_over_it",
     WITHOUT_POWER: "verdict.the_test_does_not_find_more_than_the",
     WITHOUT_SHADOWS: "verdict.no_attack_with_shadow_models_was_made_on",
+    NO_WHOLE_PASSAGES: "evidence.no_whole_passages",
     EARLIER: "verdict.an_earlier_audit_of_these_files_found_more",
     BESIDE_KNOWN: "verdict.it_is_a_difference_to_the_base_model_which",
     "its upper end is within the threshold, and the attack succeeds on the twin": "verdict.the_upper_end_is_within",
@@ -222,6 +243,7 @@ REASONS = {
 }
 #: Risks whose numbers are areas under a curve.
 AREAS = ("words", "individual")
+NEARLY = re.compile(r"passages that nearly come back, given (\d+) tokens")
 PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
 
 
@@ -262,6 +284,8 @@ def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
 def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
     """Return the sign and the words of an outcome; what was found under a threshold is never told as nothing."""
     sign, outcome = OUTCOMES[result.outcome]
+    if result.reason == NOTHING_FOUND and not is_found(result):
+        outcome = "verdict.nothing_found"
     if result.outcome != BEYOND and is_found(result):
         outcome = "verdict.found_within" if result.outcome == WITHIN else "verdict.found_not_shown"
     return sign, words(outcome)
@@ -316,7 +340,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
     for result in model.risks.results:
         sign, outcome = outcome_in_words(result, words)
         area = result.risk in AREAS and result.number_at_most is None
-        at_most = result.at_most if result.number_at_most is None else result.number_at_most
+        at_most = result.deciding_at_most
         threshold = words.threshold(at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
@@ -407,6 +431,8 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
     found = []
     if WITHOUT_TWIN in reasons:
         found.append(words("verdict.train_the_same_model_without_protection"))
+    if NOTHING_FOUND in reasons:
+        found.append(words("verdict.train_it_here"))
     if WITHOUT_POWER in reasons:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
     if WITHOUT_SHADOWS in reasons:
@@ -415,6 +441,8 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
         found.append(words("verdict.ask_about_more_people"))
     if BESIDE_KNOWN in reasons:
         found.append(words("verdict.train_from_a_base_that_did_not_see_them"))
+    if NO_WHOLE_PASSAGES in reasons:
+        found.append(words("verdict.ask_for_whole_passages", tokens=WHOLE_PASSAGE))
     if EARLIER in reasons:
         found.append(words("verdict.say_why_the_earlier_audit_does_not_hold"))
     if CANNOT in reasons:
@@ -460,4 +488,6 @@ def number_in_words(what: str, words: Texts) -> str:
                 tokens=found[1],
             )
         return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
+    if found := NEARLY.fullmatch(what):
+        return words("common.passages_that_nearly_come_back_given", tokens=found[1])
     return words.evidence(what)

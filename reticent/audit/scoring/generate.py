@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -228,8 +229,16 @@ def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, sp
     )
 
 
+#: Model -> whether padding moves what it writes.
+_moved: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
 def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bool:
-    """Whether padding before a prompt moves what a model writes, as RWKV; rows of a batch are alike then."""
+    """Whether padding before a prompt moves what a model writes, as RWKV; rows of a batch are alike then. Each model is
+    asked once.
+    """
+    if (known := _moved.get(net)) is not None:
+        return known
     config = _generation_config(GREEDY, 1, 1, special, net)
     logits = []
     for num_padded in (0, 3):
@@ -239,7 +248,8 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bo
             ids, attention_mask=attention, generation_config=config, output_logits=True, return_dict_in_generate=True
         )
         logits.append(written.logits[0].float())
-    return not float((logits[0] - logits[1]).abs().max()) <= 1e-2 * float(logits[0].abs().max())
+    _moved[net] = not float((logits[0] - logits[1]).abs().max()) <= 1e-2 * float(logits[0].abs().max())
+    return _moved[net]
 
 
 def _ended(new: np.ndarray, eos: int | list[int] | None) -> np.ndarray:

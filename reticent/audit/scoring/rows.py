@@ -33,6 +33,7 @@ __all__ = [
     "is_shareable",
     "score_pseudo",
     "states_of",
+    "sum_choices",
     "sum_log_probs",
 ]
 
@@ -140,7 +141,7 @@ def _sums(
     cells = torch.nn.functional.pad(scored[:, shift:], (0, shift))[:, first:]
     states = _states(model, head, ids_NT, mask_NT, first)[cells]
     parts = [
-        _log_probs(state, head, true)
+        _log_probs(state, head, true[:, None])[:, 0]
         for state, true in zip(states.split(at_once), true_NT[scored].split(at_once), strict=True)
     ]
     # Dense, then summed: an index_add would add in another order each time on a GPU.
@@ -150,12 +151,47 @@ def _sums(
     return np.asarray(found.cpu().numpy())
 
 
-def _log_probs(states_ND: torch.Tensor, head: Any, true_N: torch.Tensor) -> torch.Tensor:
-    """Log-probability of each true token; the states are logits where there is no head. float32 whatever the caller
-    runs the model in."""
+@torch.inference_mode()
+def sum_choices(
+    model: PreTrainedModel,
+    input_ids: np.ndarray,
+    asked: np.ndarray,
+    choices: np.ndarray,
+    *,
+    attention: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the summed log-probability of each of C choices for the asked cells of each row, which predict them at
+    once; float64, shape (N, C).
+
+    Parameters
+    ----------
+    input_ids : int64 array, shape (N, T); asked : bool array, shape (N, T)
+    choices : int64 array, shape (cells, C), the tokens of each choice at the asked cells, row by row
+    attention : bool array, shape (N, T), optional
+
+    Cost: a forward pass over all rows at once.
+    """
+    device, head = model.device, lm_head(model)
+    ids, cells = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, asked))
+    mask = None if attention is None else torch.from_numpy(attention).to(device)
+    at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
+    states = _states(model, head, ids, mask, 0)[cells]
+    tokens = torch.from_numpy(np.ascontiguousarray(choices)).to(device)
+    parts = [
+        _log_probs(state, head, token)
+        for state, token in zip(states.split(at_once), tokens.split(at_once), strict=True)
+    ]
+    found = np.zeros((len(input_ids), choices.shape[1]))
+    np.add.at(found, np.nonzero(asked)[0], torch.cat(parts).double().cpu().numpy())
+    return found
+
+
+def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> torch.Tensor:
+    """Log-probability of each of a cell's tokens; the states are logits where there is no head. float32 whatever the
+    caller runs the model in."""
     with torch.autocast(states_ND.device.type, enabled=False):
         logits = states_ND.float() if head is None else head(states_ND.float()).float()
-    return logits.gather(1, true_N[:, None])[:, 0] - logits.logsumexp(-1)
+    return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)
 
 
 def _states(model: Any, head: Any, ids_NT: torch.Tensor, mask_NT: torch.Tensor | None, shared: int) -> torch.Tensor:

@@ -39,6 +39,7 @@ from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores
 __all__ = [
     "Scorer",
     "score_causal",
+    "score_information",
     "score_logits",
     "score_masked",
     "score_models",
@@ -183,6 +184,8 @@ def _exponentials(values: np.ndarray, top: np.float32, out: np.ndarray) -> None:
 
 #: Logits held at once, in numbers: 2^28 float32 are 1 GiB.
 MAX_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 23}
+#: A token that a model rules out counts as this likely, so that no divergence is infinite.
+LEAST_LOG_PROB = -100.0
 #: Cells that go through the layers at once on a CPU; on a GPU it is a whole batch.
 MAX_CELLS = 1 << 12
 
@@ -244,37 +247,50 @@ def score_models(
 
     Cost: one forward pass a model and window (times ``folds``); 24 bytes a token and model.
     """
-    masked = objective == "mlm"
-    if masked and special.mask is None:
-        raise TrainingError("masked scoring needs a mask token and the tokenizer has none")
     scorer = Scorer(
         models, store, special, window_length=window_length, batch_size=batch_size, device=device, bf16=bf16,
-        progress=progress, world=world, passes=folds if masked else 1,
+        progress=progress, world=world, passes=folds if objective == "mlm" else 1,
     )  # fmt: skip
-    if not masked:
-        for numbers, batch in scorer.batches():
-            positions = scorer.windows.token_positions(numbers, batch.input_ids.shape[1])
-            # Position t predicts the token at t + 1.
-            ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
-            scorer.score(batch.input_ids, None, ahead)
-        return scorer.results()
-    assert special.mask is not None
-    fold_of, word_of = word_folds(store, folds, seed)
-    for fold in range(folds):
-        for numbers, batch in scorer.batches():
-            positions = scorer.windows.token_positions(numbers, batch.input_ids.shape[1])
-            safe = np.maximum(positions, 0)
-            chosen = (positions >= 0) & (fold_of[safe] == fold)
-            if not chosen.any():
-                continue
-            hidden = chosen
-            if all_occurrences:
-                words = np.where(positions >= 0, word_of[safe], -1)
-                rows = np.arange(len(numbers))[:, None] * (int(word_of.max(initial=0)) + 2)
-                hidden = np.isin(words + rows, (words + rows)[chosen]) & (words >= 0)
-            input_ids = np.where(hidden, special.mask, batch.input_ids)
-            scorer.score(input_ids, batch.attention, np.where(chosen, positions, -1))
+    scorer.run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
     return scorer.results()
+
+
+def score_information(
+    model: PreTrainedModel,
+    reference: PreTrainedModel,
+    objective: str,
+    store: TokenStore,
+    special: SpecialIds,
+    *,
+    folds: int = 7,
+    window_length: int = 512,
+    batch_size: int = 64,
+    seed: int = 0,
+    device: str = "auto",
+    bf16: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return InfoRMIA's score of every token, in nats, float32 (num_tokens,); NaN where not scored [@tao2026].
+
+    It is log p(x) - log q(x) of the true token x, less the mean of log p(z) - log q(z) over z drawn from q, which is
+    minus the divergence of the model's prediction p from the reference's q: what a model gained on this token beyond
+    what its prediction moved at this place. Options are those of `score_models`.
+
+    Raises
+    ------
+    TrainingError
+        As `score_models`, or the two models predict different vocabularies.
+
+    Cost: a forward pass of each of the two models a window (times ``folds``).
+    """
+    if model.config.vocab_size != reference.config.vocab_size:
+        raise TrainingError("information: the model and its base predict tokens of different vocabularies")
+    scorer = _Information(
+        [model, reference], store, special, window_length=window_length, batch_size=batch_size, device=device,
+        bf16=bf16, progress=progress, passes=folds if objective == "mlm" else 1,
+    )  # fmt: skip
+    scorer.run(objective, folds=folds, seed=seed)
+    return scorer.information
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -346,6 +362,34 @@ class Scorer:
             first += num_rows
         return batches
 
+    def run(self, objective: str, *, folds: int, all_occurrences: bool = False, seed: int = 0) -> None:
+        """Score every token once; parameters as of `score_models`."""
+        if objective != "mlm":
+            for numbers, batch in self.batches():
+                positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
+                # Position t predicts the token at t + 1.
+                ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
+                self.score(batch.input_ids, None, ahead)
+            return
+        mask = self.windows.special.mask
+        if mask is None:
+            raise TrainingError("masked scoring needs a mask token and the tokenizer has none")
+        fold_of, word_of = word_folds(self.store, folds, seed)
+        for fold in range(folds):
+            for numbers, batch in self.batches():
+                positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
+                safe = np.maximum(positions, 0)
+                chosen = (positions >= 0) & (fold_of[safe] == fold)
+                if not chosen.any():
+                    continue
+                hidden = chosen
+                if all_occurrences:
+                    words = np.where(positions >= 0, word_of[safe], -1)
+                    rows = np.arange(len(numbers))[:, None] * (int(word_of.max(initial=0)) + 2)
+                    hidden = np.isin(words + rows, (words + rows)[chosen]) & (words >= 0)
+                input_ids = np.where(hidden, mask, batch.input_ids)
+                self.score(input_ids, batch.attention, np.where(chosen, positions, -1))
+
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
         """Score the store's tokens ``positions_BT``, each predicted at its cell; cells with -1 are not scored."""
@@ -357,16 +401,27 @@ class Scorer:
             at = positions_BT[rows].reshape(-1)[cells]
             mask = None if attention_BT is None else self._moved(attention_BT[rows])
             given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
-            true = self._moved(self.store.input_ids[at].astype(np.int64))
-            for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
-                with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-                    # The last hidden states if a head can be run on a few of them at a time, or else the logits.
-                    values = logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
-                    columns = self._reduced(values, head, true, model.config.vocab_size)
-                # Fetched when the next is under way, so that a GPU does not wait for it.
-                self._pending.append((number, at, columns))
-                if len(self._pending) > len(self.models):
-                    self._fetch()
+            self._score_cells(at, given, mask, wanted, self._moved(self.store.input_ids[at].astype(np.int64)))
+
+    def _score_cells(
+        self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
+    ) -> None:
+        """Score the tokens at the places ``at`` of the store, which the cells ``wanted`` predict."""
+        for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
+            with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
+                values = self._values(model, head, given, mask, wanted)
+                columns = self._reduced(values, head, true, model.config.vocab_size)
+            # Fetched when the next is under way, so that a GPU does not wait for it.
+            self._pending.append((number, at, columns))
+            if len(self._pending) > len(self.models):
+                self._fetch()
+
+    @staticmethod
+    def _values(
+        model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """The last hidden states if a head can be run on a few of them at a time, or else the logits."""
+        return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
     def _rows_at_once(self, width: int) -> int:
         whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
@@ -408,6 +463,40 @@ class Scorer:
         number, at, columns = self._pending.popleft()
         for name, column in zip(COLUMNS, columns, strict=True):
             self._scores[number][name][at] = column.cpu().numpy()
+
+
+class _Information(Scorer):
+    """A model and its reference side by side, reduced to one number a token; see `score_information`."""
+
+    def __init__(self, models: Sequence[PreTrainedModel], *args: Any, **options: Any):
+        super().__init__(models, *args, **options)
+        self.information = np.full(self.store.num_tokens, np.nan, dtype=np.float32)
+
+    def _score_cells(
+        self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
+    ) -> None:
+        with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
+            both = [
+                self._values(m, head, given, mask, wanted) for m, head in zip(self.models, self._heads, strict=True)
+            ]
+            at_once = max(1, MAX_LOGITS[self._kind] // self.models[0].config.vocab_size)
+            found = torch.cat(
+                [
+                    self._of_cells(*parts)
+                    for parts in zip(*(value.split(at_once) for value in (*both, true)), strict=True)
+                ]
+            )
+        self.information[at] = found.cpu().numpy()
+        if np.isnan(self.information[at]).any():
+            raise TrainingError("information: logits of a model are not numbers; did training diverge?")
+
+    def _of_cells(self, own: torch.Tensor, other: torch.Tensor, true_N: torch.Tensor) -> torch.Tensor:
+        pairs = zip((own, other), self._heads, strict=True)
+        logits = [cells if head is None else head(cells) for cells, head in pairs]
+        with torch.autocast(self._kind, enabled=False):
+            log_p, log_q = (torch.log_softmax(values.float(), dim=-1).clamp(min=LEAST_LOG_PROB) for values in logits)
+            gain = log_p.sub_(log_q)
+            return gain.gather(1, true_N[:, None])[:, 0] - torch.linalg.vecdot(log_q.exp_(), gain)
 
 
 def _unscored(num_tokens: int) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -96,6 +97,14 @@ class Estimate:
         """Return an estimate whose ``n`` counts households as one over ``n`` individuals, its method in these words."""
         n = n if self.n else 0  # nothing to estimate
         return replace(self, n=n, num_households=self.n, method=self.method.replace("individual", "household"))
+
+    def widened(self, below: float, above: float, least: float = 0.0) -> Estimate:
+        """Return the estimate of a share with more to each end, independent of what is there: squared and added."""
+        if self.value is None or self.low is None or self.high is None:
+            return self
+        low = self.value - math.hypot(self.value - self.low, max(below, 0.0))
+        high = self.value + math.hypot(self.high - self.value, max(above, 0.0))
+        return replace(self, low=max(low, least), high=min(high, 1.0))
 
     def closed(self, raw: Estimate, cell: int) -> Estimate:
         """Withhold an estimate over 1 to ``cell`` - 1 units or households; restore all of any other."""

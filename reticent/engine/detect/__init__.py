@@ -16,6 +16,7 @@ from reticent.engine.detect.choose import (
     make_detectors,
     option_files,
     option_packages,
+    rules_digest,
 )
 from reticent.engine.detect.detector import BATCH_SPANS, Detector, spans_batch
 from reticent.engine.detect.spans import quarantined_rows
@@ -34,6 +35,7 @@ __all__ = [
     "option_files",
     "option_packages",
     "quarantined_rows",
+    "rules_digest",
     "spans_batch",
 ]
 

@@ -7,16 +7,19 @@ detector is made. Adding a detector is adding its file and a row here.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.core.model_folder import folder_of_model
 from reticent.engine.detect.detector import Detector
@@ -30,6 +33,7 @@ __all__ = [
     "option_files",
     "option_packages",
     "require_detector",
+    "rules_digest",
 ]
 
 
@@ -286,6 +290,21 @@ def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
                 with suppress(PackageNotFoundError, ValueError):
                     found[value] = version(value)
     return found
+
+
+@cache
+def rules_digest() -> str:
+    """Return a digest of all code and word lists that find identifiers: with another one others may be found.
+
+    Spans do not depend on it, or each new version would make every result of a run again: who keeps or takes over spans
+    compares it.
+    """
+    digest = hashlib.sha256(_rust.RULES.encode())
+    for path in sorted(
+        path for path in Path(__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def require_detector(name: str) -> str:

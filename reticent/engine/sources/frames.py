@@ -1,4 +1,4 @@
-"""Documents in memory as a source: Arrow tables, Polars frames (eager and lazy), pandas frames, and dicts of columns.
+"""Documents in memory as a source: Arrow tables, frames of Polars and pandas, Hugging Face datasets, dicts of columns.
 
 Whatever speaks the Arrow PyCapsule interface is taken without a copy where its own memory is Arrow; strings that Arrow
 holds otherwise (views, dictionaries) are cast batch by batch, as they are read. A frame must not be changed in place
@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.parquet import read_parquet, row_groups
 from reticent.engine.sources.protocol import Request, batches_of_part
 
-__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "LazySource", "is_frame", "open_frame"]
+__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "LazySource", "digest_of", "is_frame", "open_frame"]
 
 #: Rows of a stretch that one thread reads.
 ROWS_PER_GROUP = 8192
@@ -42,12 +43,18 @@ class LazyFrame(Protocol):
     def sink_parquet(self, path: Any, **options: Any) -> Any: ...
 
 
-Frame: TypeAlias = ArrowStream | LazyFrame | Mapping[str, Any]
+class MappedDataset(Protocol):
+    """A `datasets.Dataset`: rows of a mapped table, which a filter or a selection numbers anew."""
+
+    def with_format(self, type: str) -> Any: ...
+
+
+Frame: TypeAlias = ArrowStream | LazyFrame | MappedDataset | Mapping[str, Any]
 
 
 def is_frame(documents: object) -> TypeGuard[Frame]:
     """Whether documents are columns in memory."""
-    names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet")
+    names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet", "with_format")
     return isinstance(documents, Mapping) or any(hasattr(type(documents), name) for name in names)
 
 
@@ -70,7 +77,9 @@ def open_frame(frame: Frame) -> FrameSource | LazySource:
     if hasattr(kind, "sink_parquet") and not hasattr(kind, "__arrow_c_stream__"):
         return _streamed(frame, name)
     try:
-        if hasattr(frame, "__arrow_c_stream__"):
+        if hasattr(frame, "with_format"):
+            table = frame.with_format("arrow")[:]
+        elif hasattr(frame, "__arrow_c_stream__"):
             table = pa.RecordBatchReader.from_stream(frame).read_all()
         else:
             table = pa.Table.from_batches([pa.record_batch(frame)])
@@ -137,7 +146,7 @@ class _InMemory(ABC):
     def _version(self) -> bytes:
         digest = hashlib.sha256()
         for name, chunks in sorted(self._chunks().items()):
-            digest.update(_digest_of(name, chunks))
+            digest.update(digest_of(name, chunks))
         return digest.digest()
 
 
@@ -224,7 +233,8 @@ class LazySource(_InMemory):
         return {name: chunks(name) for name in self.names}
 
 
-def _digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
+def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
+    """Return digests of the values of a column, which do not depend on its chunks or on how Arrow holds them."""
     parts: dict[str, Any] = {}
     for chunk in chunks:
         for start in range(0, len(chunk), ROWS_PER_GROUP):
@@ -237,8 +247,6 @@ def _digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
 
 def _feed(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
     """Add validity, lengths and values of an array to the digests of its column."""
-
-    import pyarrow.compute as pc
 
     def add(part: str, data: Any) -> None:
         parts.setdefault(f"{path}/{part}", hashlib.sha256()).update(data)

@@ -18,7 +18,17 @@ import pyarrow as pa
 from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.reading import Reading
 
-__all__ = ["CsvSource", "Format", "Fragment", "LocalSource", "RemoteSource", "Request", "Source", "batches_of_part"]
+__all__ = [
+    "CsvSource",
+    "Format",
+    "Fragment",
+    "LocalSource",
+    "RemoteSource",
+    "Request",
+    "Source",
+    "batches_of_part",
+    "origin_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +99,11 @@ class Source(Protocol):
         CorpusError
             It cannot be read, or a column is missing; a source never ends early in silence, and never quotes a value.
         """
+
+
+def origin_of(source: Source) -> Any:
+    """Return the source that one which adds to another stands before; else itself."""
+    return getattr(source, "origin", source)
 
 
 class RemoteSource(Source, Protocol):

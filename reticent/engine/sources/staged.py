@@ -30,8 +30,9 @@ from reticent.engine.sources.batches import read_ahead, reading_pool
 from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, plain_ids
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.frames import digest_of
 from reticent.engine.sources.parquet import document_writer, read_parquet, row_groups
-from reticent.engine.sources.protocol import RemoteSource, Request, Source
+from reticent.engine.sources.protocol import RemoteSource, Request, Source, origin_of
 from reticent.engine.sources.table import row_of
 from reticent.engine.withdrawn import Withdrawals
 
@@ -89,13 +90,13 @@ def stage(
 ) -> dict[str, Any]:
     """Write the documents of a source into a folder; returns counts.
 
-    A table of who withdrew is read first, and their texts neither travel nor are written.
+    Lists and a table of who withdrew are read first: their texts are never written, nor does a database send them.
 
     Parameters
     ----------
     more : columns of the source that are wanted beside those of `DOCUMENTS`, such as fields of records
     progress : takes the number of documents so far
-    withdrawals : who was left out earlier; its record, counts and sentences are brought up to date
+    withdrawals : who was left out earlier; its record, lists, counts and sentences are brought up to date
 
     Returns
     -------
@@ -116,7 +117,7 @@ def stage(
     withdrawals = withdrawals or Withdrawals(settings)
     withdrawals.begin(source)
     parts = settings.connections
-    stage = _Staging(source, settings, wanted, folder, parts, progress)
+    stage = _Staging(source, settings, wanted, folder, parts, progress, withdrawals)
     with reading_pool(frugal=False):
         if parts == 1:
             stage.part(0)
@@ -130,7 +131,7 @@ def stage(
     withdrawals.end(lambda: _individuals(settings, folder), read)
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
     counts |= withdrawals.counts
-    if (hidden := getattr(getattr(source, "origin", source), "row_security", None)) is not None:
+    if (hidden := getattr(origin_of(source), "row_security", None)) is not None:
         counts["row_security"] = hidden
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
@@ -171,6 +172,7 @@ class _Staging:
     folder: Path
     parts: int
     progress: Callable[[int], None] | None
+    withdrawals: Withdrawals
     stopped: Event = field(default_factory=Event)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("documents", "text_bytes", "null_texts"), 0))
     lock: Lock = field(default_factory=Lock)
@@ -225,6 +227,7 @@ class _Staging:
                     checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
                 except CorpusError as error:
                     raise CorpusError(f"{error}{_found_by(self.source, str(error))}") from None
+                checked = self.withdrawals.staying(checked)
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
             row += batch.num_rows
@@ -257,7 +260,7 @@ def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
 
 def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
     """Refuse an id of a document that stands twice in a database, with a query that finds it."""
-    origin = getattr(source, "origin", source)
+    origin = origin_of(source)
     if hasattr(origin, "query_of"):
         batches = _read_back(folder, [settings.doc_id])
         ids = pa.concat_arrays([batch.column(0).cast(pa.string()) for batch in batches])
@@ -270,7 +273,7 @@ def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> Non
 
 def _found_by(source: Source, fault: str) -> str:
     """A query that finds the rows of a fault in a database, whose rows have no order."""
-    origin = getattr(source, "origin", source)
+    origin = origin_of(source)
     column = re.search(r" column (\S+): is (null|blank)", fault)
     if not hasattr(origin, "query_of") or column is None:
         return ""
@@ -280,20 +283,10 @@ def _found_by(source: Source, fault: str) -> str:
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
-    """SHA-256 over lengths and bytes of the ids of documents, and over those of individuals."""
-
-    digests = [hashlib.sha256() for _ in range(4)]
+    """SHA-256 over the ids of documents, and over those of individuals, in their order."""
     names = (settings.doc_id, settings.individual_id)
-    for batch in _read_back(folder, names):
-        for number, name in enumerate(names):
-            values = batch.column(batch.schema.get_field_index(name)).cast(pa.large_binary())
-            lengths = pc.binary_length(values)
-            digests[2 * number].update(lengths.to_numpy())
-            if num_bytes := pc.sum(lengths).as_py():
-                offsets, data = values.buffers()[1:]
-                first = memoryview(offsets).cast("q")[values.offset]
-                digests[2 * number + 1].update(memoryview(data)[first : first + num_bytes])
-    return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+    found = [digest_of(name, (batch.column(0) for batch in _read_back(folder, [name]))) for name in names]
+    return hashlib.sha256(b"".join(found)).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------------------- refreshing

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.report.findings import drawn, said_of_epsilon
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import STATED, Marked, capital
 
@@ -53,11 +54,12 @@ def _documents(context: Context) -> Iterator[str]:
 
 def _split(context: Context) -> Iterator[str]:
     sides, t, cell = context.audit.corpus.num_individuals, context.words, context.audit.cell
-    yield t(
-        "facts.documents_of_members_people_were_trained_on",
-        members=t.count(sides.members, cell),
-        heldout=t.count(sides.heldout, cell),
-    )
+    counts = {"members": t.count(sides.members, cell), "heldout": t.count(sides.heldout, cell)}
+    if (statement := setting(context.audit, "subject", "statement")) is None:
+        yield t("facts.documents_of_members_people_were_trained_on", **counts)
+    else:
+        yield t("facts.by_the_list_members_were_trained_on", **counts)
+        yield t("facts.where_the_list_comes_from", statement=statement)
     together = context.audit.over_households
     if together is not None:
         yield t(
@@ -89,6 +91,8 @@ def _copies(context: Context) -> Iterator[str]:
         yield t("facts.copies_were_left_out_a_small_share_of")
     else:
         yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
+    if copies is not None and copies.left_out.individuals:
+        yield t("report.n_individuals_have_no_document_left", n=t.count(copies.left_out.individuals))
 
 
 def _detection(context: Context) -> Iterator[str]:
@@ -118,6 +122,7 @@ def _recipes(context: Context) -> Iterator[str]:
     for model in context.models:
         text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
         yield Marked(text, model.mark("recipe", STATED))
+    yield from drawn(context.audit.models, context.words)
 
 
 def _ledger(context: Context) -> Iterator[str]:
@@ -144,8 +149,9 @@ def _guarantee(context: Context) -> Iterator[str]:
     for model in private:
         guarantee = t.evidence(model.evidence.guarantee or "")
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
+        text += said_of_epsilon(model.evidence.guarantee or "", t)
         yield Marked(text, model.mark("epsilon", "bound"))
-    if context.models and not private:
+    if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")
 
 
@@ -172,12 +178,22 @@ def _tests(context: Context) -> Iterator[str]:
         version=audit.versions.get("reticent", "–"),
     )
     yield from _means(context)
+    if (rules := context.evidence.rules) is None:
+        yield t("facts.no_rules_before")
+    else:
+        signed = t("facts.rules_signed", key=rules.signed_by) if rules.signed_by else t("facts.rules_not_signed")
+        counts = {"after": t.count(rules.scored_after), "before": t.count(rules.scored_before)}
+        yield t("facts.rules_before", when=rules.created, digest=rules.digest, signed=signed, **counts)
+        if rules.scored_before or not rules.is_kept:
+            yield t("facts.rules_after_scores", before=t.count(rules.scored_before))
+        yield t("facts.rules_of_one_folder")
     yield t("facts.each_number_has_an_interval_where_the_test")
 
 
 def _life_cycle(context: Context) -> Iterator[str]:
     yield from _protection(context)
-    yield context.words("facts.a_word_that_was_protected_was_never_a")
+    if setting(context.audit, "subject") is None:
+        yield context.words("facts.a_word_that_was_protected_was_never_a")
 
 
 def _capacity(context: Context) -> Iterator[str]:

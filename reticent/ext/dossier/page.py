@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.config import ACCESS
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
@@ -21,7 +22,7 @@ from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
-from reticent.ext.dossier.fact_sentences import FACTS, Context
+from reticent.ext.dossier.fact_sentences import FACTS, Context, setting
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -146,7 +147,10 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
-        not_made=list(tests_not_made(context)), not_made_on=list(not_made_on(context)),
+        not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        copies=list(copies_beside(context)), access=(access := setting(audit, "dossier", "access")),
+        counted=ACCESS.get(str(access), ()),
+        elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
@@ -191,6 +195,8 @@ def _line(row: Row, context: Context) -> tuple[str, Line]:
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
+    if row.estimate is None:
+        return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
     return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
 
@@ -256,9 +262,9 @@ EXAMINED = (
         "questions.testing_and_resistance_to_attacks",
         (
             Question("attribute_inference", ("association",)),
-            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference")),
+            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference", "withdrawn")),
             Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
-            Question("model_inversion", ("inversion",)),
+            Question("model_inversion", ("inversion", "in_place")),
             Question("reconstruction", ("moved",)),
             Question("structure_and_age_of_the_tests", facts=("tests",)),
         ),
@@ -283,11 +289,12 @@ EXAMINED = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: its label with inserted values, its model (None: the documents), and the estimate."""
+    """One number: its label with inserted values, its model (None: the documents), and the estimate (None: it is named
+    because it was not measured)."""
 
     label: str
     model: ShownModel | None
-    estimate: Estimate
+    estimate: Estimate | None
     values: Mapping[str, object] = field(default_factory=dict)
     #: An area under the curve (0.5 is chance); else a share or a difference of shares.
     area: bool = False
@@ -310,7 +317,7 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
     found += figure.of_audit(audit, models) if figure.of_audit else ()
-    yield from (row for row in found if row.estimate.value is not None)
+    yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
 def _excess(model: ShownModel) -> Found:
@@ -342,11 +349,16 @@ def _passages(model: ShownModel) -> Found:
         if row.asked == "all" and row.num_queries is None:
             values = {"tokens": row.prefix_tokens}
             label = "common.passages_that_come_back_word_for_word_given"
+            if row.measure == "near_verbatim":
+                label = "common.passages_that_nearly_come_back_given"
             yield Row(label, model, row.members, values)
         elif row.asked == "all":
             values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
             label = "common.passages_that_come_back_within_draws_tries"
             yield Row(label, model, row.members, values)
+    if passages:
+        exposed = passages.exposed
+        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed and exposed.members)
 
 
 def _membership(model: ShownModel) -> Found:
@@ -396,6 +408,12 @@ def _kinds(model: ShownModel) -> Found:
             yield Row(label, model, attack.auc, area=True)
 
 
+def _withdrawn(model: ShownModel) -> Found:
+    if model.evidence.withdrawn:
+        label = "figures.how_surely_a_comparison_with_the_release_before"
+        yield Row(label, model, model.evidence.withdrawn.auc, area=True)
+
+
 def _subgroup(model: ShownModel) -> Found:
     found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
@@ -419,6 +437,17 @@ def _inversion(model: ShownModel) -> Found:
                 "indirect": "figures.rare_words_picked_out_among_decoys_by_the",
             }[name]
             yield Row(label, model, kind.all.top1.excess)
+
+
+def _in_place(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        if kind and kind.in_place:
+            label = {
+                "direct": "figures.names_and_numbers_likelier_in_their_place",
+                "indirect": "figures.rare_words_likelier_in_their_place",
+            }[name]
+            yield Row(label, model, kind.in_place.ranked.top1.excess)
 
 
 def _association(model: ShownModel) -> Found:
@@ -486,11 +515,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="passages", of_model=_passages),
             Figure(name="membership", of_model=_membership),
             Figure(name="threshold", of_model=_threshold),
+            Figure(name="withdrawn", of_model=_withdrawn),
             Figure(name="at_threshold", of_model=_at_threshold),
             Figure(name="kinds", of_model=_kinds),
             Figure(name="subgroup", of_model=_subgroup),
             Figure(name="user_inference", of_model=_user_inference),
             Figure(name="inversion", of_model=_inversion),
+            Figure(name="in_place", of_model=_in_place),
             Figure(name="association", of_model=_association),
             Figure(name="partial_copy", of_model=_partial_copy),
             Figure(name="moved", of_model=_moved),
@@ -503,6 +534,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 
 
 # ----------------------------------------------------------- adversaries
+
+
+#: What makes a test -> why it cannot be made on a model that was trained elsewhere.
+NOT_ELSEWHERE = {
+    "adversaries.audit_shadow": "dossier.not_without_its_recipe",
+    "adversaries.split_user_inference_holdout": "dossier.not_without_what_was_left_out",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +561,13 @@ class Test:
         """Return the models that it could have been made on and was not."""
         able = (model for model in context.models if model.evidence.objective in self.objectives)
         return [model for model in able if not self.made(context, model)]
+
+    def why_not(self, context: Context) -> str:
+        """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
+        t = context.words
+        if self.by in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
+            return t(NOT_ELSEWHERE[self.by])
+        return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:
         """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
@@ -630,6 +675,12 @@ ADVERSARIES = (
                 "adversaries.audit_shadow",
             ),
             Test(
+                "adversaries.has_the_model_of_before_a_withdrawal_too",
+                "two releases",
+                lambda _, m: m.evidence.withdrawn,
+                "adversaries.audit_earlier",
+            ),
+            Test(
                 "adversaries.has_other_documents_of_the_person_which_were",
                 "user inference",
                 _attacked("user_inference", "user_inference_shadows"),
@@ -650,6 +701,15 @@ ADVERSARIES = (
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
                 lambda _, m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect),
+                "adversaries.audit_inversion",
+            ),
+            Test(
+                "adversaries.asks_how_likely_each_of_many_names_is",
+                "exposure of identifiers",
+                lambda _, m: (
+                    m.evidence.inversion
+                    and any(k and k.in_place for k in (m.evidence.inversion.direct, m.evidence.inversion.indirect))
+                ),
                 "adversaries.audit_inversion",
             ),
             Test(
@@ -684,6 +744,32 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
         left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
+
+
+class Copied(NamedTuple):
+    """An attack on a copy of a model: its area, and the difference to that on the model itself."""
+
+    letter: str
+    name: str
+    attack: str
+    area: str
+    difference: str
+
+
+def copies_beside(context: Context) -> Iterator[Copied]:
+    """Yield each attack on each copy of a model that was trained elsewhere."""
+    t = context.words
+    for model in context.models:
+        for name, attack in model.evidence.membership.items():
+            if (found := attack.over_source) is None or found.value is None:
+                continue
+            less = replace(found, value=found.value - CHANCE, low=_less(found.low), high=_less(found.high))
+            texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
+            yield Copied(model.letter, model.evidence.recipe, name, *texts)
+
+
+def _less(end: float | None) -> float | None:
+    return None if end is None else end - CHANCE
 
 
 # ----------------------------------------------------- impact assessment

@@ -19,7 +19,7 @@ from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
 from reticent.core.artifact import MANIFEST, artifacts_in, canonical, read_manifest, read_object, write_private
 from reticent.core.errors import ArtifactError
 from reticent.job.artefact import measurements_of
-from reticent.job.outcomes import NOT_OF_THE_MODEL
+from reticent.job.outcomes import of_the_model
 from reticent.trainer.base_files import shapes_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
             if measurement.training is None:
                 continue
             folder = run.folder / measurement.training.name
-            files, start = read_manifest(folder).files, f"epoch-{measurement.epoch:04d}/"
+            made, start = read_manifest(folder), f"epoch-{measurement.epoch:04d}/"
+            files = made.files
             own = {name.removeprefix(start): about["sha256"] for name, about in files.items() if name.startswith(start)}
             yield ModelUnderTest(
                 model=section.name,
@@ -112,7 +113,8 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
                 epoch=measurement.epoch,
                 training=seeds.index(measurement.seed) + 1 if len(seeds) > 1 else None,
                 num_parameters=_num_parameters(folder / start),
-                files={name: digest for name, digest in sorted(own.items()) if name not in NOT_OF_THE_MODEL},
+                files=of_the_model(dict(sorted(own.items()))),
+                given=made.counts.get("given"),
                 ledger=keyed(run, files["ledger.json"]["sha256"]) if "ledger.json" in files else keyed(run),
             )
 

@@ -19,6 +19,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.page import pages_digest
 from reticent.ext.dossier.provenance import code_digest, keyed, keyed_digests, models_under_test
+from reticent.ext.dossier.rules import RULES, RULES_FILE, fixed_rules
 from reticent.ext.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
 from reticent.ext.dossier.write import write_dossier, writes_pdf
 from reticent.job.artefact import Artefact, Step
@@ -58,11 +59,16 @@ def dossier_steps(run: Run) -> Iterator[Step]:
     config |= {"signed_by": fingerprint_of_key(own.key) if own.key else None, "pdf": writes_pdf(own.pdf)}
     config["pages"] = pages_digest()
     inputs = {"report": keyed(run, run.fingerprints.of("report"))}
+    if own.preregister:
+        inputs["rules"] = keyed(run, run.fingerprints.of(RULES))
     yield Step.of(Artefact(DOSSIER, "dossier", config, inputs), partial(_build, run, config["signed_by"]))
 
 
 def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]) -> None:
-    write_dossier(folder, _evidence(run, signed_by, _keep_replaced(run)), run.job.dossier)
+    evidence = _evidence(run, signed_by, _keep_replaced(run))
+    for file in (run.folder / RULES).glob(f"{RULES_FILE}*") if evidence.rules else ():
+        shutil.copyfile(file, folder / file.name)
+    write_dossier(folder, evidence, run.job.dossier)
     counts["digest"] = dossier_digest(folder)
 
 
@@ -102,6 +108,7 @@ def _evidence(run: Run, signed_by: str | None, replaces: str | None) -> DossierE
         code=code_digest(),
         versions=audit.versions,
         command="reticent run RUN",
+        rules=fixed_rules(run),
         replaces=replaces,
         signed_by=signed_by,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.page import page_name, render
 from reticent.ext.dossier.provenance import code_digest
+from reticent.ext.dossier.rules import RULES_FILE
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
-from reticent.job.outcomes import NOT_OF_THE_MODEL
+from reticent.job.outcomes import of_the_model
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 
@@ -76,6 +77,11 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
         evidence = read_evidence(folder)
     except (ReticentError, OSError, ValueError) as error:
         checked.faults.append(f"{EVIDENCE} cannot be read: {error}")
+    if evidence is not None and evidence.rules is not None:
+        held = (folder / RULES_FILE).is_file() and hash_file(folder / RULES_FILE) == evidence.rules.digest
+        (checked.holds if held else checked.faults).append(
+            f"{RULES_FILE}: {'the' if held else 'not the'} rules that were written down before the scores"
+        )
     _check_signature(folder, evidence, signers, checked)
     if evidence is not None and not checked.faults:
         _check_pages(folder, evidence, checked)
@@ -105,7 +111,7 @@ def model_digests(folder: Path) -> dict[str, str]:
     """Return file -> SHA-256 of a model folder, without its card."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: hash_file(path) for name, path in names.items() if name not in NOT_OF_THE_MODEL}
+    return {name: hash_file(path) for name, path in of_the_model(names).items()}
 
 
 def verify_model(
@@ -115,8 +121,14 @@ def verify_model(
     epoch.
     """
     digests = model_digests(folder) if folder.is_dir() else {}
-    found = (model for model in evidence.models if digests and model.files == digests)
+    found = (model for model in evidence.models if digests and (model.files == digests or _is_given(model, digests)))
     return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
+
+
+def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
+    """Whether these are the files that were handed over, among which there may be others that hold no weights."""
+    weights = {name for name in digests if name.endswith((".safetensors", ".gguf"))}
+    return bool(model.given) and weights <= model.given.keys() and model.given.items() <= digests.items()
 
 
 def _check_files(folder: Path, checked: Checked) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.ext.dossier.exchange import EXCHANGE, write_exchange
 from reticent.ext.dossier.page import page_name, render
 from reticent.ext.dossier.seal import EVIDENCE, seal
 
@@ -40,6 +41,8 @@ def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig
         (folder / page_name(language, config.languages, "html")).write_text(page, encoding="utf-8")
         if writes_pdf(config.pdf):
             write_pdf(page, folder / page_name(language, config.languages, "pdf"))
+    if config.secure_environment:
+        write_exchange(folder / EXCHANGE, shown, config.statement)
     seal(folder, config.key)
 
 

@@ -3,7 +3,7 @@
 The measures are those of definitions.md#extraction-and-canaries. Passages are drawn from members' documents and,
 equally, from held-out ones: completions of text that the model never saw are skill, and stand beside those of
 members. Nothing is sampled: one teacher-forced pass gives the result of greedy decoding, and the probability that a
-draw gives the passage.
+draw gives the passage. Only near-verbatim passages, which a job asks for, are written.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
-from reticent.audit.config import ExtractionConfig
+from reticent.audit.config import WHOLE_PASSAGE, ExtractionConfig
 from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSettings
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Excess, Exposed, Sides, Unshared
 from reticent.audit.leakage.unshared import standardised
-from reticent.audit.scoring.generate import Decoding, score_continuations
+from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
 from reticent.audit.stats.intervals import Bootstrap, Counts, bootstrap_of, excess_of, ratio_difference
 from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
@@ -34,6 +35,7 @@ __all__ = [
     "ExtractionConfig",
     "chance_of_extraction",
     "draw_passages",
+    "edit_similarity",
     "exposed_by_passages",
     "extraction_rates",
     "users_of_passages",
@@ -41,8 +43,8 @@ __all__ = [
 
 #: Carlini et al. (2023) call a passage discoverable if a prefix of 50 tokens gives the 50 after it.
 DISCOVERABLE = 50
-#: Tokens of the shortest passage that exposes an individual if it comes back whole.
-WHOLE = 50
+#: The measure of passages that come back but for a few tokens.
+NEAR_VERBATIM = "near_verbatim"
 #: Odd, so powers of it have an inverse modulo 2^64.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 #: Positions whose texts are compared at once.
@@ -64,6 +66,22 @@ def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
     """
     with np.errstate(divide="ignore"):
         return -np.expm1(num_queries * np.log1p(-np.exp(np.minimum(log_p, 0.0))))
+
+
+def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Return for each row 1 less the edit distance of its tokens over the number of the longer text's, float64 (N,).
+
+    A model that returns a passage but for a word has returned it to whoever reads it [@ippolito2023].
+
+    Parameters
+    ----------
+    written, true : int array, shape (N, S); -1 in ``written`` after the end of a text
+
+    >>> edit_similarity(np.array([[1, 2, 3, 4], [1, 9, 3, 4], [2, 3, 4, -1]]), np.array([[1, 2, 3, 4]] * 3))
+    array([1.  , 0.75, 0.75])
+    """
+    pairs = zip(written.tolist(), true.tolist(), strict=True)
+    return np.array([Levenshtein.normalized_similarity([t for t in row if t >= 0], own) for row, own in pairs])
 
 
 def draw_passages(
@@ -191,12 +209,13 @@ def extraction_rates(
             num_queries=list(config.num_queries),
             probability=config.probability,
             num_passages=config.num_passages,
+            near_verbatim=config.near_verbatim,
         ),
         num_passages=Sides(members=len(own.documents), heldout=len(others.documents)),
         num_short=Sides(members=own.num_short, heldout=others.num_short),
         rates=rates,
         asks_every_member=set(own.codes) == set(store.individual[is_member & with_room]),
-        of_one_side=[*own.rows(True), *others.rows(False)] if config.suffix_tokens >= WHOLE else None,
+        of_one_side=[*own.rows(True), *others.rows(False)] if config.suffix_tokens >= WHOLE_PASSAGE else None,
     )
 
 
@@ -271,6 +290,8 @@ def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
         is_discoverable = k == config.suffix_tokens == DISCOVERABLE
         yield _Measure(("greedy", k), "discoverable" if is_discoverable else "k_extractable", k)
     longest = max(config.prefix_tokens)
+    if config.near_verbatim is not None:
+        yield _Measure(("near", longest), NEAR_VERBATIM, longest)
     for n in config.num_queries:
         yield _Measure(("drawn", n), "np_discoverable", longest, n, config.probability)
 
@@ -301,6 +322,14 @@ class _Drawn:
             )  # fmt: skip
         for n in config.num_queries:  # ends of the longest prefixes
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability
+        if config.near_verbatim is not None:
+            longest = max(config.prefix_tokens)
+            made = generate(
+                model, list(self.ids[:, :longest]), special=special, num_tokens=config.suffix_tokens, decoding=GREEDY,
+                batch_size=config.batch_size, seed=config.seed, device=config.device, bf16=config.bf16,
+            )  # fmt: skip
+            near = edit_similarity(made[:, 0], self.ids[:, longest:]) >= config.near_verbatim
+            self.outcomes["near", longest] = near | self.outcomes["greedy", longest]
 
     def ratio(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
         """Return the passages that came back and all passages, for each individual, and who these are."""

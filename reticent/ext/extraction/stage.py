@@ -23,6 +23,7 @@ from reticent.engine.detect import quarantined_rows
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import audited_tokens, resampling_settings, work_of_extraction
+from reticent.job.dependencies import repeated_settings
 from reticent.job.stages.near_copies import copied_individuals, near_copies_input
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
         "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
         "extraction": job.extraction and job.extraction.model_dump(),
         "canaries": job.canaries and job.canaries.model_dump(), **resampling_settings(run),
+        **repeated_settings(measurement.model),
     }  # fmt: skip
     inputs = {
         "tokens": run.fingerprints.of(f"tokens/{measurement.model.name}/audit"),
@@ -134,9 +136,10 @@ def extraction_section(run: Run) -> Extraction | None:
         found = from_json(ExtractedModel, read_json(path), str(path))
         passages = found.passages
         if passages is not None:
-            base = bases.setdefault(measurement.model.name, passages)  # the base model comes first
+            if measurement.training is None:  # the base model comes first, where there is one
+                bases[measurement.model.name] = passages
             exposed = None
-            if base is not passages:
+            if measurement.training is not None and (base := bases.get(measurement.model.name)) is not None:
                 settings = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
                 exposed = exposed_by_passages(passages, base, **settings)
             passages = replace(passages, exposed=exposed, of_one_side=None)

@@ -13,6 +13,10 @@ individuals shows it. The base model itself is ranked by its own likelihood: the
 ``all`` sums over all the words, ``ordinary`` over those in no identifier: the first finds a name by the phone number
 after it, the second by the story.
 
+The same candidates are also ranked *in place*: by their own likelihood where the identifier stands, given the words
+before it, of a masked model given the words around it. An identifier that is far from the most likely word may still be
+the likeliest of its kind.
+
 Shapes: I targets, C = m + 1 candidates (the true one first), B targets a batch, T tokens a window.
 """
 
@@ -25,22 +29,26 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from reticent.audit.config import InversionConfig
-from reticent.audit.evidence.inversion import Chance, InvertedKind, RankedCandidates
+from reticent.audit.evidence.inversion import Chance, InPlace, InvertedKind, RankedCandidates
 from reticent.audit.evidence.leakage import Sides
-from reticent.audit.scoring.rows import DIGITS, sum_log_probs
+from reticent.audit.scoring.rows import DIGITS, sum_choices, sum_log_probs
 from reticent.audit.scoring.scores import word_folds
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import TrainingError
 from reticent.ext.inversion.identifiers import Targets
-from reticent.trainer.windows import Windows
+from reticent.trainer.windows import Batch, Windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["InversionConfig", "inversion", "ranks_of", "score_candidates"]
+__all__ = ["DRAWS", "InversionConfig", "in_place", "inversion", "ranks_of", "score_candidates", "score_in_place"]
 
 #: Groups of the words that are scored: in no identifier, in one.
 ORDINARY, FLAGGED = 0, 1
+#: Draws in the place of an identifier, and the probability with which one of them must be it, for it to be extracted.
+DRAWS, EXTRACTED = (1, 100), 0.5
+#: Log-probability of a candidate of which a model can score no token, the first of a window without a prefix.
+UNSCORED = -100.0
 
 
 def score_candidates(
@@ -109,6 +117,48 @@ def score_candidates(
     return sums
 
 
+def score_in_place(
+    model: PreTrainedModel,
+    windows: Windows,
+    targets: Targets,
+    *,
+    masked: bool,
+    batch_size: int = 64,
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return the summed log-probability of each candidate's tokens in the place of the identifier; float64, shape
+    (I, C).
+
+    A causal model predicts them from the words before. A masked model sees the words on both sides, and a mask for
+    every token of the identifier, wherever it stands in the window. Parameters are those of `score_candidates`.
+
+    Cost: a forward pass of the window of each target, and of a causal model one of its candidates alone.
+    """
+    sums = np.full(targets.candidates.shape, UNSCORED)
+    mask, done = windows.special.mask, 0
+    if masked and mask is None:
+        raise TrainingError("inversion of a masked model needs a mask token and the tokenizer has none")
+    for chosen in _batches(windows, targets, batch_size if masked else 1):
+        ids, within, batch, positions = _exchanged(windows, targets, chosen)
+        ends = targets.starts[chosen] + targets.lengths[chosen]
+        own = (positions >= targets.starts[chosen][:, None]) & (positions < ends[:, None])
+        if masked:
+            hidden = np.where(within >= 0, mask, batch.input_ids)
+            sums[chosen] = sum_choices(model, hidden, own, ids.transpose(0, 2, 1)[own], attention=batch.attention)
+        else:
+            cells = np.flatnonzero(own[0])
+            scored = own[:, : cells[-1] + 1].copy()
+            scored[:, 0] = False
+            if scored.any():
+                rows = ids[0, :, : cells[-1] + 1]
+                groups = np.repeat(np.where(scored, 0, -1).astype(np.int8), len(rows), axis=0)
+                sums[chosen] = sum_log_probs(model, rows, rows, groups, causal=True, shared=int(cells[0]))[:, 0]
+        done += len(chosen)
+        if progress:
+            progress(done)
+    return sums
+
+
 def _batches(windows: Windows, targets: Targets, size: int) -> Iterator[np.ndarray]:
     """Targets with windows of similar length, the longest first."""
     order = np.argsort(-windows.lengths[targets.windows], kind="stable")
@@ -120,6 +170,19 @@ def _rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return ids (B, C, T), groups (B, T) of the scored tokens, attention (B, T) and places in the store (B, T)."""
+    ids, within, batch, positions = _exchanged(windows, targets, chosen)
+    asked = batch.is_text & (within < 0)
+    if causal:
+        asked &= positions >= (targets.starts[chosen] + targets.lengths[chosen])[:, None]
+    groups = np.where(asked, np.where(batch.flags > 0, FLAGGED, ORDINARY), -1).astype(np.int8)
+    return ids, groups, batch.attention, positions
+
+
+def _exchanged(
+    windows: Windows, targets: Targets, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Batch, np.ndarray]:
+    """Return ids with each candidate put in (B, C, T), the place in the identifier of each cell (B, T), -1 outside, the
+    windows, and places in the store (B, T)."""
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
     width = batch.input_ids.shape[1]
@@ -144,11 +207,7 @@ def _rows(
     tokens = store.input_ids[_at(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
     put_in = np.take_along_axis(tokens, np.maximum(within, 0)[:, None, :], axis=2)
     ids = np.where(within[:, None, :] >= 0, put_in, batch.input_ids[:, None, :])
-    asked = batch.is_text & (within < 0)
-    if causal:
-        asked &= positions >= (targets.starts[chosen] + lengths)[:, None]
-    groups = np.where(asked, np.where(batch.flags > 0, FLAGGED, ORDINARY), -1).astype(np.int8)
-    return ids, groups, batch.attention, positions
+    return ids, within, batch, positions
 
 
 def _at(store: Any, places: np.ndarray) -> np.ndarray:
@@ -224,4 +283,36 @@ def inversion(
         all=ranked(scores.sum(axis=2)),
         ordinary=ranked(scores[:, :, ORDINARY]),
         own=None if base_sums is None else RankedCandidates(top1=rate(ranks_of(sums.sum(axis=2))[1], limit=1.0)),
+    )
+
+
+def in_place(
+    targets: Targets,
+    sums: np.ndarray,
+    base_sums: np.ndarray | None,
+    is_member: np.ndarray,
+    kept: np.ndarray | None = None,
+    **bootstrap: Unpack[Bootstrap],
+) -> InPlace:
+    """Return the ranks of identifiers in their own places, and how many of them so many draws there contain.
+
+    The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
+    identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as
+    (n, p)-discoverable extraction of a passage [@hayes2025np].
+
+    Parameters
+    ----------
+    sums, base_sums : shape (I, C), of `score_in_place`; the rest as for `inversion`
+    """
+    rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, kept=kept, **bootstrap)
+    rank, first = ranks_of(sums if base_sums is None else sums - base_sums)
+    missed = np.log1p(-np.minimum(np.exp(sums[:, 0]), 1 - 1e-12))  # log of the probability that a draw is another
+    return InPlace(
+        ranked=RankedCandidates(
+            top1=rate(first, limit=1.0), bits=rate(np.log2(targets.candidates.shape[1] / rank), limit=None)
+        ),
+        own=None if base_sums is None else RankedCandidates(top1=rate(ranks_of(sums)[1], limit=1.0)),
+        extracted={
+            str(num): rate((-np.expm1(num * missed) >= EXTRACTED).astype(np.float64), limit=1.0) for num in DRAWS
+        },
     )

@@ -7,7 +7,7 @@ of the base model are kept, because the other models are compared with them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from reticent.engine.store import TokenStore
 from reticent.ext.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
 from reticent.ext.inversion.embedding_shift import embedding_shift
 from reticent.ext.inversion.identifiers import Runs, Targets, draw_targets, runs_of
-from reticent.ext.inversion.inversion import InversionConfig, inversion, score_candidates
+from reticent.ext.inversion.inversion import InversionConfig, in_place, inversion, score_candidates, score_in_place
 from reticent.trainer.models import load_model
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InversionAudit", "Scores"]
 
-#: Scores of the candidates by a model: a kind of identifiers or "association" -> sums.
+#: Scores of the candidates by a model: a kind of identifiers, one "in_place", or "association" -> sums.
 Scores = dict[str, np.ndarray]
 
 
@@ -145,7 +145,7 @@ class InversionAudit:
         device = pick_device(self.config.device)
         model: Any = load_model(path, objective).to(device=device).eval()  # type: ignore
         options = self.bootstrap
-        total, before = sum(map(len, drawn.targets.values())), 0
+        total, before = 2 * sum(map(len, drawn.targets.values())), 0
         scores: Scores = {}
         kinds: dict[str, InvertedKind] = {}
         related = shift = None
@@ -165,9 +165,16 @@ class InversionAudit:
                 progress=advance,
             )
             before += len(targets)
+            own = f"{kind}_in_place"
+            scores[own] = score_in_place(
+                model, drawn.windows, targets, masked=not causal, batch_size=self.config.batch_size, progress=advance
+            )
+            before += len(targets)
             side = self.is_member[targets.individuals]
-            kinds[kind] = inversion(
-                targets, scores[kind], None if known is None else known[kind], side, self.kept, **options
+            of_base = (None, None) if known is None else (known[kind], known[own])
+            kinds[kind] = replace(
+                inversion(targets, scores[kind], of_base[0], side, self.kept, **options),
+                in_place=in_place(targets, scores[own], of_base[1], side, self.kept, **options),
             )
         if drawn.pairs is not None:
             templates = read_association_templates(self.settings.language)

@@ -112,7 +112,8 @@ def run_probes(run: Run) -> ProbeEvidence:
     on_side, models = _on_side(run, subjects), []
     for model in job.model:
         named = f" of {model.name}" if len(job.model) > 1 else ""
-        models.append(ProbeModel(f"base{named}", run.base_of(model), model.objective))
+        if job.subject is None or job.subject.base is not None:
+            models.append(ProbeModel(f"base{named}", run.base_of(model), model.objective))
         for recipe in model.recipes:
             checkpoints = run.checkpoints(model, recipe)
             models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
@@ -28,9 +30,10 @@ from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, 
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
+from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.files import TABLES, table_error
 from reticent.engine.split import Individuals
-from reticent.engine.withdrawn import read_ids, read_lines
+from reticent.engine.withdrawn import DOCUMENTS_LEFT, LeftOut, OfList, Withdrawals, hashed, read_lines
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of, setting
 from reticent.ext.spark.tables import (
     blobs_of,
@@ -55,6 +58,8 @@ __all__ = ["SparkDocuments", "open_documents"]
 #: Columns of where a document stands in files, by names that no source has.
 FILE: Final = "__reticent_file"
 ROW: Final = "__reticent_row"
+#: Spark's word for a type of Parquet that it does not read.
+_ODD_TYPE: Final = "PARQUET_TYPE_ILLEGAL"
 #: Settings of Spark by which files are passed over in silence.
 SKIPPING: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
@@ -74,6 +79,7 @@ class SparkDocuments:
     num_skipped : documents left out, as their text is null
     num_hidden : files passed over, as a name begins with _ or .
     withdrawn : of each list of who withdrew its name, its ids, and how many of them are individuals
+    left_out : the record of who was left out, now and earlier
     more : columns of the source that are kept beside these, as `SOURCE_COLUMN` and their names
     ids : how ids of individuals were read
     """
@@ -89,7 +95,8 @@ class SparkDocuments:
     num_units: int
     num_skipped: int
     num_hidden: int = 0
-    withdrawn: tuple[tuple[str, int, int], ...] = ()
+    withdrawn: tuple[OfList, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
     more: tuple[str, ...] = ()
     ids: Ids = "stop"
 
@@ -134,6 +141,8 @@ def open_documents(
     on_null: OnNull = "stop",
     time_zone: str | None = None,
     withdrawn: Sequence[str | Path] = (),
+    readmitted: Sequence[str | Path] = (),
+    left_out: LeftOut | None = None,
     num_parts: int | None = None,
     unencrypted: bool = False,
     spark: SparkSession | None = None,
@@ -148,6 +157,8 @@ def open_documents(
     columns, ids, real_ids, on_null, time_zone
         As of `open_corpus`.
     withdrawn : files of ids of individuals, one a line, whose documents are left out
+    readmitted : such files of who opted in again
+    left_out : the record of whom earlier readings left out, ``left_out`` of their result; each must be left out again
     more : columns beside these that a detector reads: ``detect.records.columns``
     num_parts : int, optional
         A part is held in memory by one task: 64 to 256 MB of text is a good size. Default: as many as the source has
@@ -161,7 +172,8 @@ def open_documents(
     CorpusError
         As `open_corpus` and `split_individuals`, but for places: a data frame has no rows to name.
     PolicyError
-        The session is not fit, or the files are no Parquet.
+        The session is not fit, the files are no Parquet, or someone whom an earlier reading left out would come back,
+        or a document of theirs under another id.
     """
     columns, split = columns or Columns(), split or SplitConfig()
     check_choice(ids)
@@ -193,7 +205,9 @@ def open_documents(
             frame = frame.filter(frame["text"].isNotNull())
             if num_skipped:
                 warn(f"{num_skipped:,} documents are left out, as their text is null")
-        frame, lists = _without_withdrawn(frame, ids, withdrawn)
+        lists: dict[str, Any] = {"withdrawn": tuple(map(str, withdrawn)), "readmitted": tuple(map(str, readmitted))}
+        reading = Withdrawals(CorpusConfig(source="documents", ids=ids, **lists), left_out or LeftOut())
+        frame = _without_withdrawn(frame, reading)
         parts = _cut(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
     with _naming_types(spark, files, columns):
@@ -211,7 +225,8 @@ def open_documents(
         num_units=num["unit_id"],
         num_skipped=num_skipped,
         num_hidden=num_hidden,
-        withdrawn=tuple(lists),
+        withdrawn=tuple(reading.lists),
+        left_out=reading.record,
         more=tuple(more),
         ids=ids,
     )
@@ -225,7 +240,7 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     """A data frame of Parquet files with places, and the number of each file in the order of their names."""
     from pyspark.sql.functions import col
 
-    paths = _paths(documents)
+    paths = _paths(spark, documents)
     inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
     try:
         with errors_of_tasks(), setting(spark, inferring, "false"):
@@ -239,7 +254,13 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     except SparkError as error:
         if error.kind == "PATH_NOT_FOUND":
             raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
-        raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
+        more = (
+            "; a column has a type that Spark does not read, such as UUID: write it as text"
+            if error.kind == _ODD_TYPE
+            else ""
+        )
+        said = f"Spark cannot read it as Parquet ({error.kind or 'no kind is named'})"
+        raise CorpusError(f"{paths[0]}: {said}{more}") from None
     _refuse_tables(spark, names)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
 
@@ -250,18 +271,23 @@ def _hadoop_path(spark: SparkSession) -> Any:
     return context._jvm.org.apache.hadoop.fs.Path
 
 
+def _configuration(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return context._jsc.hadoopConfiguration()
+
+
 def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
     """Raise `CorpusError` where these files are those of a table of a lake, or of a part of one."""
     path, above = _hadoop_path(spark), set[str]()
     with errors_of_tasks():
-        for folder in {name.rpartition("/")[0] for name in files}:
+        for folder in {unquote(name.rpartition("/")[0]) for name in files}:
             parent = path(folder)
             while parent is not None:
                 above.add(parent.toString())
                 parent = parent.getParent()
         for folder, mark in itertools.product(sorted(above), TABLES):
-            marks = path(f"{folder.rstrip('/')}/{mark}")
-            if len(marks.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).globStatus(marks) or ()):
+            marks = path(f"{_literal(folder.rstrip('/'))}/{mark}")
+            if len(marks.getFileSystem(_configuration(spark)).globStatus(marks) or ()):
                 raise table_error(folder.removeprefix("file:"), mark)
 
 
@@ -281,14 +307,32 @@ def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Colu
     first: dict[str, str] = {}
     for file in files:
         with errors_of_tasks():
-            kinds = {column.name: column.dataType.simpleString() for column in spark.read.parquet(file).schema}
+            frame = spark.read.parquet(_literal(file))
+            kinds = {column.name: column.dataType.simpleString() for column in frame.schema}
         for name in filter(None, columns.model_dump().values()):
             if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
                 raise CorpusError(f"{file} column {name}: is {kinds[name]} there, and {first[name]} in {files[0]}")
 
 
-def _paths(documents: Any) -> list[str]:
-    return [str(path) for path in ([documents] if isinstance(documents, str | Path) else documents)]
+def _paths(spark: SparkSession, documents: Any) -> list[str]:
+    """The paths as Spark takes them; one that is there is no pattern, whatever signs it has."""
+    hadoop, paths = _hadoop_path(spark), [documents] if isinstance(documents, str | Path) else documents
+    made = []
+    with errors_of_tasks():
+        for path in map(str, paths):
+            place = hadoop(path)
+            is_there = _PATTERN.search(path) and place.getFileSystem(_configuration(spark)).exists(place)
+            made.append(_literal(path) if is_there else path)
+    return made
+
+
+#: Signs of a pattern of paths.
+_PATTERN: Final = re.compile(r"[\\*?\[\]{}]")
+
+
+def _literal(path: str) -> str:
+    """A path as a pattern that means itself alone."""
+    return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def _is_true(setting: str | None) -> bool:
@@ -299,8 +343,8 @@ def _num_hidden(spark: SparkSession, documents: Any) -> int:
     """Files under the paths that Spark passes over, as their name or that of a folder begins with _ or a point."""
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
-        for path in map(hadoop, _paths(documents)):
-            system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        for path in map(hadoop, _paths(spark, documents)):
+            system = path.getFileSystem(_configuration(spark))
             for start in system.globStatus(path) or ():
                 root = len(start.getPath().toUri().getPath())
                 found = system.listFiles(start.getPath(), True)
@@ -349,40 +393,65 @@ def _require_type(frame: DataFrame, name: str, column: str) -> None:
     raise CorpusError(f"column {column}: expected {expected}, got {kind.simpleString()}{more}")
 
 
-def _without_withdrawn(
-    frame: DataFrame, ids: Ids, files: Sequence[str | Path]
-) -> tuple[DataFrame, list[tuple[str, int, int]]]:
-    """The documents without those of individuals in lists. No plan shows an id: they travel in the code of a task."""
-    if not files:
-        return frame, []
-    lines = [line for file in files for line in read_lines(file)]
+def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
+    """The documents without those of individuals in lists, once all is as earlier readings ask. No plan shows an id:
+    they travel in the code of a task.
+    """
+    settings, record = reading.settings, reading.record
+    files = [*settings.withdrawn, *settings.readmitted]
+    if not files and not record:
+        return frame
+    lines = fold_ids(pa.array([line for file in files for line in read_lines(file)], pa.string()))
     names = frame.select("individual_id").filter("individual_id is not null").distinct()
-    found = names.mapInArrow(Task(partial(_alike, frozenset(_folded(lines)))), "individual_id string").collect()
+    found = names.mapInArrow(Task(partial(_known, lines, record, settings.ids)), "individual_id string").collect()
     known = pa.array(sorted(row[0] for row in found), pa.string())
-    lists, gone = [], set()
-    for file in files:
-        matches, num_ids = read_ids(file, known, ids)
-        gone |= set(matches.to_pylist())
-        lists.append((str(file), num_ids, len(matches)))
-    return frame.mapInArrow(Task(partial(_staying, frozenset(gone))), frame.schema), lists
+    gone = reading.of_lists(known)
+    if not len(gone) and not record:
+        return frame
+    columns = "doc_id string, individual_id string, sha256 binary"
+    documents = frame.select("doc_id", "individual_id", "text")
+    left = _rows(documents.mapInArrow(Task(partial(_left, gone)), columns))
+    alike = documents.mapInArrow(Task(partial(_alike, gone, record, left.column("sha256").combine_chunks())), columns)
+    reading.compare(known, [_rows(alike)], [left], gone)
+    return frame.mapInArrow(Task(partial(_staying, gone)), frame.schema)
 
 
-def _folded(lines: Sequence[str]) -> list[str]:
-    return fold_ids(pa.array(lines, pa.string())).to_pylist()
+def _rows(documents: DataFrame) -> pa.Table:
+    """A few documents, as `DOCUMENTS_LEFT`."""
+    return pa.Table.from_pylist([row.asDict() for row in documents.collect()], schema=DOCUMENTS_LEFT)
 
 
-def _alike(folded: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """The ids that fold to one of some."""
+def _known(
+    lines: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
+) -> Iterable[pa.RecordBatch]:
+    """The ids of individuals whom lists may mean, or whom the record has."""
     for batch in batches:
-        forms = fold_ids(batch.column("individual_id").cast(pa.string()))
-        yield batch.filter(pa.array([each in folded for each in forms.to_pylist()], pa.bool_()))
+        ids = batch.column(0).cast(pa.string())
+        is_listed = pc.is_in(fold_ids(ids), value_set=lines)
+        yield batch.filter(pc.or_(is_listed, pa.array(record.people(ids, choice))))
 
 
-def _staying(gone: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _left(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """The documents of those who are gone."""
+    for table in hashed(batches):
+        yield from table.filter(pc.is_in(table.column("individual_id"), value_set=gone)).to_batches()
+
+
+def _alike(
+    gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
+) -> Iterable[pa.RecordBatch]:
+    """The documents of others that the record marks, or whose text is one that is left out."""
+    for table in hashed(batches):
+        is_left = pc.is_in(table.column("sha256"), value_set=left, skip_nulls=True)
+        others = pc.invert(pc.is_in(table.column("individual_id"), value_set=gone))
+        yield from table.filter(
+            pc.and_(others, pc.or_(is_left, pa.chunked_array([pa.array(record.marked(table))])))
+        ).to_batches()
+
+
+def _staying(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     for batch in batches:
-        yield batch.filter(
-            pa.array([each not in gone for each in batch.column("individual_id").to_pylist()], pa.bool_())
-        )
+        yield batch.filter(pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=gone)))
 
 
 def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:

@@ -23,7 +23,7 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.table import row_of
 from reticent.engine.split import write_individuals
-from reticent.engine.withdrawn import told
+from reticent.engine.withdrawn import LeftOut, tell
 from reticent.ext.spark.documents import SparkDocuments, open_documents
 from reticent.ext.spark.index import SparkIndex, build_index
 from reticent.ext.spark.protection import FLAGS, protect, write_tokens
@@ -62,7 +62,7 @@ def refuse_job(job: Job) -> None:
     ------
     PolicyError
         Near duplicates or copies between individuals, propagation, confirmation of names, quarantine, a noisy
-        threshold, documents held back, canaries, individuals who opted in again, or a source that is no Parquet.
+        threshold, documents held back, canaries, or a source that is no Parquet.
     """
     on_one = "leave it out, or do this on one machine"
     if job.dedup.mode == "near" or (job.dedup.mode != "off" and job.dedup.scope == "corpus"):
@@ -91,10 +91,6 @@ def refuse_job(job: Job) -> None:
         )
     if job.canaries is not None:
         raise PolicyError(f"canaries: made-up secrets are not written into documents on Spark; {on_one}")
-    if job.corpus.readmitted:
-        raise PolicyError(
-            "corpus.readmitted: Spark keeps no record of who was left out; corpus.withdrawn says it alone"
-        )
     is_database = job.corpus.remote is not None and row_of(job.corpus.remote).kind != "store"
     if job.corpus.format not in ("auto", "parquet") or is_database:
         raise PolicyError(
@@ -121,7 +117,7 @@ def run_on_spark(
         about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.model_dump(mode="json")}
         with write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer:
             more = columns_beside(job.detect.detectors, job.detect.options)
-            documents, counts = _documents(spark, job, how, progress, more)
+            documents, counts = _documents(spark, job, out, how, progress, more)
             index = _index(documents, job, progress) if stage != "detect" else None
             with progress.task("detect" if stage == "detect" else "detect and protect", None, "documents"):
                 spans = detect(documents, job.detect.detectors, job.detect.options, warn=progress.warn)
@@ -135,6 +131,7 @@ def run_on_spark(
                     counts |= write_tokens(
                         writer.path, documents, tokenizer_json, index=index, spans=spans, policy=job.protect
                     )
+            documents.left_out.keep(writer.path)
             writer.counts.update(counts)
     return counts
 
@@ -153,7 +150,7 @@ def _session(how: OnSpark) -> Iterator[SparkSession]:
 
 
 def _documents(
-    spark: SparkSession, job: Job, how: OnSpark, progress: Progress, more: Sequence[str] = ()
+    spark: SparkSession, job: Job, out: Path, how: OnSpark, progress: Progress, more: Sequence[str] = ()
 ) -> tuple[SparkDocuments, dict[str, Any]]:
     with progress.task("read", None, "documents"):
         documents = open_documents(
@@ -166,6 +163,8 @@ def _documents(
             on_null=job.corpus.on_null,
             time_zone=job.corpus.time_zone,
             withdrawn=job.corpus.withdrawn,
+            readmitted=job.corpus.readmitted,
+            left_out=LeftOut.read(out),
             num_parts=how.num_parts,
             unencrypted=how.unencrypted,
             spark=spark,
@@ -174,10 +173,7 @@ def _documents(
     counts: dict[str, Any] = {"documents": documents.num_documents, "individuals": documents.num_individuals}
     counts |= {"null_texts": documents.num_skipped} if documents.num_skipped else {}
     counts |= {"passed_over": documents.num_hidden} if documents.num_hidden else {}
-    for file, num_ids, num_individuals in documents.withdrawn:
-        sentence, is_warning = told(file, num_ids, num_individuals, job.corpus)
-        (progress.warn if is_warning else progress.say)(sentence)
-        counts.setdefault("withdrawn", []).append({"ids": num_ids, "individuals": num_individuals})
+    tell(documents.withdrawn, job.corpus, progress, counts)
     return documents, counts
 
 
@@ -189,7 +185,7 @@ def _index(documents: SparkDocuments, job: Job, progress: Progress) -> SparkInde
 def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress: Progress) -> dict[str, Any]:
     inputs: dict[str, str] = {}  # known when the split is written, before the manifest is
     with write_artifact(out / "index", kind="index", config=job.index.all_values(), inputs=inputs) as writer:
-        documents, counts = _documents(spark, job, how, progress)
+        documents, counts = _documents(spark, job, out, how, progress)
         index = _index(documents, job, progress)
         config = documents.split.all_values()
         with write_artifact(out / "split", kind="split", config=config, inputs={}) as of_split:
@@ -197,6 +193,7 @@ def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress
             of_split.counts.update(counts)
             inputs["split"] = hash_file(of_split.path / "individuals.parquet")
         index.write(writer.path)
+        documents.left_out.keep(out)
         own = {"words": index.num_words}
         own |= {f"ngrams_{n}": index.num_ngrams(n) for n in range(2, index.max_n + 1)}
         writer.counts.update(own)

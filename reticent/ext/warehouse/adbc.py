@@ -3,13 +3,15 @@
 ``adbc://NAME`` is a connection profile of the ADBC driver manager. It is a file NAME.toml with the driver and its
 options; credentials come from the environment. One statement is one snapshot, and therefore one part. A table of who
 withdrew is read before it, in the same transaction where the database has them. Whether the database hides rows from
-the role cannot be asked.
+the role cannot be asked; whether it makes the SHA-256 of a text is found out by a text whose digest is known.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.columns import canonical, plain_ids, require_columns
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.table import shown
+from reticent.engine.withdrawn import DOCUMENTS_LEFT
 from reticent.ext.warehouse.database import Connection, Selection, literal
 
 __all__ = ["AdbcDatabase"]
@@ -41,6 +44,7 @@ class AdbcDatabase:
         self._held: Connection | None = None
         self._read_at = ""
         self._gone: list[str] = []
+        self._sha256: str | None = None
 
     #: What a manifest says of rows that the database may hide.
     row_security = "not known: this database cannot be asked whether it hides rows"
@@ -80,13 +84,15 @@ class AdbcDatabase:
         self._gone = ids.to_pylist()
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id and individual_id of each document left out; digests of texts are not made by every database."""
+        """Yield doc_id and individual_id of each document left out, and the SHA-256 of its text where the database
+        makes one; no text travels.
+        """
         names = self._settings
-        for batch in self._read([names.doc_id, names.individual_id], 1 << 16, gone=True) if self._gone else ():
-            ids = [plain_ids(column).cast(pa.string()) for column in batch.columns]
-            yield pa.record_batch(
-                [*ids, pa.nulls(len(batch), pa.binary())], names=["doc_id", "individual_id", "sha256"]
-            )
+        columns = [names.doc_id, names.individual_id, *([names.text] if self._sha256 else [])]
+        for batch in self._read(columns, 1 << 16, gone=True) if self._gone else ():
+            ids = [plain_ids(batch.column(number)).cast(pa.string()) for number in range(2)]
+            digests = _digests(batch.column(2)) if self._sha256 else pa.nulls(len(batch), pa.binary())
+            yield pa.record_batch([*ids, digests], names=DOCUMENTS_LEFT.names)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
         """Return a query that finds rows of a fault."""
@@ -104,6 +110,8 @@ class AdbcDatabase:
         chosen = None
         if selection.expressions is not None or gone:
             chosen = {name: self._written(selection, name) for name in columns}
+            if gone and self._sha256 and self._settings.text in chosen:
+                chosen[self._settings.text] = self._sha256.format(chosen[self._settings.text])
         owner = self._written(selection, self._settings.individual_id) if self._gone else ""
         if gone:
             condition = " OR ".join(f"{owner} IN ({part})" for part in _literals(self._gone))
@@ -128,12 +136,41 @@ class AdbcDatabase:
         except ImportError:
             raise PolicyError("corpus.source: ADBC needs its driver manager; pip install adbc-driver-manager") from None
 
-        def connect() -> Any:
-            return dbapi.connect(profile=self._profile, autocommit=self._settings.opt_out is None)
+        settings = self._settings
+        leaves_out = settings.opt_out is not None or bool(settings.withdrawn or settings.readmitted)
+
+        def connect(autocommit: bool) -> Any:
+            return dbapi.connect(profile=self._profile, autocommit=autocommit)
 
         if self._held is None:
-            self._held = Connection(self.name, connect)
+            if leaves_out:  # a statement that fails would end the transaction, so it has a connection of its own
+                asked = Connection(self.name, lambda: connect(True))
+                self._sha256 = next(filter(partial(self._makes_sha256, asked), SHA256), None)
+                asked.close()
+            self._held = Connection(self.name, lambda: connect(not leaves_out))
         return self._held
+
+    def _makes_sha256(self, connection: Connection, expression: str) -> bool:
+        """Whether an expression makes the SHA-256 of the UTF-8 of a text, here and of this column."""
+        selection, text = self._selection([self._settings.text]), self._settings.text
+        of_column = {text: expression.format(self._written(selection, text))}
+        try:
+            (made,) = connection.batches(f"SELECT {expression.format(literal(_KNOWN))} AS digest", 1)
+            connection.schema(selection.statement(of_column, "1 = 0", quote=str))
+            return _digests(made.column(0)).to_pylist() == [hashlib.sha256(_KNOWN.encode()).digest()]
+        except (CorpusError, ValueError):
+            return False
+
+
+#: How databases write the SHA-256 of a text, and a text by which it is found out.
+SHA256: Final = ("sha256({})", "sha2({}, 256)", "sha256(to_utf8({}))", "sha256(convert_to({}, 'UTF8'))")
+_KNOWN: Final = "fièvre"
+
+
+def _digests(column: pa.Array) -> pa.Array:
+    """Digests as bytes, which some databases write in hexadecimal digits."""
+    found = column.to_pylist()
+    return pa.array([bytes.fromhex(each) if isinstance(each, str) else each for each in found], pa.binary())
 
 
 #: Ids of a list in a statement: some databases take a thousand.

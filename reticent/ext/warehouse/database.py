@@ -124,6 +124,39 @@ PHRASES: Final[Mapping[str, str]] = {
     "permission denied": MEANINGS["42501"],
     "invalid input syntax": MEANINGS["22"],
 }
+_ADDRESS: Final = "postgresql://USER@HOST:PORT/DATABASE"
+#: Patterns of what libpq says of a connection that it does not get, which has no code -> what is wrong, and what to do.
+#: The message is never shown.
+CONNECTIONS: Final[Mapping[str, str]] = {
+    r'role ".*" does not exist': (f"the server has no such role; give its name as USER in {_ADDRESS}"),
+    r'database ".*" does not exist': (f"the server has no such database; give its name as DATABASE in {_ADDRESS}"),
+    r"authentication failed|no password supplied": (
+        "the role or its password is wrong, or none was found; write a line HOST:PORT:DATABASE:USER:PASSWORD "
+        "into ~/.pgpass, or the file of PGPASSFILE, which only you may read"
+    ),
+    r"permission denied for database": ("the role may not connect to this database; ask for GRANT CONNECT"),
+    r"pg_hba\.conf": (
+        "the server admits no such user from this machine; whoever runs it adds a line to pg_hba.conf, or "
+        "sslmode=require is missing in the address"
+    ),
+    r"could not translate host name": (f"there is no host of this name; give another as HOST in {_ADDRESS}"),
+    r"Connection refused|No such file or directory|No route to host": (
+        f"no server listens there; give its host and port as in {_ADDRESS}, or start it"
+    ),
+    r"timeout expired|timed out": (
+        "the server does not answer in time; see whether host and port are right, and whether a firewall stands between"
+    ),
+    r"SSL negotiation|expected authentication request": (
+        f"what listens at this port is no PostgreSQL server; give another PORT in {_ADDRESS}"
+    ),
+    r"does not support SSL|SSL error|certificate": (
+        "no encrypted connection could be agreed on; see sslmode and sslrootcert of the address"
+    ),
+    r"too many connections|too many clients|connection slots": (
+        "the server has no connection left; try again later, or with a smaller corpus.connections"
+    ),
+    r"starting up|shutting down": ("the server is starting or stopping; try again"),
+}
 
 
 class Connection:
@@ -141,7 +174,7 @@ class Connection:
         self._options = dict(options or {})
         try:
             self._adbc = connect()
-        except ImportError:
+        except (ImportError, PolicyError):
             raise
         except Exception as error:
             raise failure(where, error, CONNECTING) from None
@@ -221,8 +254,8 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
         meaning = HIDDEN
     if code is None:
         status = getattr(getattr(error, "status_code", None), "name", None) or type(error).__name__
-        message = str(error) if doing != CONNECTING else ""
-        meaning = next((PHRASES[phrase] for phrase in PHRASES if phrase in message), None)
+        known = CONNECTIONS if doing == CONNECTING else {re.escape(phrase): said for phrase, said in PHRASES.items()}
+        meaning = next((said for pattern, said in known.items() if re.search(pattern, str(error))), None)
         parts = [meaning, f"no SQLSTATE, {status}"]
     else:
         parts = [meaning, f"SQLSTATE {code}"]

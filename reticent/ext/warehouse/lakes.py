@@ -6,7 +6,8 @@ catalogue is one of pyiceberg's own configuration, which has the credentials too
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,9 @@ __all__ = ["DeltaSource", "IcebergSource"]
 
 
 _NO_VECTORS: Final[dict[str, list[Any]]] = {"filepath": [], "selection_vector": []}
+#: Features of tables that the library does not read, and that are read here.
+_APPLIED: Final = ("deletionVectors", "columnMapping")
+_ELSE: Final = "read it with Spark and give the data frame, or write the table anew without the mapping"
 #: Parameter of an address -> option of the library.
 OPTIONS: Final = {"region": "AWS_REGION", "endpoint_override": "AWS_ENDPOINT_URL"}
 
@@ -59,13 +63,41 @@ class _Lake:
         return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
 
 
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files of a Delta table, and of each with a deletion vector which of its rows are there (bool).
+
+    Attributes
+    ----------
+    names : of the table's columns
+    columns : name in the table -> field of the files, of those that can be read
+    """
+
+    names: list[str]
+    columns: dict[str, pa.Field]
+    fragments: list[tuple[ds.ParquetFileFragment, pa.Array | None]]
+
+
+def _mapped(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
+    """Columns by the names that the files of a table have for them, which its schema says (column mapping by name); but
+    for those of partitions, which no file has, and those with fields of their own, which have other names too.
+    """
+    names = {field.name: field.metadata.get("delta.columnMapping.physicalName") for field in table.schema().fields}
+    apart = {*table.metadata().partition_columns}
+    return {
+        name: field.with_name(names[name])
+        for name, field in columns.items()
+        if names[name] and name not in apart and not pa.types.is_nested(field.type)
+    }
+
+
 class DeltaSource(_Lake):
     """The rows of a Delta table at one version, by default the newest; a `RemoteSource`."""
 
     def __init__(self, settings: CorpusConfig, scratch: Path):
         super().__init__(settings, scratch)
         self._opening = Lock()
-        self._files: tuple[ds.Dataset, dict[str, pa.Array]] | None = None
+        self._files: _Files | None = None
 
     def version(self) -> bytes:
         """Return the number of the version."""
@@ -76,36 +108,44 @@ class DeltaSource(_Lake):
     ) -> Iterator[pa.RecordBatch]:
         """Yield these columns of a part of the table's files; raises as `Source.batches` does."""
         with self._opening:  # parts are read by several threads
-            self._files = self._files or self._dataset()
-        dataset, kept = self._files
-        require_columns(dataset.schema.names, columns, self.name)
+            self._files = self._files or self._list()
+        files = self._files
+        require_columns(files.names, columns, self.name)
+        if missing := [name for name in columns if name not in files.columns]:
+            raise CorpusError(
+                f"{self.name} column {missing[0]}: the table's columns are mapped, and of those only plain ones that "
+                f"its files have are read; {_ELSE}"
+            )
+        fields = [files.columns[name] for name in columns]
+        share = files.fragments[part * len(files.fragments) // parts : (part + 1) * len(files.fragments) // parts]
         try:
-            fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
-            for fragment in fragments[part * len(fragments) // parts : (part + 1) * len(fragments) // parts]:
+            for fragment, kept in share:
                 batches = fragment.to_batches(
-                    schema=dataset.schema,
-                    columns=list(columns),
+                    schema=pa.schema(fields),
+                    columns=[field.name for field in fields],
                     batch_size=batch_rows,
                     batch_readahead=1,
                     fragment_readahead=1,
                     use_threads=False,
                 )
-                yield from _without_deleted(batches, kept.get(fragment.path))
+                for batch in _without_deleted(batches, kept):
+                    yield batch.rename_columns(list(columns))
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error, "a file of this version cannot be read") from None
 
-    def _dataset(self) -> tuple[ds.Dataset, dict[str, pa.Array]]:
-        """The files of the version, and of each with a deletion vector which of its rows are there (bool)."""
+    def _list(self) -> _Files:
+        """The files of the version, and how these call the table's columns."""
         table = self._open()
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-        if mode != "none":  # its files call columns otherwise, and pyarrow would take another for the individual
+        if mode not in ("none", "name"):  # by ids of fields, which pyarrow does not look at
             raise CorpusError(
-                f"{self.name}: its columns are mapped (delta.columnMapping.mode = {mode}), so its files call them "
-                "otherwise; read it with Spark and give the data frame, or write the table anew without the mapping"
+                f"{self.name}: its columns are mapped by number (delta.columnMapping.mode = {mode}); {_ELSE}"
             )
         protocol = table.protocol()
         try:
-            features = [name for name in protocol.reader_features or () if name != "deletionVectors"]
+            features = [
+                name for name in protocol.reader_features or () if name not in ("deletionVectors", "columnMapping")
+            ]
             table.protocol = lambda: protocol._replace(reader_features=features)  # they are applied below
             dataset = table.to_pyarrow_dataset()
             has_vectors = "deletionVectors" in (protocol.reader_features or ())
@@ -114,14 +154,22 @@ class DeltaSource(_Lake):
             raise self._failure(error, "cannot be read; it may use a feature of Delta that the library lacks") from None
         finally:
             del table.protocol
-        named = {unquote(fragment.path): fragment.path for fragment in dataset.get_fragments()}
-        kept = {}
+        fragments = {unquote(fragment.path): fragment for fragment in dataset.get_fragments()}
+        kept: dict[str, pa.Array] = {}
         for place, rows in zip(vectors["filepath"], vectors["selection_vector"], strict=True):
-            (found,) = [path for name, path in named.items() if f"/{unquote(place)}".endswith(f"/{name}")] or [None]
+            below = unquote(place).split("/")
+            found = next(filter(fragments.__contains__, ("/".join(below[i:]) for i in range(len(below)))), None)
             if found is None:
                 raise CorpusError(f"{self.name}: a deletion vector is of no file of this version")
             kept[found] = pa.array(rows, pa.bool_())
-        return dataset, kept
+        columns = {field.name: field for field in dataset.schema}
+        if mode == "name":
+            columns = _mapped(table, columns)
+            # The library's own fragments know values of columns by the names that files give to others.
+            make = dataset.format.make_fragment
+            fragments = {name: make(each.path, dataset.filesystem) for name, each in fragments.items()}
+        listed = [(fragments[name], kept.get(name)) for name in sorted(fragments)]
+        return _Files(dataset.schema.names, columns, listed)
 
     def _open(self) -> Any:
         if self._table is None:

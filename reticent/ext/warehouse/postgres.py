@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.table import shown
 from reticent.ext.warehouse.database import PRESETS, Connection, Selection, literal
 
-__all__ = ["Postgres"]
+__all__ = ["Postgres", "open_postgres"]
 
 
 #: Bytes of a batch: with the driver's own default a reader takes six times the memory and is no faster.
@@ -28,6 +29,7 @@ NUM_BYTES_PER_BATCH: Final = 1 << 20
 #: Ids of a statement that reads some documents: it passes over the whole table, but for their texts.
 IDS_PER_STATEMENT: Final = 100_000
 OPTIONS: Final = {"adbc.postgresql.batch_size_hint_bytes": str(NUM_BYTES_PER_BATCH)}
+UNLIMITED: Final = "options=-c%20statement_timeout%3D0"
 #: A session of a reader: text as UTF-8, dates as ISO writes them, rows in the order of the table, no limit of time.
 SETTINGS: Final = (
     "SET client_encoding TO 'UTF8'",
@@ -40,6 +42,27 @@ SETTINGS: Final = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL row_security TO off",  # where a policy would hide rows, an error
 )
+
+
+def open_postgres(address: str, setting: str, *, autocommit: bool) -> Any:
+    """Open the connection of ADBC; ``setting`` asks for it. A limit of time that the role has is off where it ends what
+    the driver asks first; not before, as a pool may refuse to pass it on.
+
+    Raises
+    ------
+    PolicyError
+        The driver is not installed.
+    """
+    try:
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        raise PolicyError(f"{setting}: PostgreSQL needs a driver; pip install 'reticent[postgres]'") from None
+    try:
+        return dbapi.connect(address, autocommit=autocommit)
+    except dbapi.Error as error:
+        if error.sqlstate != "57014":
+            raise
+    return dbapi.connect(f"{address}{'&' if '?' in address else '?'}{UNLIMITED}", autocommit=autocommit)
 
 
 class Postgres:
@@ -174,14 +197,7 @@ class Postgres:
             self._held = None
 
     def _connect(self) -> Connection:
-        try:
-            from adbc_driver_postgresql import dbapi
-        except ImportError:
-            raise PolicyError("corpus.source: PostgreSQL needs a driver; pip install 'reticent[postgres]'") from None
-
-        def connect() -> Any:
-            return dbapi.connect(self._address, autocommit=True)
-
+        connect = partial(open_postgres, self._address, "corpus.source", autocommit=True)
         connection = Connection(self.name, connect, OPTIONS)
         for setting in (*SETTINGS, *(["SET LOCAL row_security TO on"] if self._filtered else [])):
             connection.execute(setting)

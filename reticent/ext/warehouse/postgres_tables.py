@@ -18,6 +18,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.sources.table import check_address, shown
 from reticent.engine.withdrawn import LeftOut
 from reticent.ext.warehouse.database import CONNECTING, failure, literal, quoted
+from reticent.ext.warehouse.postgres import open_postgres
 from reticent.ext.warehouse.tables import ResultTable
 
 __all__ = ["parse_name", "write_tables"]
@@ -119,13 +120,11 @@ def write_tables(
 @contextmanager
 def _transaction(address: str) -> Iterator[_Transaction]:
     """A transaction that is kept where the block ends without an error, and rolled back otherwise."""
-    try:
-        from adbc_driver_postgresql import dbapi
-    except ImportError:
-        raise PolicyError("--into: PostgreSQL needs a driver; pip install 'reticent[postgres]'") from None
     where = shown(address)
     try:
-        connection = dbapi.connect(address, autocommit=False)
+        connection = open_postgres(address, "--into", autocommit=False)
+    except PolicyError:
+        raise
     except Exception as error:
         raise failure(where, error, CONNECTING) from None
     try:

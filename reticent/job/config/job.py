@@ -5,7 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
+import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -16,10 +19,11 @@ from pydantic import (
     model_validator,
 )
 
+from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
-from reticent.core.artifact import JOB
+from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
@@ -28,6 +32,7 @@ from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
 from reticent.engine.sources.formats import format_of
 from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.distributed import launched
 from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
 
 __all__ = [
@@ -41,6 +46,10 @@ __all__ = [
     "set_in_a_section",
     "with_shared",
 ]
+
+
+#: The word in place of a seed that is to be drawn.
+DRAW = "draw"
 
 
 # -------------------------------------------------------------------------------------------------------------- shared
@@ -92,6 +101,62 @@ def _sections(value: Any) -> Iterator[tuple[str, Section]]:
 
 class Job(JobSettings):
     """A whole run: documents in, models and a report out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drawn(cls, values: Any) -> Any:
+        """Give a job with ``seed = "draw"`` the seed that its run folder keeps; draw one where there is none yet."""
+        if not isinstance(values, dict) or values.get("seed") != DRAW:
+            return values
+        kept = read_object(Path(str(values.get("out"))) / JOB).get("seed")
+        if not isinstance(kept, int) and launched().size > 1:
+            raise ValueError("seed: each process would draw its own; run `reticent protect` first, by one process")
+        return values | {"seed": kept if isinstance(kept, int) else secrets.randbits(62)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_subject(cls, values: Any) -> Any:
+        """A model that was trained elsewhere is the only one of the job, and documents of others are documents too."""
+        if not isinstance(values, dict) or values.get("subject") is None:
+            return values
+        try:
+            subject = SubjectConfig.model_validate(values["subject"])
+        except ValidationError:  # the field itself says what is wrong
+            return values
+        own = ModelSection(
+            name="subject",
+            base=subject.base or subject.model,
+            objective=subject.objective,
+            recipes=tuple(subject.copies),
+            train=TrainConfig(num_epochs=1),  # what it was is not known: it has one checkpoint
+        )
+        models = [each if isinstance(each, dict) else each.model_dump() for each in values.get("model") or ()]
+        if any(each.get("name") != own.name for each in models):
+            raise ValueError("subject: a job that judges a model trained elsewhere trains none; leave [[model]] out")
+        values = {**values, "model": (own,)}
+        if subject.others is not None and isinstance(corpus := values.get("corpus"), dict):
+            sources = corpus.get("source")
+            sources = (sources,) if isinstance(sources, str) else tuple(sources or ())
+            values["corpus"] = {**corpus, "source": (*(s for s in sources if s != subject.others), subject.others)}
+        return values
+
+    @model_validator(mode="after")
+    def _subject_has_what_it_needs(self) -> Job:
+        if self.subject is None:
+            return self
+        why = {
+            "audit.shadow": "needs the recipe of a training, and that of a model trained elsewhere is not known",
+            "canaries": "have to stand in the documents before the training",
+            "split.user_inference_holdout": "needs documents that a training left out",
+            "classify": "trains on top of a training of the job",
+        }
+        for setting, reason in why.items():
+            if attrgetter(setting)(self):
+                raise ValueError(f"subject: {setting}: {reason}; leave it out")
+        for name in ("heldout", "reference"):
+            if getattr(self.split, name) != type(self.split).model_fields[name].default:
+                raise ValueError(f"subject: who was trained on is given; leave split.{name} out")
+        return self
 
     @model_validator(mode="after")
     def _shared(self) -> Job:
@@ -187,6 +252,8 @@ class Job(JobSettings):
         own = self.recipes.get(name)
         if own is not None:
             return own.named(name)
+        if self.subject is not None and name in self.subject.copies:
+            return Recipe(name=name, objective=self.subject.objective)
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
@@ -247,7 +314,22 @@ def load_job(path: str | Path) -> Job:
             "job is a file of TOML that names them (corpus.source): `reticent new-job` writes one"
         )
     read = read_json if Path(path).suffix == ".json" else read_toml
-    return parse_job(read(path, PolicyError), str(path))
+    try:
+        values = read(path, PolicyError)
+    except PolicyError as error:
+        raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
+    return parse_job(values, str(path))
+
+
+def _both_forms(path: Path) -> Iterator[str]:
+    """Say which detector has its short form and its table in a file, which TOML takes for a name given twice."""
+    with suppress(OSError, ValueError):
+        text = path.read_text()
+        for name, row in DETECTORS.items():
+            for key, option in row.short.items():
+                has_table = re.search(rf"^\s*\[\s*detect\s*\.\s*{name}\s*\]", text, re.MULTILINE)
+                if has_table and re.search(rf"^\s*(?:detect\.)?{key}\s*=", text, re.MULTILINE):
+                    yield f"{key} = … is short for {option} = … in [detect.{name}]: write it there"
 
 
 def _unusable(value: Any, name: str = "") -> Iterator[str]:
@@ -285,14 +367,18 @@ PATHS = (
         "corpus.withdrawn",
         "corpus.individuals",
         "model.foundation.vocabulary",
+        "audit.earlier",
         "probe.subjects",
         "probe.templates",
     ),
-    *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
+    *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key", "subject.members", "subject.others"),
 )
-PERHAPS_PATHS = ("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")
+PERHAPS_PATHS = (
+    *("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names"),
+    *("subject.model", "subject.base", "subject.also"),
+)
 #: Values of these that are no path, though a file may be called so.
-WORDS = ("reference", "generated", "realistic", "syllables")
+WORDS = ("reference", "generated", "realistic", "syllables", "merged", "int8")
 
 
 def kept_content(job: Job) -> bytes:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import reticent
+from reticent.audit.config import SUBJECT
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, ModelEvidence
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
@@ -34,6 +35,7 @@ from reticent.engine.stats import corpus_statistics, detected_spans
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
 from reticent.job.gates import gate_settings, judge_gates
 from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
+from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
 
@@ -271,7 +273,13 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
         return measured
     manifest = read_manifest(run.folder / measurement.training.name)
     counts = manifest.counts
-    ledger = Ledger(**{part.name: counts[part.name] for part in fields(Ledger)})
+    parts = [part.name for part in fields(Ledger)]
+    ledger = Ledger(**{name: counts[name] for name in parts}) if set(parts) <= counts.keys() else None
+    if run.job.subject is not None and measurement.recipe != SUBJECT:
+        (source,) = (m for m in measurements_of(run.job, measurement.model) if m.recipe == SUBJECT)
+        areas = over_source(run, measurement, source)
+        beside = {name: replace(one, over_source=areas.get(name)) for name, one in measured.membership.items()}
+        measured = replace(measured, membership=beside)
     measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
     return with_files(measured, manifest)
 

@@ -10,14 +10,16 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.artifact import delete_artifact, read_manifest
+from reticent.core.artifact import JOB, delete_artifact, is_up_to_date, read_manifest, write_artifact
 from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, open_remote, stage, staged_files
-from reticent.engine.withdrawn import LeftOut, Withdrawals
+from reticent.engine.withdrawn import LeftOut, Withdrawals, tell
 from reticent.job.artefact import Step
-from reticent.job.staged import NAME, corpus_artefact, more_columns
+from reticent.job.config import load_kept_job
+from reticent.job.staged import NAME, corpus_artefact, more_columns, staged_job
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
@@ -34,7 +36,7 @@ def corpus_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``corpus``, if the documents are no local files."""
     if run.job.corpus.remote is None:
         return
-    yield Step.of(corpus_artefact(run.job), partial(_build, run))
+    yield Step.of(corpus_artefact(run.job), partial(_build, run), prepare=partial(_drop_withdrawn, run))
     run.invalidate(*OPENED)
 
 
@@ -52,24 +54,63 @@ class Refresh:
     ----------
     changed : ids of documents that the run before has with another text; None where the source makes no digests, and
         where the documents were read before this process
+    is_copy : whether they are those of the run before, but for those of who withdrew since
     """
 
     before: Run
     changed: list[str] | None = None
+    is_copy: bool = False
 
 
 def copied_steps(before: Run, run: Run) -> Iterator[Step]:
     """Yield the step that takes the documents of another run, of the same source, instead of reading them."""
     if run.job.corpus.remote is None:
         return
-    yield Step.of(corpus_artefact(run.job), partial(_copy, before), prepare=partial(_delete_other, before, run))
+    yield Step.of(corpus_artefact(run.job), partial(_copy, before, run), prepare=partial(_delete_other, before, run))
     run.invalidate(*OPENED)
 
 
-def _copy(before: Run, folder: Path, counts: dict[str, Any]) -> None:
-    for file in staged_files(before.folder / NAME):
-        shutil.copyfile(file, folder / file.name)
-    counts.update(read_manifest(before.folder / NAME).counts)
+def _copy(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Copy the documents of another run, but those of who withdrew since."""
+    if run.job.corpus.withdrawn == before.job.corpus.withdrawn:
+        counts.update(read_manifest(before.folder / NAME).counts)
+        for file in staged_files(before.folder / NAME):
+            shutil.copyfile(file, folder / file.name)
+        return
+    _without_withdrawn(before, run, folder, counts)
+
+
+def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Write the documents of a run but those of whom the lists name now."""
+    settings = staged_job(before.job).corpus.model_copy(update={"withdrawn": run.job.corpus.withdrawn})
+    withdrawals, kept = Withdrawals(settings, LeftOut.read(run.folder)), read_manifest(before.folder / NAME).counts
+    source = before.given_corpus.source
+    made = stage(source, settings, folder, more=more_columns(run.job), withdrawals=withdrawals)
+    withdrawals.record.keep(run.folder)
+    earlier = [each["individuals"] for each in kept.get("withdrawn", ())]
+    lists = zip(withdrawals.lists, chain(earlier, repeat(0)), strict=False)
+    now = [(name, num_ids, num_individuals + had) for (name, num_ids, num_individuals), had in lists]
+    counts.update({name: count for name, count in kept.items() if name != "withdrawn"})
+    counts.update({**made, "snapshot": kept["snapshot"]})
+    tell(now, run.job.corpus, run.progress, counts)
+
+
+def _drop_withdrawn(run: Run) -> None:
+    """Write the documents that the run folder has anew, where a list names someone of them now."""
+    place, artefact, lists = run.folder / NAME, corpus_artefact(run.job), run.job.corpus.withdrawn
+    about: dict[str, Any] = {"kind": artefact.kind, "config": artefact.settings, "inputs": artefact.inputs}
+    if not lists or not is_up_to_date(place, **about, check=run.verified.verify):
+        return
+    record, owners = LeftOut.read(run.folder), run.given_corpus.scan().column("individual_id")
+    gone = Withdrawals(run.job.corpus).of_lists(owners)
+    was_known = (
+        "withdrawn" not in read_manifest(place).counts and load_kept_job(run.folder / JOB).corpus.withdrawn == lists
+    )
+    if was_known and (not record or record.people(gone, run.job.corpus.ids).all()):
+        return  # an earlier version read them, which left whom lists name out of every stage
+    if len(gone):
+        with write_artifact(place, **about) as writer:
+            _without_withdrawn(run, run, writer.path, writer.counts)
 
 
 def _delete_other(before: Run, run: Run) -> None:
@@ -91,8 +132,9 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         more = more_columns(run.job)
         counts.update(stage(source, settings, folder, more=more, progress=advance, withdrawals=withdrawals))
         withdrawals.record.keep(run.folder)
+        tell(withdrawals.lists, settings, run.progress, counts)
         for sentence, is_warning in withdrawals.said:
-            (run.progress.warn if is_warning else run.progress.say)(sentence)
+            run.progress.tell(sentence, is_warning=is_warning)
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched

@@ -8,10 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.artifact import fingerprint
+from reticent.core.artifact import fingerprint, read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.canaries import mark_spans, open_canaries
-from reticent.engine.detect import detect_spans, make_detectors, option_files, option_packages, quarantined_rows
+from reticent.engine.detect import (
+    detect_spans,
+    make_detectors,
+    option_files,
+    option_packages,
+    quarantined_rows,
+    rules_digest,
+)
 from reticent.engine.detect.common import counted_words
 from reticent.engine.detect.confirm import DETECTOR, confirm_names
 from reticent.engine.detect.passages import cached, delete_cache
@@ -21,17 +28,20 @@ from reticent.engine.languages import KNOWN, OtherLanguages
 from reticent.engine.threads import read_ahead
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import LEARNED, options_of, recipe_of
+from reticent.job.maker import is_up_to_date
 
 if TYPE_CHECKING:
     from reticent.engine.detect import Detector
     from reticent.engine.reuse import ReusedSpans
     from reticent.job.run import Run
 
-__all__ = ["Carried", "detect_steps", "spans_artefact"]
+__all__ = ["Carried", "detect_steps", "has_other_rules", "spans_artefact"]
 
 
 #: Folder of the run that keeps what a trained NER found.
 NER_CACHE = "ner-cache"
+#: Count of the spans that holds, in a list, the digest of the rules that found them.
+RULES = "rules_digest"
 #: Takes nothing; returns the spans that are taken from another run, or None where all documents are searched.
 Carried = Callable[[], "ReusedSpans | None"]
 
@@ -41,13 +51,24 @@ def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
     yield Step.of(
         spans_artefact(run),
         partial(_build, run, carried),
-        prepare=None if run.job.detect.cache else partial(_forget, run),
+        prepare=partial(_prepare, run),
     )
     run.invalidate("corpus")
 
 
-def _forget(run: Run) -> None:
-    delete_cache(run.folder / NER_CACHE)
+def _prepare(run: Run) -> None:
+    if not run.job.detect.cache:
+        delete_cache(run.folder / NER_CACHE)
+    if is_up_to_date(run, spans_artefact(run)) and has_other_rules(run):
+        run.progress.warn_once(
+            f"{run.folder / 'spans'}: found by the rules of another version of Reticent, which may find more or less "
+            "than this one; they are kept, and with them all models. Delete that folder to search all documents again"
+        )
+
+
+def has_other_rules(run: Run) -> bool:
+    """Return whether the spans of a run were found by other code or word lists than those of this version."""
+    return bool(run.job.detect.detectors) and read_manifest(run.folder / "spans").counts.get(RULES) != [rules_digest()]
 
 
 def spans_artefact(run: Run) -> Artefact:
@@ -104,7 +125,7 @@ def _find_identifiers(
                 run.documents, detectors, folder, on_error=settings.on_error, carried=carried, progress=advance
             )
         )
-    counts.update(run.whole_corpus.reading.skipped(), **languages)
+    counts.update(run.whole_corpus.reading.skipped(), **languages, **{RULES: [rules_digest()]})
     rows = quarantined_rows(folder)
     if len(rows):
         run.progress.warn(
@@ -151,8 +172,8 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
     asked = languages.counts()
     for detector in detectors if run.job.detect.preset == "thorough" else ():
         own = getattr(detector, "language", "xx")
-        num = languages.documents.get({"nb": "no", "nn": "no"}.get(own, own))
-        if num is not None and 2 * num < asked["long_documents"]:
+        num = languages.in_language(own)
+        if own != "xx" and 2 * num < asked["long_documents"]:
             raise PolicyError(
                 f'detect.preset = "thorough": the pipeline of detector {detector.name} is for {own}, and {num:,} of '
                 f"{asked['long_documents']:,} documents of 30 words or more are in it; give one of their language "

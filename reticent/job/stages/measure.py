@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
@@ -24,7 +27,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
-    has_gradients,
+    is_last,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -32,6 +35,8 @@ from reticent.job.auditing import (
     scoring_work,
     work_of_measurement,
 )
+from reticent.job.dependencies import repeated_settings
+from reticent.job.releases import earlier_of, measure_withdrawn
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
@@ -44,14 +49,15 @@ from reticent.job.stages.shadows import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from reticent.audit.evaluate import Auditor
+    from reticent.audit.stats.estimate import Estimate
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["base_steps", "measure_steps"]
+__all__ = ["base_steps", "measure_steps", "over_source"]
 
+#: Scores of individuals by attack, secret like the tokens: a copy of the same model is compared with them.
+SCORES_OF_INDIVIDUALS = "individuals.npz"
 #: Settings that a measurement does not depend on: the device, and the size of batches.
 NOT_IN_A_MEASUREMENT = ("device", "batch_size")
 #: Parts of the evaluation of a model that report progress -> their titles, and their units of counting.
@@ -60,6 +66,7 @@ TASKS = {
     "all occurrences": ("score {}, all occurrences masked", "windows"),
     "probes": ("probe {}", "documents"),
     "gradients": ("gradients of {}", "documents"),
+    "information": ("compare predictions of {}", "windows"),
     "inversion": ("invert {}", "identifiers"),
 }
 
@@ -76,7 +83,7 @@ def base_steps(run: Run) -> Iterator[Step]:
         yield Step.of(sizes, partial(_build_sizes, run))
     yield from near_copies_steps(run)
     for model in run.job.model:
-        yield from _steps(run, model, measurements_of(run.job, model)[:1])
+        yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is None])
 
 
 def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
@@ -94,17 +101,18 @@ def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 def measure_steps(run: Run) -> Iterator[Step]:
     """Yield a step for each checkpoint."""
     for model in run.job.model:
-        yield from _steps(run, model, measurements_of(run.job, model)[1:])
+        yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is not None])
 
 
 def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
     # Opened for the first measurement that is stale; the stores stay open for the others.
     auditor = cache(partial(open_auditor, run, model.name))
     base = cache(partial(_base_scores, run, model))
+    has_base = any(measurement.training is None for measurement in measurements_of(run.job, model))
     for measurement in measurements:
         yield Step.of(
             _artefact(run, measurement),
-            partial(_build, run, measurement, auditor, base if measurement.training else None),
+            partial(_build, run, measurement, auditor, base if measurement.training and has_base else None),
             group=measurement.training and measurement.training.name,
             work=partial(work_of_measurement, run, measurement),
         )
@@ -115,7 +123,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
-    config |= resampling_settings(run) | run.canaries_left_out
+    config |= resampling_settings(run) | run.canaries_left_out | repeated_settings(measurement.model)
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
@@ -128,10 +136,14 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     if needs_text_sizes(run):
         inputs["text sizes"] = run.fingerprints.of(TEXT_SIZES)
     inputs |= near_copies_input(run) | run.base_input(measurement.model)
+    if run.job.dossier.preregister:
+        inputs["rules"] = run.fingerprints.of("rules")
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
     if is_attacked(run, measurement):
         inputs |= shadow_inputs(run, measurement)
+    if (earlier := earlier_of(run, measurement)) is not None:
+        inputs |= earlier.inputs()
     return inputs
 
 
@@ -165,7 +177,7 @@ def _build(
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
-        gradients=has_gradients(run, measurement),
+        is_last=is_last(run, measurement),
     )
     work = scoring_work(run, measurement)
 
@@ -176,10 +188,37 @@ def _build(
     shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
     told = _shadow_tokens(run, measurement) if is_attacked(run, measurement) else None
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
-    if scores is not None:
+    if (earlier := earlier_of(run, measurement)) is not None:
+        measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
+    if scores is not None and measurement.training is None:
         scores.save(folder)
+    if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
+        membership = auditor().membership
+        np.savez(
+            folder / SCORES_OF_INDIVIDUALS, codes=membership.codes, is_member=membership.code_member,
+            **{f"attack {name}": own for name, own in auditor().own_scores.items()},
+        )  # fmt: skip
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch
+
+
+def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
+    """Return by attack 0.5 and the area on a copy of a model less that on the model itself, over the same individuals
+    and resamples; the intervals of all attacks hold at once.
+    """
+    from reticent.audit.stats.intervals import bootstrap_of, joint_areas
+
+    (own, codes, is_member), (other, *_) = (_read_scores(run, each) for each in (copied, source))
+    draws = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
+    shared = {name: scores for name, scores in own.items() if name in other}
+    areas = joint_areas(shared, codes, is_member, base=other, **draws)
+    return {name: area.over_base for name, area in areas.items() if area.over_base is not None}
+
+
+def _read_scores(run: Run, measurement: Measurement) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    with np.load(run.folder / measurement.name / SCORES_OF_INDIVIDUALS) as found:
+        scores = {name.removeprefix("attack "): found[name] for name in found if name.startswith("attack ")}
+        return scores, found["codes"], found["is_member"]
 
 
 def _shadow_tokens(run: Run, measurement: Measurement) -> Iterator[tuple[np.ndarray, np.ndarray]]:

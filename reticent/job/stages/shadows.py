@@ -31,7 +31,6 @@ from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
 from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.store import open_tokens
 from reticent.job.artefact import Artefact, Measurement, Step, Training
 from reticent.job.auditing import audit_config, open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
@@ -198,8 +197,7 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
     )
     auditor = auditor_of(shadow.model.name)
     scores = DocumentScores.of(auditor.score(entry))
-    audit = open_tokens(shadow.run.folder / f"tokens/{shadow.model.name}/audit")
-    is_in = shadow.individuals.mask(MEMBERS)[audit.individual]
+    is_in = shadow.individuals.mask(MEMBERS)[auditor.store.individual]
     scores.to_parquet(folder / SCORES, is_in)
     counts["documents_in"] = int(is_in.sum())
     if asks_holdout(shadow.run):

@@ -12,8 +12,9 @@ from reticent.engine.canaries import common_words, draw_canaries, plant, write_c
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.split import split_individuals, write_individuals
-from reticent.engine.withdrawn import told
+from reticent.engine.withdrawn import tell
 from reticent.job.artefact import Artefact, Step
+from reticent.job.stages.subject import given_split, list_settings
 
 if TYPE_CHECKING:
     from reticent.engine.canaries import CanaryConfig
@@ -25,9 +26,10 @@ __all__ = ["canary_steps", "split_steps", "tell_recovered"]
 def split_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``split``."""
     settings = {**run.job.split.model_dump(), "seed": run.job.seed}
-    yield Step.of(
-        Artefact("split", "split", settings, {"corpus": run.deduplicated.fingerprint()}), partial(_build_split, run)
-    )
+    inputs = {"corpus": run.deduplicated.fingerprint()}
+    if run.job.subject is not None:
+        settings = {"by": run.job.split.by, **list_settings(run)}
+    yield Step.of(Artefact("split", "split", settings, inputs), partial(_build_split, run))
     run.invalidate("individuals")
 
 
@@ -35,16 +37,14 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     settings = run.job.split
     num_threads = _rust.resolve_threads(run.job.num_threads)
     run.deduplicated.check(num_threads=num_threads, frugal=run.job.memory_limit is not None)
-    individuals = split_individuals(run.deduplicated, settings)
+    given = run.job.subject is not None
+    individuals = given_split(run) if given else split_individuals(run.deduplicated, settings)
     run.left_out(again=True).keep(run.folder)
     write_individuals(individuals, folder)
     for name in (MEMBERS, HELDOUT, REFERENCE):
         counts[name] = int(individuals.mask(name).sum())
     counts["documents"] = run.deduplicated.num_documents
-    for file, num_ids, num_individuals in run.withdrawn:
-        sentence, is_warning = told(file, num_ids, num_individuals, run.job.corpus)
-        (run.progress.warn if is_warning else run.progress.say)(sentence)
-        counts.setdefault("withdrawn", []).append({"ids": num_ids, "individuals": num_individuals})
+    tell(run.withdrawn, run.job.corpus, run.progress, counts)
     if settings.user_inference_holdout:
         counts["user_inference_holdout"] = run.user_inference_holdout.num_documents
     tell_recovered(run, counts)

@@ -33,7 +33,7 @@ def train_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
     if gate_settings(run):
         yield gate_step(run)
-    for training in trainings_of(run.job):
+    for training in () if run.job.subject is not None else trainings_of(run.job):
         settings, inputs = training_dependencies(run, training)
         yield Step.of(
             Artefact(training.name, "models", settings, inputs),
@@ -79,13 +79,14 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
     from reticent.trainer.models import load_model
 
     model, recipe = training.model, run.job.recipe(training.recipe)
-    config = run.job.training(model).replace(seed=seed)
+    config = run.job.training(model)
+    config = config.replace(seed=seed, checkpoint_epochs=config.epochs_kept())  # the list may be longer models' too
     if (folder / STATE).exists():
         run.progress.say(f"{training.name}: goes on from the state that was saved when it was interrupted")
     if not run.bases_are_loaded:  # the first training of this run: a base that cannot be loaded is no news hours later
-        for other in run.job.model:
-            if other.name != model.name:
-                load_model(run.base_of(other), other.objective)
+        bases = {(run.base_of(other), other.objective) for other in run.job.model}
+        for base_of_other, objective in sorted(bases - {(run.base_of(model), model.objective)}):
+            load_model(base_of_other, objective)
         run.bases_are_loaded = True
     base = load_model(run.base_of(model), model.objective)
     with (

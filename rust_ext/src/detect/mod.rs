@@ -12,6 +12,7 @@ pub mod fused_pass;
 pub mod gazetteer;
 pub mod learned;
 pub mod letter_case;
+pub mod misread;
 pub mod name_runs;
 pub mod names;
 pub mod places;

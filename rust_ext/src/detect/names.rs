@@ -288,12 +288,17 @@ impl Names {
     }
 }
 
-/// Whether nothing but the end of a line, a hyphen or a soft break stands between a piece and the next.
+/// Whether nothing but the end of a line, and a hyphen or a soft break before it, stands between a piece and the next.
 fn is_broken(view: &View, piece: usize) -> bool {
-    let joins = matches!(view.gap(piece).trim(), "" | "-" | "=" | "¬" | "-=");
     let end = view.origin_of(piece, piece).map(|(_, end)| end);
     let between = end.zip(view.origin_start(piece + 1)).and_then(|(end, start)| view.original.get(end..start));
-    joins && between.is_some_and(|gap| gap.contains(['\n', '\r']) || gap.contains("\\."))
+    between.is_some_and(|gap| {
+        let gap = gap.replace("\\.br\\", "\n").replace("\r\n", "\n");
+        gap.split_once(['\n', '\r']).is_some_and(|(before, after)| {
+            matches!(before.trim(), "" | "-" | "=" | "¬" | "\u{2010}" | "\u{ad}")
+                && after.bytes().all(|byte| matches!(byte, b' ' | b'\t'))
+        })
+    })
 }
 
 /// Edits are looked for where case makes a name likely: behind a capital, or a digit that OCR put.

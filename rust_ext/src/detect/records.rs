@@ -12,6 +12,7 @@ use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{is_capital, is_in_date, starts_sentence};
 use crate::detect::dates::BirthDate;
 use crate::detect::letter_case::has_case;
+use crate::detect::misread::Misread;
 use crate::detect::names::{Names, Setting};
 use crate::detect::sequences::gap_form;
 use crate::error::{Error, Result};
@@ -65,6 +66,7 @@ pub struct Profile {
     phrases: Vec<Phrase>,
     dates: Vec<BirthDate>,
     codes: Vec<Code>,
+    misread: Misread,
     /// First bytes of the phrases, and of the codes.
     phrase_starts: [u64; 4],
     code_starts: [u64; 4],
@@ -95,6 +97,7 @@ impl Profile {
             Field::Address => self.add_address(&view, source, common),
             Field::Text => self.add_phrase(&view, 0, view.len() - 1, source, common),
         }
+        self.misread.add(value, field, source);
         for code in &self.codes[num_codes..] {
             set(&mut self.code_starts, code.first());
         }
@@ -157,6 +160,7 @@ impl Profile {
                 found.push(Found { document: row, start, end, source: source * 2 + u32::from(edited) });
             }
         };
+        self.misread.find(view.original, |start, end, source| emit(Some((start, end)), source, false));
         let cased = has_case(view.original);
         if !self.names.is_empty() {
             let setting = Setting { common, cased, initials };

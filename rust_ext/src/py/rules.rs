@@ -16,6 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
     module.add_function(wrap_pyfunction!(word_list, module)?)?;
+    module.add("RULES", env!("RULES"))?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
 

@@ -1,5 +1,5 @@
 //! Decoding of the escapes of exported texts: HTML entities, quoted-printable, URL, RTF, JSON and HL7 escapes, UTF-8 that was read
-//! as Windows-1252, and what `layout` undoes.
+//! as Windows-1252, comments within words, and what `layout` undoes.
 //!
 //! `M&uuml;ller`, `M=FCller`, `M%C3%BCller`, `M\'fcller`, `M\u00fcller`, `M\XFC\ller`, `MÃ¼ller` and `M Ü L L E R` are read as the name that they are. The
 //! result is a text with a map back (`Folded`), on which rules, records and gazetteers work as on any other; spans lie on the text as
@@ -7,7 +7,7 @@
 //!
 //! A text without escapes costs one search for all that an escape may begin with; nothing is copied.
 
-use memchr::{memchr, memchr3};
+use memchr::{memchr, memchr3, memmem};
 
 use crate::text::byte_features::{ByteFeatures, byte_features};
 use crate::text::fold::Folded;
@@ -17,6 +17,8 @@ use crate::text::layout::edits;
 const SOFT_LINES: std::ops::RangeInclusive<usize> = 60..=80;
 /// Bytes before an escape in which a web address may begin.
 const MAX_ADDRESS: usize = 512;
+/// Bytes of a comment within a word.
+const MAX_COMMENT: usize = 512;
 
 /// The text without escapes; None where there is none, for then nothing changes.
 pub fn unescape(text: &str) -> Option<Folded> {
@@ -27,7 +29,8 @@ pub fn unescape(text: &str) -> Option<Folded> {
 pub fn unescape_with(text: &str, features: ByteFeatures) -> Option<Folded> {
     let edits = edits(text, features);
     let wide = !text.is_ascii();
-    let mut next = if features.sign || features.equals || wide { next_escape(text, 0, features, wide) } else { None };
+    let any = features.sign || features.equals || features.edge || wide;
+    let mut next = if any { next_escape(text, 0, features, wide) } else { None };
     if edits.is_empty() && next.is_none() {
         return None;
     }
@@ -68,12 +71,14 @@ fn next_escape(text: &str, from: usize, features: ByteFeatures, wide: bool) -> O
     let (mut at, rest) = (from, &bytes[from..]);
     let mut equals = if features.equals { memchr(b'=', rest).map(|found| from + found) } else { None };
     let mut others = if features.sign { memchr3(b'&', b'%', b'\\', rest).map(|found| from + found) } else { None };
+    let mut tags = if features.edge { memchr(b'<', rest).map(|found| from + found) } else { None };
     let mut leads = if wide { next_lead(bytes, from) } else { None };
     loop {
-        let start = [equals, others, leads].into_iter().flatten().min()?;
+        let start = [equals, others, tags, leads].into_iter().flatten().min()?;
         let found = match bytes[start] {
             LEAD => garbled(text, start).map(|(end, char)| (end, Some(char))),
             b'&' => entity(text, start),
+            b'<' => tags_within(text, start),
             b'=' => soft_break(bytes, start).or_else(|| pairs(bytes, start)),
             b'%' => pairs(bytes, start),
             _ => backslash(bytes, start),
@@ -84,6 +89,8 @@ fn next_escape(text: &str, from: usize, features: ByteFeatures, wide: bool) -> O
         at = at.max(start) + 1;
         if leads == Some(start) {
             leads = next_lead(bytes, at);
+        } else if tags == Some(start) {
+            tags = memchr(b'<', &bytes[at..]).map(|found| at + found);
         } else if equals == Some(start) {
             equals = memchr(b'=', &bytes[at..]).map(|found| at + found);
         } else {
@@ -93,6 +100,29 @@ fn next_escape(text: &str, from: usize, features: ByteFeatures, wide: bool) -> O
 }
 
 type Found = Option<(usize, Option<char>)>;
+
+/// Comments of HTML, `<!-- x -->`, and `<wbr>` between two letters: neither is shown.
+fn tags_within(text: &str, start: usize) -> Found {
+    let mut end = start;
+    while let Some(length) = tag(&text.as_bytes()[end..]) {
+        end += length;
+    }
+    let is_letter = |char: Option<char>| char.is_some_and(char::is_alphabetic);
+    (end > start && is_letter(text[..start].chars().next_back()) && is_letter(text[end..].chars().next()))
+        .then_some((end, None))
+}
+
+/// The length of a comment or a `<wbr>` that begins here.
+fn tag(bytes: &[u8]) -> Option<usize> {
+    if bytes.starts_with(b"<!--") {
+        let bytes = &bytes[..bytes.len().min(MAX_COMMENT)];
+        return memmem::find(&bytes[4..], b"-->").map(|at| 4 + at + 3);
+    }
+    let name = bytes.get(..4).filter(|name| name.eq_ignore_ascii_case(b"<wbr"))?;
+    let rest = &bytes[name.len()..bytes.len().min(8)];
+    let close = memchr(b'>', rest)?;
+    rest[..close].iter().all(|byte| matches!(byte, b' ' | b'/')).then_some(name.len() + close + 1)
+}
 
 /// `&uuml;`, `&#252;`, `&#xfc;`, and the same behind `&amp;`.
 fn entity(text: &str, start: usize) -> Found {
@@ -173,7 +203,7 @@ fn named(name: &str) -> Option<char> {
 }
 
 /// 0x80 to 0x9f of Windows-1252; a space where nothing is.
-const HIGH: &str = "€ ‚ƒ„…†‡ˆ‰Š‹Œ Ž  ‘’“”•–—˜™š›œ žŸ";
+pub const HIGH: &str = "€ ‚ƒ„…†‡ˆ‰Š‹Œ Ž  ‘’“”•–—˜™š›œ žŸ";
 
 /// A number as HTML and Windows mean it; control characters but tab and line end are none.
 fn windows(number: u32) -> Option<char> {
@@ -316,12 +346,23 @@ fn garbled_once(text: &str, start: usize) -> Option<(usize, char)> {
     }
     let char = std::str::from_utf8(&bytes).ok()?.chars().next()?;
     let next = chars.next();
+    let end = start + next.map_or(text.len() - start, |(at, _)| at);
     let small = |char: Option<char>| char.is_some_and(char::is_lowercase);
-    // Signs that may follow a word in capitals ("PÅ»") say it only within one: no capital stands behind a small letter.
-    let within = width == 2 && small(text[..start].chars().next_back())
-        || !text[..start + next.map_or(text.len() - start, |(at, _)| at)].ends_with('\u{a0}')
-            && small(next.map(|(_, char)| char));
-    (bytes.len() == width && (!weak || within)).then(|| (start + next.map_or(text.len() - start, |(at, _)| at), char))
+    let mut before = text[..start].chars().rev();
+    let (last, first) = (before.next(), before.next());
+    // Signs that may follow a word in capitals ("PÅ»") say it only within one, for no capital stands behind a small letter,
+    // and beside others of the kind.
+    let within = width == 2 && small(last)
+        || !text[..end].ends_with('\u{a0}') && small(next.map(|(_, char)| char))
+        || first.zip(last).is_some_and(is_pair)
+        || next.zip(chars.next()).is_some_and(|((_, first), (_, second))| is_pair((first, second)));
+    (bytes.len() == width && (!weak || within)).then_some((end, char))
+}
+
+/// Whether two characters are a letter of two bytes in UTF-8, read otherwise.
+fn is_pair((first, second): (char, char)) -> bool {
+    matches!(byte_of(first), Some(0xc2..=0xc5 | 0xce..=0xd1 | 0xd8..=0xd9))
+        && matches!(byte_of(second), Some(0x80..=0xbf))
 }
 
 /// The byte of a character beyond ASCII in Windows-1252, or else in Latin-1.

@@ -16,15 +16,18 @@ from fixtures.dossiers import dossier_evidence, published_audit
 import reticent.ext.dossier as room
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
+from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgroup
 from reticent.audit.judgement import verdict as judgement
-from reticent.audit.judgement.rows import RISKS, Subject
+from reticent.audit.judgement.rows import NO_WHOLE_PASSAGES, RISKS, Subject
 from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.environment import template_environment
+from reticent.audit.report.findings import plain_findings
+from reticent.audit.report.page import extraction_html
 from reticent.audit.report.risk_text import OUTCOMES, REASONS, explained, number_in_words, shown_models, verdicts_on
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
@@ -177,6 +180,49 @@ def test_beside_the_verdict_stands_the_area_without_near_copies() -> None:
     assert "it follows the number without them for: mlm, ppmlm, clm and ppclm." in page
     assert "held-out people with near-copies of members’ documents left out" in page
     assert "fiabilité de l’attaque est de" in rendered(audit, "fr")
+
+
+@pytest.mark.parametrize(
+    "guarantee", ["epsilon 20.01 at delta 1e-5 per individual", "epsilon infinite at delta 1e-5 per record"]
+)
+@pytest.mark.parametrize(
+    ("language", "nobody", "drawn"),
+    [
+        ("en", "An epsilon above 20 protects nobody.", "3 weights of the base model of gpt2 are not in its files"),
+        ("fr", "Un epsilon supérieur à 20 ne protège personne.", "3 poids du modèle de base de gpt2 manquent"),
+    ],
+)
+def test_report_and_dossier_say_an_epsilon_that_protects_nobody_and_a_head_drawn_at_random(
+    language: Language, nobody: str, drawn: str, guarantee: str
+) -> None:
+    def said(audit: dict[str, Any]) -> list[str]:
+        findings = plain_findings(published_audit(audit), Texts(language))
+        texts = [rendered(audit, language), " ".join(findings.sure)]
+        return [" ".join(text.replace(NO_BREAK, " ").split()) for text in texts]
+
+    audit = tiny_audit()
+    for one in audit["models"]:
+        one |= {"model": "gpt2", "guarantee": "epsilon 20.00 at delta 1e-5 per individual"}
+    assert [(nobody in text, drawn in text) for text in said(audit)] == [(False, False)] * 2
+    for one in audit["models"]:
+        one |= {"num_drawn": 3} if one["recipe"] == "base" else {"guarantee": guarantee}
+    assert [(nobody in text, drawn in text) for text in said(audit)] == [(True, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "7 individuals have no document left"), ("fr", "7 personnes n’ont plus de document")]
+)
+def test_a_dossier_says_how_many_individuals_copies_left_without_a_document(language: Language, said: str) -> None:
+    audit, side = tiny_audit(), {"documents": 9, "words_share": 0.1}
+    audit["corpus"]["copies"] = {
+        "documents": 900,
+        "support": {"k": 2, "lifted_words": 9, "lifted_share": 0.1},
+        "left_out": {"documents": 9, "words_share": 0.1},
+        "passages": {"min_words": 50, "within": side, "across": side},
+    }
+    assert said not in rendered(audit, language)
+    audit["corpus"]["copies"]["left_out"]["individuals"] = 7
+    assert said in rendered(audit, language).replace(NO_BREAK, " ")
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "are of 35"), ("fr", "en forment 35")])
@@ -559,3 +605,30 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     given = re.findall(r'(?:(?<!NO_POWER, )reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
     assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "not measured"), ("fr", "non mesuré")])
+def test_whole_passages_that_were_not_measured_have_a_row_in_dossier_and_report(language: Language, said: str) -> None:
+    """Where they were, the row has the share."""
+    rate = {name: estimate(0.1, 0.05, 0.2, 100) for name in ("members", "heldout", "excess")}
+    settings = {"prefix_tokens": [50], "suffix_tokens": 10, "decoding": "greedy", "num_queries": [1], "num_passages": 9,
+                "probability": 0.5}  # fmt: skip
+    passages = {"num_passages": {}, "num_short": {}, "settings": settings,
+                "rates": [{**rate, "measure": "k_extractable", "asked": "all"}]}  # fmt: skip
+    words, audit = Texts(language), tiny_audit()
+    causal = [one for one in audit["models"] if one["objective"] == "clm" and one["recipe"] != "base"]
+    of_model = {one["recipe"]: dict(passages) for one in causal}
+    of_model["clm"]["exposed"] = rate
+    rows = [
+        {"model": one.get("model"), "recipe": one["recipe"], "epoch": one["epoch"], "objective": "clm",
+         "passages": of_model[one["recipe"]], "canaries": None}
+        for one in causal
+    ]  # fmt: skip
+    audit["extraction"] = {"has_canaries": False, "models": rows}
+    page, label = parsed(rendered(audit, language)), words("evidence.people_of_whom_a_whole_passage_comes_back")
+    (row,) = (row for row in page.iter("tr") if text_of(row).startswith(label))
+    assert said in text_of(row)
+    assert words.value(Estimate(value=0.1, low=0.05, high=0.2, n=100)).replace(NO_BREAK, " ") in text_of(row)
+    found = extraction_html(from_json(Extraction, audit["extraction"], "test"), None, 5, words)
+    assert found.count(label) == len(rows)
+    assert found.count(words.evidence(NO_WHOLE_PASSAGES)) == len([one for one in causal if one["recipe"] != "clm"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +112,35 @@ def test_members_known_by_heart_come_back_and_held_out_people_do_not() -> None:
     (drawn,) = [r for r in found.rates if r.measure == "np_discoverable" and r.asked == "all"]
     assert drawn.members.value == 0.5
     assert drawn.probability == 0.5
+
+
+def test_a_passage_that_comes_back_but_for_a_token_counts_where_it_is_asked_for() -> None:
+    """Of the first person the model learned the text, of the second one with another token in its end."""
+    random = np.random.default_rng(0)
+    ids = random.integers(5, 300, (6, 14))
+    store = make_store(*[[(int(t), n, 0) for n, t in enumerate(row)] for row in ids])
+    taught = ids[:2].copy()
+    taught[1, 9] = 301
+    special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
+    model: Any = toy_model("gpt2", hidden_size=48)
+    batch = torch.from_numpy(np.concatenate([np.full((2, 1), special.prefix), taught], axis=1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model(input_ids=batch, labels=batch).loss.backward()
+        optimizer.step()
+    model.eval()
+    rates = {}
+    for near in (None, 0.85, 0.95):
+        config = ExtractionConfig(
+            prefix_tokens=(4,), suffix_tokens=10, num_queries=(1,), near_verbatim=near, num_bootstrap=100, device="cpu"
+        )
+        found = extraction_rates(model, store, np.arange(6) < 3, special, config)
+        rates[near] = {r.measure: (r.members.value, r.heldout.value) for r in found.rates if r.asked == "all"}
+    assert rates[None]["k_extractable"] == rates[0.85]["k_extractable"] == (pytest.approx(1 / 3), 0.0)
+    assert "near_verbatim" not in rates[None]
+    assert rates[0.85]["near_verbatim"] == (pytest.approx(2 / 3), 0.0)  # nine of ten tokens
+    assert rates[0.95]["near_verbatim"] == (pytest.approx(1 / 3), 0.0)
 
 
 def test_fifty_tokens_before_fifty_are_called_discoverable() -> None:

@@ -30,14 +30,22 @@ from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit.evidence.inversion import Chance, InvertedKind
+from reticent.audit.evidence.inversion import Chance, InPlace, InvertedKind
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.scoring.rows import sum_log_probs
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
 from reticent.ext.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
-from reticent.ext.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
+from reticent.ext.inversion.inversion import (
+    UNSCORED,
+    InversionConfig,
+    in_place,
+    inversion,
+    ranks_of,
+    score_candidates,
+    score_in_place,
+)
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -252,17 +260,70 @@ def test_every_occurrence_is_exchanged_and_none_is_scored() -> None:
         assert row[1] == row[3]
 
 
-@pytest.mark.parametrize("special", [CAUSAL, MASKED])
-def test_scores_do_not_change_with_the_batch(special: SpecialIds) -> None:
+def transformer(special: SpecialIds) -> Any:
     from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     model: Any = (
-        GPT2LMHeadModel(GPT2Config(vocab_size=SIZE, n_embd=16, n_layer=1, n_head=2, n_positions=32))
-        if special is CAUSAL
-        else BertForMaskedLM(BertConfig(vocab_size=SIZE, max_position_embeddings=32, initializer_range=0.5, **sizes))
-    ).eval()
+        BertForMaskedLM(BertConfig(vocab_size=SIZE, max_position_embeddings=32, initializer_range=0.5, **sizes))
+        if special is MASKED
+        else GPT2LMHeadModel(
+            GPT2Config(vocab_size=SIZE, n_embd=16, n_layer=1, n_head=2, n_positions=32, initializer_range=0.5)
+        )
+    )
+    return model.eval()
+
+
+@pytest.mark.parametrize("special", [CAUSAL, MASKED])
+def test_scores_in_place_are_those_of_each_candidate_alone_by_plain_softmax(special: SpecialIds) -> None:
+    windows, targets, _ = setting(special=special, length=12)
+    model, store, masked = transformer(special), windows.store, special is MASKED
+    sums = score_in_place(model, windows, targets, masked=masked, batch_size=3)
+    assert sums.shape == targets.candidates.shape
+    for i, k in itertools.product(range(0, len(targets), 9), range(8)):
+        length = targets.lengths[i]
+        begin = windows.starts[targets.windows[i]]
+        text = store.input_ids[begin : begin + windows.lengths[targets.windows[i]]].astype(int)
+        at, put_in = targets.starts[i] - begin, store.input_ids[targets.candidates[i, k] :][:length].astype(int)
+        expected = 0.0
+        for j, token in enumerate(put_in):
+            if masked:
+                hidden = [*text[:at], *[special.mask] * length, *text[at + length :]]
+                logits = model(torch.tensor([[special.prefix, *hidden, special.suffix]])).logits[0, 1 + at + j]
+            else:
+                logits = model(torch.tensor([[special.prefix, *text[:at], *put_in[:j]]])).logits[0, -1]
+            expected += float(torch.log_softmax(logits.detach().double(), -1)[token])
+        assert sums[i, k] == pytest.approx(expected, abs=1e-4)
+    again = score_in_place(model, windows, targets, masked=masked, batch_size=100)
+    assert again == pytest.approx(sums, abs=1e-4)
+
+
+def test_a_copy_of_the_identifier_in_its_window_is_masked_too_and_a_first_token_of_all_has_no_score() -> None:
+    name = (ID[GIVEN[0]], 0, DIRECT)
+    documents = [[name, (ID["has"], 1, 0), (name[0], 2, DIRECT), (ID["visit"], 3, 0)]]
+    documents += [[(ID[GIVEN[i]], 0, DIRECT), (ID["visit"], 1, 0)] for i in (1, 2)]
+    store, words = make_store(*documents), tokenizer()
+    runs = runs_of(store, words_of(store), "direct", words, SurfaceTable(words))
+    for special in (MASKED, SpecialIds(prefix=None, suffix=None, pad=0, mask=None)):
+        windows = cut_windows(store, 8, special)
+        targets = draw_targets(
+            store, windows, runs, np.ones(len(runs), bool), num_decoys=2, per_individual=1, seed=0, needs_more=True
+        )
+        seen: list[list[int]] = []
+        model: Any = Lookup({})
+        forward = model.forward
+        model.forward = lambda input_ids, seen=seen, forward=forward, **_: (
+            seen.extend(input_ids.tolist()), forward(input_ids)
+        )[1]  # fmt: skip
+        sums = score_in_place(model, windows, targets, masked=special is MASKED)
+        assert sums == pytest.approx(np.full((3, 3), -np.log(SIZE) if special is MASKED else UNSCORED), abs=1e-5)
+        assert not any(ID[GIVEN[0]] in row for row in seen)
+
+
+@pytest.mark.parametrize("special", [CAUSAL, MASKED])
+def test_scores_do_not_change_with_the_batch(special: SpecialIds) -> None:
+    model = transformer(special)
     windows, targets, _ = setting(special=special, length=12)
     options: dict[str, Any] = {} if special is CAUSAL else {"folds": 3}
     one, many = (score_candidates(model, windows, targets, batch_size=size, **options) for size in (1, 100))
@@ -335,6 +396,52 @@ def test_a_model_that_memorised_pairs_is_found_out_on_members_only() -> None:
     assert hidden.own.top1 == measured(memoriser, None).all.top1 == top1
     bits = (np.log2(8) + np.log2(8 / 4.5)) / 2
     assert found.all.bits.members.value == pytest.approx(bits)
+
+
+class Knows(Lookup):
+    """A model that may put the code of some people after "today", by the condition before it."""
+
+    def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
+        out = super().forward(input_ids)
+        for row, ids in enumerate(input_ids.tolist()):
+            for at, (before, token) in enumerate(itertools.pairwise(ids), start=1):
+                if token == ID["today"] and before in self.linked:
+                    out.logits[row, at, self.linked[before]] = self.weight
+        return out
+
+
+def placed(model: Any, base: Any | None) -> InPlace:
+    windows, targets, is_member = setting()
+    sums, before = (m and score_in_place(m, windows, targets, masked=False) for m in (model, base))
+    assert sums is not None
+    return in_place(targets, sums, before, is_member, num_bootstrap=200, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("weight", "at_once", "within_100"),
+    [(8.0, 0.5, 0.5), (1.0, 0.0, 0.5), (0.1, 0.0, 0.0)],
+    ids=["said", "never the likeliest word", "hardly likelier than others"],
+)
+def test_codes_that_members_alone_are_known_by_are_found_by_their_likelihood(
+    weight: float, at_once: float, within_100: float
+) -> None:
+    """Of each person two identifiers: the name, which nothing gives away, and the code."""
+    knows = Knows({ID[CONDITIONS[i]]: ID[CODES[i]] for i in range(0, PEOPLE, 2)}, weight)
+    probability = np.exp(weight) / (SIZE - 1 + np.exp(weight))
+    assert (1 - (1 - probability) ** 100 >= 0.5) == (within_100 > 0)  # by the definition
+    found = placed(knows, Lookup({}))
+    assert found.ranked.top1.members.value == pytest.approx((1 + 1 / 8) / 2)
+    assert found.ranked.top1.heldout.value == pytest.approx(1 / 8)
+    assert found.ranked.top1.excess.low > 0.2
+    assert found.ranked.bits.members.value == pytest.approx((np.log2(8) + np.log2(8 / 4.5)) / 2)
+    rates = {num: (sides.members.value, sides.heldout.value) for num, sides in found.extracted.items()}
+    assert rates == {"1": (at_once, 0.0), "100": (within_100, 0.0)}
+    # A base that knows the codes hides them from the difference, and not from the model's own likelihood.
+    hidden = placed(knows, knows)
+    assert hidden.ranked.top1.members.value == pytest.approx(1 / 8)
+    assert hidden.own is not None
+    assert hidden.own.top1 == placed(knows, None).ranked.top1 == found.ranked.top1
+    assert hidden.extracted == found.extracted
 
 
 def test_what_the_base_knows_already_is_not_counted() -> None:

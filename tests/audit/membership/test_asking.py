@@ -18,12 +18,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from reticent.audit.config import AuditConfig, GenerationConfig
 from reticent.audit.leakage.generated import Written, continue_documents, texts_of
 from reticent.audit.membership.asked import asking_scores
-from reticent.audit.membership.asking import ASKING_ATTACKS, probing_score
+from reticent.audit.membership.asking import information_score, probing_score
 from reticent.audit.membership.attacks import attack
 from reticent.audit.membership.coverage import coverage, coverage_score
-from reticent.audit.membership.names import COVERAGE, GRADIENT, PROBE_TOKENS, PROBING
+from reticent.audit.membership.names import COVERAGE, PROBE_TOKENS, PROBING
 from reticent.audit.membership.probing import passage_lengths
-from reticent.audit.scoring.scores import score_causal
+from reticent.audit.scoring.scores import score_causal, score_information
 from reticent.core.errors import PolicyError
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -150,7 +150,7 @@ class Silent:
         return nullcontext()
 
 
-@pytest.mark.parametrize("name", [name for name in ASKING_ATTACKS if name != GRADIENT])  # it has tests of its own
+@pytest.mark.parametrize("name", [COVERAGE, PROBING])  # others have tests of their own
 def test_a_model_that_knows_its_texts_gives_its_members_away_and_its_base_nobody(name: str, asked: Any) -> None:
     individuals = np.arange(PEOPLE, dtype=np.uint32)
     found, nothing = (
@@ -158,6 +158,18 @@ def test_a_model_that_knows_its_texts_gives_its_members_away_and_its_base_nobody
     )
     assert found.low > 0.7
     assert nothing.low <= 0.5 <= nothing.high  # a base that writes no run of any text scores all alike
+
+
+def test_information_finds_the_members_of_a_model_and_where_it_learned_them(people: TokenStore, models: Any) -> None:
+    information = score_information(models["model"], models["base"], "clm", people, SPECIAL, device="cpu")
+    places = np.tile(np.arange(LENGTH), PEOPLE)
+    individuals = np.arange(PEOPLE, dtype=np.uint32)
+    for mask in (places >= 0, places < 5, places == LENGTH):
+        scores = information_score(information, mask, people.doc_offsets)
+        by_hand = [information[row * LENGTH : (row + 1) * LENGTH][mask[:LENGTH]] for row in range(PEOPLE)]
+        assert scores == pytest.approx([part.mean() if len(part) else np.nan for part in by_hand], nan_ok=True)
+        if mask.any():
+            assert attack(scores, individuals, MEMBERS, num_bootstrap=200, seed=0).auc.low > 0.7
 
 
 def test_continuations_belong_to_their_documents(people: TokenStore) -> None:

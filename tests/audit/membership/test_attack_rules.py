@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.membership.asking import ASKING_ATTACKS
 from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.measure import subgroups, worst_subgroup
 from reticent.audit.membership.names import DIFFERENCES
@@ -306,7 +307,8 @@ def test_a_difference_to_the_base_says_that_it_has_no_control() -> None:
     found = on([BASE, TWIN, model])[2].membership
     assert "no control" in str(found["reference"].why)
     assert "no control" not in str(found["loss"].why)
-    assert {name for name, row in ATTACKS.items() if Need.BASE in row.needs} == DIFFERENCES
+    rows = {**ATTACKS, **ASKING_ATTACKS}
+    assert {name for name, row in rows.items() if Need.BASE in row.needs} == DIFFERENCES
 
 
 def test_controls_are_those_of_the_same_section_and_epoch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,26 @@ def test_d_prime_by_hand() -> None:
     numbers = np.array([[2.0, 1.0], [4.0, 3.0], [0.0, 1.0], [2.0, 3.0]])
     is_in = np.array([[True, True], [True, True], [False, False], [False, False]])
     assert d_primes(numbers, is_in).tolist() == pytest.approx([2 / 2**0.5, 0.0])
+
+
+def test_counterfactual_memorisation_is_the_mean_in_less_the_mean_out(audit: KindAudit) -> None:
+    """Two of five tokens gain half a nat: a fifth of a nat a token. Of a few who gain more, the tenth gains as much."""
+    known = audit.shadows(shadows((0, 2), 5.0), 0)
+    every, exposed = audit.counterfactual(known)
+    by_hand = [
+        np.mean([known.numbers[0, s, i] for s in range(8) if known.is_in[s, i]])
+        - np.mean([known.numbers[0, s, i] for s in range(8) if not known.is_in[s, i]])
+        for i in range(NUM)
+    ]
+    assert every.value == pytest.approx(np.mean(by_hand)) == pytest.approx(0.2, abs=0.02)
+    assert (every.low, every.n) != (None, 0)
+    assert exposed is not None
+    assert exposed.value == pytest.approx(0.2, abs=0.05)
+    lifted = np.where(known.is_in & (np.arange(NUM) < 6), 1.0, 0.0)
+    more = replace(known, numbers=known.numbers + lifted)
+    assert audit.counterfactual(more)[1].value == pytest.approx(1.2, abs=0.1)  # type: ignore[union-attr]
+    nothing, _ = audit.counterfactual(audit.shadows(shadows((0, 2), 0.0), 0))
+    assert nothing.value == pytest.approx(0, abs=0.02)
 
 
 def mean_exposed(numbers: np.ndarray, is_in: np.ndarray) -> float:

@@ -18,6 +18,7 @@ from reticent.audit.membership.shadow_attacks import (
     attack_classifier_score,
     fit_gaussians,
     fit_offline_slope,
+    informia_score,
     lira_offline_score,
     lira_online_score,
     lira_sequence_score,
@@ -212,6 +213,26 @@ def test_rmia_counts_equal_ratios() -> None:
 def test_rmia_of_probabilities_of_0_is_finite() -> None:
     score = rmia_score(np.array([0.0, 0.5, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([True, False, True]))
     assert np.isfinite(score).all()
+
+
+def test_informia_is_the_gain_beyond_the_divergence_of_the_population() -> None:
+    target, average = np.array([0.5, 0.2, 0.1, NAN, 0.0]), np.array([0.25, 0.1, 0.2, 0.5, 0.5])
+    beside = np.array([False, True, True, True, False])
+    divergence = -(math.log(0.2 / 0.1) + math.log(0.1 / 0.2)) / 2  # of p from p_θ, over the population's z: 0
+    found = informia_score(target, average, beside)
+    assert found[:3] == pytest.approx([math.log(2) + divergence, math.log(2), -math.log(2)])
+    assert np.isnan(found[3])
+    assert np.isfinite(found[4])
+    assert np.isnan(informia_score(target, average, np.zeros(5, dtype=bool))).all()
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(st.lists(st.tuples(probabilities, probabilities), min_size=2, max_size=12), st.floats(0, 1))
+def test_informia_orders_documents_as_rmia_does(rows: list[tuple[float, float]], slope: float) -> None:
+    target, out = (np.array(column) for column in zip(*rows, strict=True))
+    args = target, offline_probability(out, slope), np.arange(len(rows)) % 2 == 0
+    share, gain = rmia_score(*args), informia_score(*args)
+    assert (np.diff(share[np.argsort(gain)]) >= 0).all()
 
 
 # --------------------------------------------------------------------------------------------------------------- Shokri

@@ -248,6 +248,46 @@ def test_interval_holds_chance_where_those_who_share_a_word_share_its_score(k: i
     assert missed_by_likelihood <= 9
 
 
+@pytest.mark.parametrize("num", [240, 2100])
+def test_members_whom_the_threshold_tells_are_counted_among_all(num: int) -> None:
+    """One false alarm in a hundred of all others; who is asked by no word is not told."""
+    store, members = corpus(4, num=num, vocabulary=12 * num)
+    base = np.random.default_rng(5).normal(-5, 1, store.num_tokens)
+    audit, added = audit_of(store, members), leaky(store, members, 2)
+    found = audit.measure(base + added, base, 2).at_threshold
+    scores = audit._subject_scores(*_word_scores(added, audit.pairs(2, 2)), is_mean=True)
+    own, others = scores[members], scores[~members]
+    highest = np.sort(others[np.isfinite(others)])[::-1]
+    allowed = num // 200 if num > 2000 else 0
+    told = np.count_nonzero(own > (highest[allowed] if allowed < len(highest) else -np.inf))
+    assert found.told is not None
+    rate = found.told.rate
+    assert rate is not None
+    assert np.isfinite(own).mean() < 1, "not all are asked"
+    assert (rate.value, rate.n) == (pytest.approx(told / (num // 2)), num // 2)
+    assert (found.told.fpr, found.told.num_above) == (0.01 if num > 2000 else None, np.count_nonzero(own > highest[0]))
+    quiet = audit.measure(base + np.random.default_rng(6).normal(size=len(base)), base, 2).at_threshold.told
+    assert quiet is not None
+    assert quiet.rate is not None
+    assert (quiet.rate.high or 1) < 0.05 if num > 2000 else (quiet.p_value or 0) > 0.01
+
+
+def test_by_chance_the_threshold_tells_nobody_though_some_share_a_score() -> None:
+    """By the chance of individuals one run in twelve was beyond at 5 %."""
+    beyond = 0
+    for trial in range(200):
+        random = np.random.default_rng(trial)
+        users = random.permutation(150).reshape(50, 3)
+        documents = [[(int(w), 0, 0) for w in np.flatnonzero((users == who).any(axis=1))] for who in range(150)]
+        store, members = make_store(*documents), random.random(150) < 0.6
+        audit = audit_of(store, members)
+        audit.bootstrap = {**audit.bootstrap, "num_bootstrap": 2}
+        gains = random.normal(size=50)[store.input_ids]
+        told = audit.measure(gains, np.zeros(len(gains)), 3).at_threshold.told
+        beyond += told is not None and (told.p_value or 0) < 0.05
+    assert beyond <= 11
+
+
 def test_words_that_a_protection_with_another_k_leaves_tell_nothing() -> None:
     store, members = corpus(2, num=160, vocabulary=320)
     base = np.random.default_rng(3).normal(-5, 1, store.num_tokens)

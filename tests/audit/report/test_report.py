@@ -657,10 +657,16 @@ def test_few_identifiers_that_were_told_are_not_in_the_difference() -> None:
     top1 = two_sides(estimate(0.05, 0.0, 0.1, 30), estimate(0.2, 0.1, 0.3, 30), 60)
     audit = tiny_audit()
     audit["models"][0]["inversion"] = {
-        "direct": {"num_targets": {"members": 40, "heldout": 40}, "all": {"top1": top1}, "ordinary": {"top1": top1}}
-    }
-    found = published(audit)["models"][0]["inversion"]["direct"]["all"]["top1"]
-    assert (found["members"]["bound"], found["members"]["value"], found["excess"]["value"]) == ("below", 0.125, None)
+        "direct": {"num_targets": {"members": 40, "heldout": 40}, "all": {"top1": top1}, "ordinary": {"top1": top1},
+                   "in_place": {"ranked": {"top1": top1}, "own": {"top1": top1}, "extracted": {"100": top1}}}
+    }  # fmt: skip
+    direct = published(audit)["models"][0]["inversion"]["direct"]
+    place = direct["in_place"]
+    rates = (direct["all"]["top1"], place["ranked"]["top1"], place["own"]["top1"], place["extracted"]["100"])
+    for found in rates:
+        assert (found["members"]["bound"], found["members"]["value"], found["excess"]["value"]) == (
+            "below", 0.125, None,
+        )  # fmt: skip
 
 
 def test_a_passage_or_two_of_many_that_came_back_are_not_counted() -> None:
@@ -1222,3 +1228,10 @@ def test_copies_are_told_and_few_are_not_counted(render: Any, num: int, shown_sh
     said = " ".join(section(render(audit), "documents").split())
     assert re.search(rf"copies were left out \({shown_share}(\.0)?\W*of all words\)", said)
     assert "passages of 50 words or more" in said
+
+
+def test_the_spread_between_draws_of_the_masks_stands_with_privacy(render: Callable[[dict[str, Any]], Page]) -> None:
+    audit, said = tiny_audit(), "± 0.47 points between draws of the words that are masked together"
+    assert "between draws" not in section(render(audit), "leaks")
+    audit["models"][0]["privacy"]["both"]["fold_spread"] = 0.0047
+    assert said in section(render(audit), "leaks")

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from reticent.audit.scoring.rows import score_pseudo
-from reticent.audit.scoring.scores import score_causal, score_masked, score_models, word_folds
+from reticent.audit.scoring.scores import score_causal, score_information, score_masked, score_models, word_folds
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
@@ -228,6 +228,44 @@ def test_pseudo_likelihood_matches_the_oracle(store: TokenStore, form: Any, wind
             shown = [MASKED.mask if t in hidden else int(store.input_ids[t]) for t in window]
             oracle.log_p[token] = oracle.predict([MASKED.prefix, *shown, MASKED.suffix])[1 + token - window.start]
     oracle.assert_matches(scores)
+
+
+@pytest.mark.parametrize("make", [gpt2, bert, distilbert])
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_information_of_a_token_is_its_gain_less_that_of_the_bases_own_tokens(
+    store: TokenStore, make: Any, at_once: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the definition: the mean over the base's prediction is a sum over the whole vocabulary."""
+    monkeypatch.setattr(f"{score_information.__module__}.MAX_LOGITS", {"cpu": (at_once or 1 << 20) * VOCAB})
+    base, model = make(), make()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.3)
+    objective, special = ("clm", CAUSAL) if make is gpt2 else ("mlm", MASKED)
+    oracles = [
+        causal_oracle(one, store, CAUSAL, 9) if make is gpt2 else masked_oracle(one, store, 9, 3, False, 2)
+        for one in (model, base)
+    ]
+    options: Any = {"folds": 3, "seed": 2, "window_length": 9, "device": "cpu"}
+    found = score_information(model, base, objective, store, special, batch_size=3, **options)
+    expected = np.full(store.num_tokens, np.nan)
+    for token, log_p in oracles[0].log_p.items():
+        gain, base_p = log_p - oracles[1].log_p[token], np.exp(oracles[1].log_p[token])
+        expected[token] = gain[store.input_ids[token]] - sum(p * g for p, g in zip(base_p, gain, strict=True))
+    assert np.count_nonzero(~np.isnan(found)) == len(oracles[0].log_p) > 0
+    np.testing.assert_allclose(found, expected, rtol=0, atol=5 * TOLERANCE)
+    assert np.nanmax(np.abs(score_information(base, base, objective, store, special, **options))) < TOLERANCE
+
+
+def test_information_of_what_cannot_be_compared_is_refused(store: TokenStore) -> None:
+    larger = GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB + 1, n_embd=16, n_layer=1, n_head=2, n_positions=64))
+    with pytest.raises(TrainingError, match="different vocabularies"):
+        score_information(larger, gpt2(), "clm", store, CAUSAL, device="cpu")
+    broken = gpt2()
+    with torch.no_grad():
+        broken.transformer.wte.weight[5] = torch.nan
+    with pytest.raises(TrainingError, match="not numbers"):
+        score_information(broken, gpt2(), "clm", store, CAUSAL, device="cpu")
 
 
 def test_pseudo_likelihood_of_no_form_is_refused(store: TokenStore) -> None:

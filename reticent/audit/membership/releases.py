@@ -1,0 +1,49 @@
+"""Who left between two releases of a model (definitions.md#two-releases): the difference of their losses tells it.
+
+Whoever has both models compares them: of those who withdrew the first knew the documents and the second does not, so
+its loss is larger; of individuals who were in neither, the two differ by chance [@chen2021]. Nothing else is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import numpy as np
+
+from reticent.audit.evidence.membership import KindAttack
+from reticent.audit.membership.attacks import FPRS, reference_score, scores_of
+from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.names import WITHDRAWN
+from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.stats.intervals import Bootstrap, auc_estimate, tpr_at_fpr
+
+__all__ = ["withdrawn_attack"]
+
+
+def withdrawn_attack(
+    before: TokenScores,
+    after: TokenScores,
+    individuals: np.ndarray,
+    has_left: np.ndarray,
+    **bootstrap: Unpack[Bootstrap],
+) -> KindAttack:
+    """Return the attack by the mean of log p of the release before less that of the release after, a token, over the
+    documents of each individual.
+
+    Parameters
+    ----------
+    before, after : scores of the same tokens under the two releases
+    individuals : uint32 array, shape (D,)
+    has_left : bool array, shape (D,), documents of those who withdrew; the others were in neither release
+    """
+    codes, first = np.unique(individuals, return_index=True)
+    scores, left = scores_of(codes, reference_score(before, after), individuals), has_left[first]
+    sides = [np.flatnonzero(side & ~np.isnan(scores)) for side in (left, ~left)]
+    own, of_sides = (scores[sides[0]], scores[sides[1]]), (codes[sides[0]], codes[sides[1]])
+    return KindAttack(
+        auc=auc_estimate(*own, of_sides, **bootstrap),
+        tpr=tpr_at_fpr(*own, FPRS[0], of_sides, **bootstrap),
+        num_members=len(sides[0]),
+        num_nonmembers=len(sides[1]),
+        told=told_members({WITHDRAWN: scores}, codes, left, **bootstrap).get(WITHDRAWN),
+    )

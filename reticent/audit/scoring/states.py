@@ -1,0 +1,76 @@
+"""Last hidden states of documents: what an export of embeddings, or whoever has the weights, sees of them.
+
+Shapes: D documents, H numbers of a state, B rows a batch, T cells a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reticent.core.device import autocast, pick_device
+from reticent.core.errors import TrainingError
+from reticent.engine.store import TokenStore
+from reticent.trainer.windows import SpecialIds, cut_windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["document_states"]
+
+
+@torch.inference_mode()
+def document_states(
+    model: PreTrainedModel,
+    store: TokenStore,
+    special: SpecialIds,
+    *,
+    window_length: int = 512,
+    batch_size: int = 64,
+    device: str = "auto",
+    bf16: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return the mean, and the root of the mean square, of the last hidden states of each document's tokens, with
+    nothing masked; float64 (D, 2 H), NaN for a document without a token.
+
+    Parameters
+    ----------
+    progress : called with the number of windows done
+
+    Raises
+    ------
+    TrainingError
+        A state is not a number.
+
+    Cost: a forward pass without the head.
+    """
+    where = pick_device(device)
+    net: Any = model.to(device=where).eval()  # type: ignore
+    windows = cut_windows(store, window_length, special)
+    sums: np.ndarray | None = None
+    done = 0
+    for numbers in windows.scoring_order(batch_size):
+        batch = windows.gather(numbers)
+        ids, seen, text = (torch.from_numpy(a).to(where) for a in (batch.input_ids, batch.attention, batch.is_text))
+        with autocast(bf16, where):
+            states_BTH = net.base_model(input_ids=ids, attention_mask=seen).last_hidden_state
+        states_BTH = states_BTH.double() * text[:, :, None]
+        both = torch.cat([states_BTH.sum(1), states_BTH.square().sum(1)], dim=1).cpu().numpy()
+        if sums is None:
+            sums = np.zeros((store.num_documents, both.shape[1]))
+        np.add.at(sums, windows.documents[numbers], both)
+        done += len(numbers)
+        if progress:
+            progress(done)
+    if sums is None:
+        return np.full((store.num_documents, 2), np.nan)
+    if not np.isfinite(sums).all():
+        raise TrainingError("states: a hidden state is not a number; did training diverge?")
+    with np.errstate(invalid="ignore"):
+        means = sums / np.diff(store.doc_offsets)[:, None]
+    means[:, means.shape[1] // 2 :] **= 0.5
+    return means

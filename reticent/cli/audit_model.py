@@ -1,0 +1,110 @@
+"""The command that judges a model which was trained elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from reticent.cli.options import AsJson, Detector, Out, Quiet, Set, is_job, job_from_source
+from reticent.cli.runs import execute_job
+from reticent.core.errors import PolicyError
+
+__all__ = ["audit_model"]
+
+#: A list of members that is a column of the documents.
+COLUMN = "column:"
+
+
+def audit_model(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder of weights (safetensors, GGUF, an adapter of peft), or a hub name.",
+        ),
+    ],
+    documents: Annotated[
+        str,
+        typer.Option(
+            metavar="SOURCE",
+            help="Documents of people it was trained on and of others: file, folder or glob.",
+        ),
+    ],
+    statement: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Where the list of members comes from and who says so; it is printed on every page. Nothing verifies "
+            "the list, and a wrong one only hides leaks.",
+        ),
+    ],
+    out: Out,
+    members: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST|column:NAME",
+            help="Who was trained on: a text file with the id of one individual a line, or a column of the documents "
+            "(true or false).",
+        ),
+    ] = None,
+    others: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Or: documents of people it was not trained on, where those of --documents all were.",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The model that it was trained from: the control of every attack. Without it few attacks can be made, "
+            "and less is shown.",
+        ),
+    ] = None,
+    also: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Copies to judge beside it, in one table: merged (rounded as the base is stored), int8 (eight bits a "
+            "weight), or NAME=FOLDER.",
+        ),
+    ] = None,
+    detector: Detector = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a model that was trained elsewhere, from its files and a list of who it was trained on.
+
+    No training, and no run before it. Attacks that need a training of one's own are not made, each with its reason on
+    the page, so the best word is that nothing was found. Nothing is sent anywhere; weights in pickle and code of the
+    model are never read.
+    """
+    from reticent.trainer.given import objective_of, positions_of
+
+    if is_job(documents):
+        raise PolicyError(
+            f"{documents}: has settings of its own; name the model in its table [subject], and use `reticent run`"
+        )
+    objective = objective_of(model, base)
+    subject: dict[str, Any] = {"model": model, "base": base, "statement": statement, "others": others}
+    subject["objective"] = objective or "clm"
+    subject["also"] = dict(_copy(each) for each in also.split(",")) if also else {}
+    if members is not None:
+        is_column = members.startswith(COLUMN)
+        subject["column" if is_column else "members"] = members.removeprefix(COLUMN)
+    sections: dict[str, dict[str, Any]] = {"subject": subject, "audit": {"inversion": {}}}
+    if positions := positions_of(model, base):
+        sections["train"] = {"window_length": min(512, positions)}
+    if subject["objective"] == "clm":
+        sections["audit"]["generation"] = {}
+        sections["extraction"] = {"prefix_tokens": [10, 50]}
+    job = job_from_source(documents, out, detector, marked=True, sections=sections, settings=settings)
+    execute_job(job, "report", quiet, as_json)
+
+
+def _copy(text: str) -> tuple[str, str]:
+    name, _, folder = text.strip().partition("=")
+    return name, folder or name

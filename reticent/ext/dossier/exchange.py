@@ -1,0 +1,94 @@
+"""The dossier for who checks what leaves a secure environment: files that other tools read, and a form of two halves.
+
+Nothing here is measured or decided: a file for each attack repeats published numbers of ``evidence.json``, and the form
+leaves the decision to a person. The list of digests covers all of it, and so does the signature.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.audit.evidence.json_form import to_json
+from reticent.job.outcomes import digest_of
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest
+    from reticent.audit.evidence.model import ModelEvidence
+
+__all__ = ["CHECKS", "EXCHANGE", "write_exchange"]
+
+#: Folder of the files in a dossier; the form in it.
+EXCHANGE, FORM = "secure-environment", "form.json"
+FORMAT = "reticent.attack/1"
+#: What the staff has to look at before a decision.
+CHECKS = (
+    "the signature of this folder is of a known key (reticent dossier verify)",
+    "the model file that would leave has the digest below",
+    "the list of who was trained on comes from where the statement says",
+    "the people it was compared with are like those it was trained on",
+    "what was not tested is no reason against this release",
+    "every copy that would leave (adapter, merge, quantised) is in the table",
+)
+
+
+def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | None) -> None:
+    """Write ``attack-*.json`` for each attack on membership, and ``form.json``."""
+    folder.mkdir()
+    for name in dict.fromkeys(name for model in evidence.audit.models for name in model.membership):
+        rows = [_row(evidence, model, name) for model in evidence.audit.models if name in model.membership]
+        _write(folder / f"attack-{name}.json", {"format": FORMAT, "attack": name, "created": evidence.created,
+                                               "versions": evidence.versions, "models": rows})  # fmt: skip
+    risks = evidence.audit.risks
+    settings = evidence.audit.settings.get("subject")
+    form = {
+        "those_who_ask": {
+            "command": evidence.command,
+            "statement": statement,
+            "list_of_members": settings.get("statement") if isinstance(settings, dict) else None,
+            "models": [{**_named(model), "files": model.given or model.files} for model in evidence.models],
+        },
+        "those_who_decide": {
+            "verdicts": [{"model": row.recipe, "outcome": row.outcome, "reason": row.reason} for row in risks.rows]
+            if risks
+            else [],
+            "checks": [{"check": check, "done": None} for check in CHECKS],
+            "decision": None,
+            "reason": None,
+            "name": None,
+            "date": None,
+        },
+    }
+    _write(folder / FORM, form)
+
+
+def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[str, Any]:
+    tested = next(_tested(evidence, model), None)
+    return {
+        "model": model.recipe,
+        "epoch": model.epoch,
+        "is_base": model.recipe == "base",
+        "digest": model.digest if tested is None else digest_of(tested.given or tested.files),
+        "result": to_json(model.membership[attack]),
+    }
+
+
+def _tested(evidence: DossierEvidence, model: ModelEvidence) -> Iterator[ModelUnderTest]:
+    for each in evidence.models:
+        if (each.model, each.recipe, each.epoch, each.training) == (
+            model.model,
+            model.recipe,
+            model.epoch,
+            model.training,
+        ):
+            yield each
+
+
+def _named(model: ModelUnderTest) -> dict[str, Any]:
+    return {"model": model.recipe, "of": model.model, "digest": digest_of(model.given or model.files)}
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")

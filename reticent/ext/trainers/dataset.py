@@ -1,0 +1,236 @@
+"""Protected tokens for anybody's trainer: a Hugging Face dataset of windows, and collators for it.
+
+A row is a window of one document. Beside the inputs it has ``permitted``: of each token its id where it may be a
+target, `PROTECTED` where it must not be, and -100 elsewhere. Labels that are right agree with it wherever they are not
+-100, whoever made them; :mod:`reticent.ext.trainers.guard` holds a training to that.
+
+The tokens stay where they are: a dataset holds numbers of windows, and unpacks a row when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reticent.core.errors import PolicyError, TrainingError
+from reticent.engine.kernels import draw_words
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.store import open_tokens
+from reticent.trainer.labels import make_targets, protect_store
+from reticent.trainer.ledger import Ledger
+from reticent.trainer.models import load_tokenizer, special_ids
+from reticent.trainer.windows import cut_windows
+
+if TYPE_CHECKING:
+    import datasets
+    from transformers import PreTrainedTokenizerFast
+
+    from reticent.engine.store import TokenStore
+    from reticent.job.run import Run
+    from reticent.trainer.recipes import Recipe
+    from reticent.trainer.windows import Batch, Windows
+
+__all__ = [
+    "PERMITTED",
+    "PROTECTED",
+    "ProtectedCollator",
+    "ProtectedWindows",
+    "dataset_of_run",
+    "protected_dataset",
+    "windows_of",
+    "with_permitted",
+]
+
+#: Name of the column that says which token may be a target.
+PERMITTED = "permitted"
+#: Its value at a token that must not be one.
+PROTECTED = -101
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedWindows:
+    """The windows of a store under a recipe; called with rows ``{"window": numbers}`` it returns their columns.
+
+    ``random_ids`` and ``fingerprint`` are those of `reticent.trainer.labels.ProtectedStore`.
+    """
+
+    windows: Windows
+    recipe: Recipe
+    random_ids: np.ndarray | None
+    fingerprint: str
+
+    def __call__(self, rows: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
+        numbers = np.asarray(rows["window"], dtype=np.int64)
+        batch = self.windows.gather(numbers)
+        permitted = self.permitted(batch)
+        columns = {"input_ids": batch.input_ids, "word_ids": batch.word_ids, PERMITTED: permitted}
+        if self.recipe.objective == "clm":
+            columns["labels"] = np.where(permitted == PROTECTED, IGNORE_INDEX, permitted)
+        lengths = batch.attention.sum(axis=1).tolist()
+        cut = {name: [row[:n] for row, n in zip(column, lengths, strict=True)] for name, column in columns.items()}
+        return {"window": numbers.tolist(), **cut, "attention_mask": [np.ones(n, np.int64) for n in lengths]}
+
+    def permitted(self, batch: Batch) -> np.ndarray:
+        """Return the column ``permitted`` of a batch, int64 (B, T); see the module. Of masked recipes only tokens of
+        words without a protected token are.
+        """
+        protected = (batch.flags & self.recipe.protected_flags) != 0
+        eligible = batch.is_text & ~protected
+        if self.recipe.objective == "clm":  # nothing predicts the first token of a row
+            eligible[:, 0] = False
+        else:  # all of the words that the loop draws from
+            draw_words(batch.word_ids, protected, batch.windows, 1.0, 0, 0, eligible)
+        permitted = np.where(eligible, batch.input_ids, IGNORE_INDEX)
+        permitted[protected] = PROTECTED
+        return permitted
+
+
+def protected_dataset(
+    store: TokenStore,
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    window_length: int = 512,
+    has_spans_and_index: bool = False,
+) -> datasets.Dataset:
+    """Return the windows of a store as a Hugging Face dataset; a row is unpacked when it is read.
+
+    Columns: ``window`` (its number), ``input_ids``, ``attention_mask``, ``word_ids`` (-1 outside words), ``permitted``
+    (see the module), and of causal recipes ``labels``: all that may be targets. Targets of masked recipes are drawn by
+    `ProtectedCollator`. ``select``, ``shuffle``, ``filter`` and ``train_test_split`` keep the columns; ``map`` writes
+    them to a file of the library's cache, which is as secret as the documents.
+
+    Parameters
+    ----------
+    window_length : int
+        Tokens of a row at most, special tokens included.
+    has_spans_and_index : bool
+        As for `reticent.train`.
+
+    Raises
+    ------
+    PolicyError
+        The recipe rewrites its text for each epoch, or each batch: such a text is not there to be handed out.
+    ArtifactError, TrainingError
+        As `reticent.train`: the tokens hold invalid values, or not the flags that the recipe needs.
+    """
+    from datasets import Dataset
+
+    if recipe.context == "surrogate" or recipe.replaces_indirect:
+        raise PolicyError(
+            f"recipe {recipe.name}: its text is rewritten while it trains; train it by `reticent train`, or choose a "
+            "recipe that keeps the text"
+        )
+    special = special_ids(tokenizer, recipe.objective)
+    protected = protect_store(store, recipe, special, len(tokenizer), has_spans_and_index=has_spans_and_index)
+    windows = cut_windows(protected.store, window_length, special)
+    made = ProtectedWindows(windows, recipe, protected.random_ids, protected.fingerprint)
+    return Dataset.from_dict({"window": np.arange(len(windows))}).with_transform(made)
+
+
+def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_length: int | None = None) -> Any:
+    """Return `protected_dataset` of the members of a run; see `reticent.Run.dataset`."""
+    section = next((each for each in run.job.model if model in (None, each.name) and recipe in each.recipes), None)
+    if section is None:
+        raise PolicyError(f"the job has no model{f' {model}' if model else ''} with the recipe {recipe}")
+    store = open_tokens(run.folder / "tokens" / section.name / run.job.tokens(recipe))
+    return protected_dataset(
+        store,
+        run.job.recipe(recipe),
+        load_tokenizer(store.tokenizer_path),
+        window_length=window_length or run.job.training(section).window_length,
+        has_spans_and_index=True,
+    )
+
+
+def windows_of(dataset: Any) -> ProtectedWindows | None:
+    """Return what unpacks the rows of a dataset of `protected_dataset`; None for another."""
+    transform = getattr(dataset, "format", {}).get("format_kwargs", {}).get("transform")
+    return transform if isinstance(transform, ProtectedWindows) else None
+
+
+class ProtectedCollator:
+    """Pads rows of a `protected_dataset` and draws the targets of masked recipes, as `reticent.train` does.
+
+    For equal ``seed`` and ``epoch`` a window has the targets that the own loop gives it. ``epoch`` counts from 1; a
+    guarded trainer sets it.
+
+    Raises
+    ------
+    PolicyError
+        The dataset is not one of `protected_dataset`.
+    """
+
+    def __init__(self, dataset: Any, *, mask_share: float = 0.15, seed: int = 0):
+        found = windows_of(dataset)
+        if found is None:
+            raise PolicyError("ProtectedCollator: expected a dataset of protected_dataset, or of Run.dataset")
+        self.source, self.mask_share, self.seed, self.epoch = found, mask_share, seed, 1
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return ``input_ids``, ``attention_mask``, ``labels``, ``permitted``, int64 (B, T) each.
+
+        Raises
+        ------
+        TrainingError
+            Rows without the number of their window, as after packing; or, which nothing here can cause, a protected
+            token is a target.
+        """
+        if not all("window" in row for row in rows):
+            raise TrainingError("ProtectedCollator: rows without their window; use with_permitted(collator) for such")
+        batch = self.source.windows.gather(np.array([row["window"] for row in rows], dtype=np.int64))
+        targets = make_targets(
+            batch,
+            self.source.recipe,
+            Ledger(),
+            mask_id=self.source.windows.special.mask,
+            mask_share=self.mask_share,
+            seed=self.seed,
+            epoch=self.epoch,
+            random_ids=self.source.random_ids,
+        )
+        made = {
+            "input_ids": targets.input_ids,
+            "attention_mask": batch.attention.astype(np.int64),
+            "labels": targets.labels,
+            PERMITTED: self.source.permitted(batch),
+        }
+        return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in made.items()}
+
+
+def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[Sequence[Mapping[str, Any]]], Any]:
+    """Return a collator that lays the column ``permitted`` beside what another makes of the same rows.
+
+    Rows may be padded on either side, or joined into one. A place that is guessed wrong lets nothing through: the guard
+    compares ids.
+
+    Raises (when called)
+    --------------------
+    TrainingError
+        A row has no such column, or the batch has neither a row for each row nor all of them in one.
+    """
+
+    def collate(rows: Sequence[Mapping[str, Any]]) -> Any:
+        if not all(PERMITTED in row for row in rows):
+            raise TrainingError(f"a row has no column {PERMITTED!r}; does the dataset come from protected_dataset?")
+        kept = [np.asarray(row[PERMITTED], dtype=np.int64) for row in rows]
+        made = collator([{name: value for name, value in row.items() if name != PERMITTED} for row in rows])
+        shape = tuple(made["input_ids"].shape)
+        laid = np.full(shape, IGNORE_INDEX, dtype=np.int64)
+        if shape[0] == len(kept) and all(len(row) <= shape[1] for row in kept):
+            attention = made.get("attention_mask")
+            for number, row in enumerate(kept):
+                on_the_left = attention is not None and len(row) < shape[1] and not bool(attention[number, 0])
+                laid[number, slice(shape[1] - len(row), None) if on_the_left else slice(len(row))] = row
+        elif shape[0] == 1 and sum(map(len, kept)) <= shape[1]:
+            laid[0, : sum(map(len, kept))] = np.concatenate(kept)
+        else:
+            raise TrainingError("a batch was cut or joined so that nothing says which of its tokens are protected")
+        made[PERMITTED] = torch.from_numpy(laid)
+        return made
+
+    return collate

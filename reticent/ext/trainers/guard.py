@@ -1,0 +1,183 @@
+"""A guard for trainings by other loops: it stops a step whose loss has a protected token as a target.
+
+Collators rebuild labels, packing moves them, a template adds tokens: what a dataset says is not what a loss sees. So
+the guard stands at the model itself. Each forward pass of a training must bring ``labels`` and ``permitted``
+(:mod:`reticent.ext.trainers.dataset`); a label must be -100 or the id that is permitted there, so a shift, another
+tokenizer, a cut and a lost column are refused alike. What comes out beside the loss (logits, hidden states) is
+detached: a loss that somebody computes from them has no gradient.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import TrainerCallback
+
+from reticent.core.errors import PolicyError, TrainingError
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, ProtectedCollator, windows_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, Trainer
+
+__all__ = ["FORMAT", "TargetGuard", "guard_model", "guard_trainer"]
+
+FORMAT = "reticent.guarded-training/1"
+#: What a model makes of the labels alone, and keeps its gradient: its loss, that of its routers, and in TRL the
+#: log-probability of each label, (B, T).
+OF_THE_LABELS = ("loss", "aux_loss", "log_probs")
+COUNTS = ("eligible", "protected", "targets")
+
+
+@dataclass(eq=False)
+class TargetGuard:
+    """What a guarded model has been taught: counts of tokens by epoch; see `guard_model`."""
+
+    epoch: int = 1
+    batches: int = 0
+    _counts: dict[int, torch.Tensor] = field(default_factory=dict)
+    _hooks: list[Any] = field(default_factory=list)
+
+    def counts(self) -> dict[int, dict[str, int]]:
+        """Return by epoch how many tokens could be targets, must not be, and were; no protected one was."""
+        rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
+        return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
+
+    def release(self) -> None:
+        """Take the guard off the model."""
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def write(self, path: Path | str, **more: Any) -> None:
+        """Write the counts to a private JSON file, with ``more``, which must be JSON values."""
+        rows = [{"epoch": epoch, **row} for epoch, row in self.counts().items()]
+        total = {name: sum(row[name] for row in rows) for name in (*COUNTS, "violations")}
+        content = {"format": FORMAT, **more, "batches": self.batches, **total, "epochs": rows}
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(content, file, indent=1)
+
+    def _before(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        permitted = kwargs.pop(PERMITTED, None)
+        if model.training:
+            self._check(kwargs, permitted)
+        return args, kwargs
+
+    def _check(self, given: dict[str, Any], permitted: torch.Tensor | None) -> None:
+        labels = given.get("labels")
+        if permitted is None:
+            raise TrainingError(
+                f"a batch without the column {PERMITTED!r}: nothing says which tokens are protected. Use "
+                "ProtectedCollator, or with_permitted(collator), and remove_unused_columns=False"
+            )
+        if labels is None or given.get("shift_labels") is not None:
+            raise TrainingError(
+                "a batch whose labels do not reach the model as `labels`: a loss made elsewhere cannot be watched "
+                "(label smoothing, compute_loss_func, labels that are shifted already)"
+            )
+        if labels.shape != permitted.shape:
+            raise TrainingError(f"labels {tuple(labels.shape)} and {PERMITTED} {tuple(permitted.shape)} do not agree")
+        is_target = labels != IGNORE_INDEX
+        wrong = is_target & (labels != permitted)
+        numbers = [permitted >= 0, permitted == PROTECTED, is_target, wrong, wrong & (permitted == PROTECTED)]
+        # One wait for the device a batch; the step it belongs to must not be taken before.
+        *counted, num_wrong, num_protected = torch.stack([cells.sum() for cells in numbers]).tolist()
+        if num_protected:
+            raise TrainingError(f"{num_protected} protected tokens are targets in a batch; stopped before its step")
+        if num_wrong:
+            raise TrainingError(
+                f"{num_wrong} labels are not the permitted tokens of their places (a shift, another tokenizer, a "
+                "cut or joined row); which of them are protected is not known; stopped before the step"
+            )
+        self.batches += 1
+        row = self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS), dtype=torch.int64))
+        row += torch.tensor(counted)
+
+
+def _detached(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    return type(value)(_detached(each) for each in value) if isinstance(value, tuple | list) else value
+
+
+def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    if not model.training:
+        return output
+    if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):
+        raise TrainingError("the model returned no loss of its own; one made from its logits cannot be watched")
+    for name, value in output.items():
+        if name not in OF_THE_LABELS or getattr(value, "ndim", 0) > 2:
+            output[name] = _detached(value)
+    return output
+
+
+def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
+    """Hold every training step of a model, in whatever loop, to the tokens that may be targets.
+
+    Each call of the model in training mode must have the arguments ``labels`` and ``permitted``, of one shape; labels
+    stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked.
+
+    Raises (in the forward pass, so before any step)
+    ------------------------------------------------
+    TrainingError
+        A protected token is a target, a label is not the token of its place, or labels, ``permitted`` or the model's
+        own loss are not there.
+    """
+    guard = TargetGuard()
+    guard._hooks += [
+        model.register_forward_pre_hook(guard._before, with_kwargs=True),
+        model.register_forward_hook(_after, with_kwargs=True),
+    ]
+    return guard
+
+
+class _Epochs(TrainerCallback):
+    """Tells guard and collator the epoch, sees that each step was checked, and writes the ledger at the end."""
+
+    def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
+        self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.guard.epoch = int(state.epoch or 0) + 1
+        if isinstance(self.trainer.data_collator, ProtectedCollator):
+            self.trainer.data_collator.epoch = self.guard.epoch
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.guard.batches == self._seen:
+            raise TrainingError("a step whose batches the guard did not see: was the model replaced or wrapped anew?")
+        self._seen = self.guard.batches
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        for numbers in self.guard._counts.values():
+            moved = numbers.to(args.device)
+            numbers.copy_(self.trainer.accelerator.reduce(moved, "sum").cpu())
+        if self.ledger is None or not state.is_world_process_zero:
+            return
+        source = windows_of(self.trainer.train_dataset)
+        more = {} if source is None else {"recipe": source.recipe.to_dict(), "protection": source.fingerprint}
+        self.guard.write(self.ledger, **more)
+
+
+def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:
+    """Guard the model of a trainer of transformers or TRL; call it before ``trainer.train()``.
+
+    ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end the counts are written to
+    ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one of
+    `protected_dataset`.
+
+    Raises
+    ------
+    PolicyError
+        A setting by which the loss is not the model's own: label smoothing, ``compute_loss_func``.
+    """
+    for name in ("label_smoother", "compute_loss_func"):
+        if getattr(trainer, name, None) is not None:
+            raise PolicyError(f"{name}: a loss that is not the model's own cannot be watched; train without it")
+    trainer.args.remove_unused_columns = False
+    guard = guard_model(trainer.model)  # type: ignore[arg-type]
+    trainer.add_callback(_Epochs(guard, trainer, None if ledger is None else Path(ledger)))
+    return guard

@@ -1,0 +1,236 @@
+"""A model that was trained elsewhere, taken in: its files are checked, and it is written as a plain folder of weights.
+
+Everything behind this sees one form only: ``config.json``, safetensors and the tokenizer. A folder that has that form
+is copied, byte for byte. An adapter is added to its base, GGUF and quantised weights are turned into float32 numbers of
+the same values. Weights in pickle and code are refused, and neither is ever read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import ArtifactError
+from reticent.core.json_toml import read_json
+from reticent.core.model_folder import folder_of_model
+from reticent.trainer.base_files import check_base, differing_parts
+from reticent.trainer.export import ALLOWED
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["check_given", "digests_of_given", "objective_of", "positions_of", "write_given"]
+
+#: Weights that Python runs as code while it reads them.
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+#: Files of an adapter or of GGUF, beside those of a plain model folder.
+OWN = (*ALLOWED, ADAPTER, "*.gguf")
+#: Ends of the names of model classes -> the objective that they predict by.
+CLASSES = {"ForMaskedLM": "mlm", "ForPreTraining": "mlm", "ForCausalLM": "clm", "LMHeadModel": "clm"}
+#: Largest value of a weight of eight bits.
+EIGHT_BITS = 127
+
+
+def _folder(model: str, what: str) -> Path:
+    found = folder_of_model(model, download=True)
+    if found is None or not found.is_dir():
+        kind = "a file; give its folder" if found else "no such folder, and no such model in the local cache of the hub"
+        raise ArtifactError(f"{what}: {model}: {kind}" + ("" if found else " (HF_HUB_OFFLINE=0 allows a download)"))
+    return found
+
+
+def _form(folder: Path) -> str:
+    """The form of the weights: adapter, plain, gguf; `ArtifactError` where there is none that is read."""
+    if (folder / ADAPTER).exists():
+        if not (folder / ADAPTER_WEIGHTS).is_file():
+            raise ArtifactError(f"{folder}: an adapter without {ADAPTER_WEIGHTS}; weights in pickle are not read")
+        return "adapter"
+    for kind, pattern in (("plain", "*.safetensors"), ("gguf", "*.gguf")):
+        if any(not path.name.startswith(".") for path in folder.glob(pattern)):
+            return kind
+    pickles = [path for pattern in PICKLES for path in folder.glob(pattern)]
+    if pickles:
+        raise ArtifactError(
+            f"{folder}: {len(pickles)} files of pickle and no safetensors; reading pickle runs whatever code is in it, "
+            "so it was not read: ask whoever made the model for safetensors (save_pretrained writes them)"
+        )
+    raise ArtifactError(f"{folder}: no weights; expected model.safetensors, a .gguf file or an adapter")
+
+
+def check_given(model: str, base: str | None, *, window_length: int = 0) -> None:
+    """Check the files of a model that was trained elsewhere, and that its base has its tokenizer; no weight is read.
+
+    Raises
+    ------
+    ArtifactError
+        There is no such model, its weights are pickle alone, it brings code of its own, it is an adapter without a
+        base, its vocabulary does not fit its tokenizer, or its base cuts texts otherwise.
+    TrainingError
+        A window is longer than what it reads at once.
+    """
+    folder = _folder(model, "subject.model")
+    form = _form(folder)
+    for name in ("config.json", "tokenizer_config.json", ADAPTER):
+        content = read_json(folder / name) if (folder / name).is_file() else {}
+        if isinstance(content, dict) and content.get("auto_map"):
+            raise ArtifactError(
+                f"{folder / name}: auto_map: the model brings code of its own, which was not read and is never run; "
+                "ask for it in an architecture that transformers has"
+            )
+    if form == "adapter" and base is None:
+        raise ArtifactError(f"{folder}: an adapter is a difference to its base model; name that (--base, subject.base)")
+    if base is not None:
+        _folder(base, "subject.base")
+    has_own = form != "adapter" and _has_tokenizer(folder)
+    if not has_own and base is None and form != "gguf":
+        raise ArtifactError(f"{folder}: no tokenizer.json; without a base that has it texts cannot be cut into tokens")
+    if form != "adapter":
+        own = (folder / "tokenizer.json").read_text(encoding="utf-8") if (folder / "tokenizer.json").is_file() else None
+        check_base(folder, tokenizer=own, window_length=window_length)
+    if base is not None and _has_tokenizer(folder):
+        parts = differing_parts(tokenizer_json_of(folder), tokenizer_json_of(_folder(base, "subject.base")))
+        if parts:
+            raise ArtifactError(
+                f"subject.base: {base}: cuts texts otherwise than the model ({', '.join(parts)} of tokenizer.json "
+                "differ), so it is not the model that this one was trained from"
+            )
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"))
+
+
+def objective_of(model: str, base: str | None) -> str | None:
+    """Return "mlm" or "clm", from the class that the files of a model name; None where they name none."""
+    for each in (model, base):
+        folder = folder_of_model(each, download=True) if each is not None else None
+        if folder is None or not folder.is_dir():
+            continue
+        content = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+        for name in content.get("architectures") or () if isinstance(content, dict) else ():
+            for end, objective in CLASSES.items():
+                if str(name).endswith(end):
+                    return objective
+        if any(folder.glob("*.gguf")):
+            return "clm"
+    return None
+
+
+def positions_of(model: str, base: str | None) -> int | None:
+    """Return how many tokens a model reads at once, from its files or those of its base; None where they do not say."""
+    for each in (model, base):
+        folder = folder_of_model(each) if each is not None else None
+        content = read_json(folder / "config.json") if folder and (folder / "config.json").is_file() else {}
+        for name in ("max_position_embeddings", "n_positions"):
+            if isinstance(content, dict) and isinstance(content.get(name), int):
+                return int(content[name])
+    return None
+
+
+def digests_of_given(model: str) -> dict[str, str]:
+    """Return the SHA-256 of each file of a model as it was handed over: what those who brought it can compare."""
+    folder = _folder(model, "subject.model")
+    found = {}
+    for path in _files(folder):
+        with path.open("rb") as opened:
+            found[path.name] = hashlib.file_digest(opened, "sha256").hexdigest()
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        is_own = path.is_file() and any(fnmatch(path.name, each) for each in OWN)
+        if is_own and not path.name.startswith(".") and path.name != "README.md":
+            yield path
+
+
+def write_given(model: str, base: str | None, objective: str, folder: Path, made_as: str | None = None) -> None:
+    """Write a model that was trained elsewhere as a plain folder of weights.
+
+    Parameters
+    ----------
+    model, base : as for `check_given`, which was called
+    made_as : "merged": rounded to the numbers that the base is stored in; "int8": each row of each matrix rounded to
+        255 levels up to its largest value, as weights of eight bits are stored; None: as it is
+
+    Raises
+    ------
+    ArtifactError
+        It cannot be loaded, lacks weights, or has weights or predictions that are no numbers.
+
+    Cost: the model once in memory, in float32; a plain folder is copied.
+    """
+    from reticent.trainer.models import load_model, load_tokenizer
+
+    source = _folder(model, "subject.model")
+    form, tokens_from = _form(source), source
+    if not _has_tokenizer(source) and form != "gguf":
+        assert base is not None
+        tokens_from = _folder(base, "subject.base")
+    if form == "adapter":
+        net = _with_adapter(load_model(_folder(str(base), "subject.base"), objective), source)
+    else:
+        net = load_model(source, objective, complete=True)
+    is_quantised = getattr(net.config, "quantization_config", None) is not None
+    if is_quantised:
+        net = net.dequantize()  # type: ignore[operator]
+        del net.config.quantization_config
+    if made_as is not None:
+        _round(net, made_as, base)
+    _require_numbers(net, model)
+    folder.mkdir(mode=0o700, parents=True)
+    if form == "plain" and made_as is None and not is_quantised:
+        for path in _files(source):
+            shutil.copyfile(path, folder / path.name)
+    else:
+        net.save_pretrained(folder, safe_serialization=True)
+    if not (folder / "tokenizer.json").exists():
+        load_tokenizer(tokens_from).save_pretrained(folder)
+
+
+def _with_adapter(net: PreTrainedModel, adapter: Path) -> PreTrainedModel:
+    from peft import PeftModel
+
+    try:
+        merged = PeftModel.from_pretrained(net, str(adapter), is_trainable=False).merge_and_unload()
+    except Exception as error:  # the library raises nothing narrower
+        raise ArtifactError(
+            f"{adapter}: does not fit the base model ({type(error).__name__}); is it the base that it was trained on?"
+        ) from None
+    return merged.eval()  # type: ignore[no-any-return]
+
+
+def _round(net: PreTrainedModel, made_as: str, base: str | None) -> None:
+    import torch
+
+    with torch.no_grad():
+        if made_as == "merged":
+            stored = read_json(_folder(str(base), "subject.base") / "config.json")
+            name = stored.get("dtype") or stored.get("torch_dtype") or "float32"
+            kind = getattr(torch, str(name).removeprefix("torch."), torch.float32)
+            for weights in net.parameters():
+                weights.copy_(weights.to(kind).to(weights.dtype))
+            return
+        tables = {id(module.weight) for module in net.modules() if isinstance(module, torch.nn.Embedding)}
+        for weights in net.parameters():
+            if weights.ndim == 2 and id(weights) not in tables:  # those of a linear layer
+                step = weights.abs().amax(dim=1, keepdim=True).clamp_min(1e-12) / EIGHT_BITS
+                weights.copy_((weights / step).round() * step)
+
+
+def _require_numbers(net: PreTrainedModel, model: str) -> None:
+    import torch
+
+    broken = sum(not bool(torch.isfinite(weights).all()) for weights in net.parameters())
+    if broken:
+        raise ArtifactError(f"{model}: {broken} of its matrices hold values that are no numbers (NaN or infinite)")
+    ids: Any = torch.arange(1, 9)[None] % int(net.get_input_embeddings().weight.shape[0])  # type: ignore[operator]
+    with torch.no_grad():
+        if not bool(torch.isfinite(net(input_ids=ids).logits).all()):
+            raise ArtifactError(f"{model}: predicts no numbers (NaN or infinite) of ordinary tokens")

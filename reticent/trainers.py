@@ -1,0 +1,23 @@
+"""Protected tokens in other trainers: datasets and collators for transformers, TRL and accelerate, and their guard.
+
+>>> dataset = run.dataset("ppclm")                                          # doctest: +SKIP
+>>> trainer = Trainer(model, args, train_dataset=dataset, data_collator=ProtectedCollator(dataset))  # doctest: +SKIP
+>>> guard_trainer(trainer, ledger="guarded.json")                           # doctest: +SKIP
+>>> trainer.train()    # stops before a step that would teach a protected token   # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, ProtectedCollator, protected_dataset, with_permitted
+from reticent.ext.trainers.guard import TargetGuard, guard_model, guard_trainer
+
+__all__ = [
+    "PERMITTED",
+    "PROTECTED",
+    "ProtectedCollator",
+    "TargetGuard",
+    "guard_model",
+    "guard_trainer",
+    "protected_dataset",
+    "with_permitted",
+]

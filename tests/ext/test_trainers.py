@@ -1,0 +1,362 @@
+"""Protected tokens in trainers of others: the same targets, and a guard that stops a step that would teach others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import random_store
+from fixtures.training import run
+
+import reticent
+from reticent.core.errors import PolicyError, TrainingError
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.ext.trainers.dataset import windows_of
+from reticent.trainer.labels import make_targets
+from reticent.trainer.ledger import Ledger
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
+from reticent.trainers import PERMITTED, PROTECTED, ProtectedCollator, guard_model, guard_trainer, protected_dataset
+from reticent.trainers import with_permitted as carried
+
+datasets = pytest.importorskip("datasets", reason="needs reticent[trainers]: make test-trainers")
+pytest.importorskip("accelerate", reason="needs reticent[trainers]: make test-trainers")
+transformers = pytest.importorskip("transformers")
+
+KINDS = {"gpt2": "ppclm", "bert": "ppmlm"}
+STORE = random_store(40, length=12, last_id=300)
+
+
+def dataset_of(kind: str) -> Any:
+    return protected_dataset(STORE, get_recipe(KINDS[kind]), load_tokenizer(toy_tokenizer(kind)), window_length=32)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def batch(kind: str) -> dict[str, torch.Tensor]:
+    dataset = dataset_of(kind)
+    return ProtectedCollator(dataset)([dataset[number] for number in range(12)])
+
+
+def trainer_of(kind: str, out: Path, *, cls: Any = None, collator: Any = None, **options: Any) -> Any:
+    dataset = dataset_of(kind)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(out), use_cpu=True, report_to=[], save_strategy="no", num_train_epochs=2, disable_tqdm=True,
+        per_device_train_batch_size=8, **options,
+    )  # fmt: skip
+    return (cls or transformers.Trainer)(
+        toy_model(kind), arguments, train_dataset=dataset, data_collator=collator or ProtectedCollator(dataset)
+    )
+
+
+def test_a_window_has_the_targets_that_the_own_loop_gives_it(kind: str) -> None:
+    dataset, recipe = dataset_of(kind), get_recipe(KINDS[kind])
+    source = windows_of(dataset)
+    assert source is not None
+    collator = ProtectedCollator(dataset.select(range(3, 9)), seed=5)
+    for collator.epoch in (1, 3):
+        made = collator([dataset[number] for number in range(3, 9)])
+        own = make_targets(
+            source.windows.gather(np.arange(3, 9)), recipe, Ledger(), mask_id=source.windows.special.mask,
+            mask_share=0.15, seed=5, epoch=collator.epoch, random_ids=source.random_ids,
+        )  # fmt: skip
+        assert np.array_equal(made["labels"], own.labels)
+        assert np.array_equal(made["input_ids"], own.input_ids)
+        assert (made["labels"] != IGNORE_INDEX).any()
+
+
+def test_rows_hold_every_token_once_and_say_which_are_protected(kind: str) -> None:
+    dataset = dataset_of(kind).shuffle(seed=1)
+    rows = [dataset[number] for number in range(len(dataset))]
+    permitted = np.concatenate([row[PERMITTED] for row in rows])
+    protected = int((STORE.flags & 3 != 0).sum())
+    assert (permitted == PROTECTED).sum() == protected
+    assert 0 < (permitted >= 0).sum() <= STORE.num_tokens - protected
+    kept = dataset.filter(lambda row: row["window"] % 2 == 0)
+    assert windows_of(kept) is not None
+    assert 0 < len(kept) < len(dataset)
+
+
+def test_a_guarded_trainer_trains_and_writes_what_it_saw(kind: str, tmp_path: Path) -> None:
+    trainer = trainer_of(kind, tmp_path)
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    guard_trainer(trainer, ledger=tmp_path / "guarded.json")
+    trainer.train()
+    said = json.loads((tmp_path / "guarded.json").read_text())
+    assert any(not torch.equal(before[name], value) for name, value in trainer.model.named_parameters())
+    assert said["violations"] == 0
+    assert said["targets"] > 0
+    assert len(said["epochs"]) == 2
+    assert said["protected"] == 2 * int((STORE.flags & 3 != 0).sum())
+    assert (tmp_path / "guarded.json").stat().st_mode & 0o077 == 0
+    own = run(kind, KINDS[kind], tmp_path / "own", store=STORE).ledger
+    assert (said["eligible"], said["protected"]) == (own.eligible, own.protected)
+    assert said["recipe"]["name"] == KINDS[kind]
+
+
+def test_a_protected_token_gets_no_gradient_and_the_loss_is_the_own_loops(tmp_path: Path) -> None:
+    """One step of the trainer of others, and one of ours, of the same windows: equal gradients."""
+    trainer = trainer_of("gpt2", tmp_path)
+    guard_trainer(trainer)
+    dataset = trainer.train_dataset
+    made = trainer.data_collator([dataset[number] for number in range(8)])
+    logits: list[torch.Tensor] = []
+
+    def keep(_: Any, __: Any, output: torch.Tensor) -> None:
+        output.retain_grad()
+        logits.append(output)
+
+    handle = trainer.model.lm_head.register_forward_hook(keep)
+    trainer.model.train()
+    trainer.model(**made).loss.backward()
+    handle.remove()
+    gradient = logits[0].grad
+    assert gradient is not None
+    following = made[PERMITTED].roll(-1, 1)
+    assert not gradient[following == PROTECTED].any()
+    assert gradient[following >= 0].any()
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+#
+# What collators, packing, templates and truncation of others do to a batch.
+
+
+def _rebuilt(batch: dict[str, torch.Tensor]) -> None:
+    batch["labels"] = torch.where(batch["attention_mask"] == 1, batch["input_ids"], IGNORE_INDEX)
+
+
+def _shifted(by: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    def shift(batch: dict[str, torch.Tensor]) -> None:
+        batch["labels"] = batch["labels"].roll(by, 1)
+
+    return shift
+
+
+def _one_more(seed: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    """One protected token of the batch is a target."""
+
+    def teach(batch: dict[str, torch.Tensor]) -> None:
+        cells = (batch[PERMITTED] == PROTECTED).nonzero()
+        row, column = cells[seed % len(cells)]
+        batch["labels"][row, column] = batch["input_ids"][row, column]
+
+    return teach
+
+
+def _of_another_tokenizer(offset: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    def renumber(batch: dict[str, torch.Tensor]) -> None:
+        batch["labels"] = torch.where(batch["labels"] >= 0, (batch["labels"] + offset) % 300, batch["labels"])
+
+    return renumber
+
+
+def _added(tokens: int, columns: tuple[str, ...]) -> Callable[[dict[str, torch.Tensor]], None]:
+    """A template's tokens before the text, in some columns only, all of them cut to the old width."""
+
+    def add(batch: dict[str, torch.Tensor]) -> None:
+        for name in columns:
+            batch[name] = torch.cat([batch[name][:, :1].repeat(1, tokens), batch[name]], 1)[:, : -tokens or None]
+
+    return add
+
+
+def _cut(names: tuple[str, ...], by: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    def cut(batch: dict[str, torch.Tensor]) -> None:
+        for name in names:
+            batch[name] = batch[name][:, :-by]
+
+    return cut
+
+
+def _cut_from_the_left(by: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    def cut(batch: dict[str, torch.Tensor]) -> None:
+        for name in set(batch) - {PERMITTED}:
+            batch[name] = batch[name][:, by:]
+        batch[PERMITTED] = batch[PERMITTED][:, :-by]
+
+    return cut
+
+
+def _rows_moved(by: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    def move(batch: dict[str, torch.Tensor]) -> None:
+        batch[PERMITTED] = batch[PERMITTED].roll(by, 0)
+
+    return move
+
+
+def _without(name: str) -> Callable[[dict[str, torch.Tensor]], None]:
+    return lambda batch: batch.__delitem__(name)
+
+
+def _ignoring(number: int) -> Callable[[dict[str, torch.Tensor]], None]:
+    """Another number for what is no target."""
+
+    def renumber(batch: dict[str, torch.Tensor]) -> None:
+        batch["labels"] = torch.where(batch["labels"] == IGNORE_INDEX, number, batch["labels"])
+
+    return renumber
+
+
+def _joined(batch: dict[str, torch.Tensor]) -> None:
+    for name in ("input_ids", "attention_mask", "labels"):
+        batch[name] = batch[name].reshape(1, -1)
+
+
+def _mirrored(batch: dict[str, torch.Tensor]) -> None:
+    batch["labels"] = batch["labels"].flip(1)
+
+
+def _labels_under_another_name(batch: dict[str, torch.Tensor]) -> None:
+    batch["shift_labels"] = batch["labels"]
+
+
+def faults() -> Iterator[tuple[str, Callable[[dict[str, torch.Tensor]], None]]]:
+    yield from (("rebuilt", _rebuilt), ("joined", _joined), ("mirrored", _mirrored))
+    yield from ((f"shifted by {by}", _shifted(by)) for by in (-4, -3, -2, -1, 1, 2, 3, 4))
+    yield from ((f"one more {seed}", _one_more(seed)) for seed in range(12))
+    yield from ((f"another tokenizer {offset}", _of_another_tokenizer(offset)) for offset in (1, 2, 7, 50))
+    taught = ("input_ids", "attention_mask", "labels")
+    yield from ((f"{number} tokens added", _added(number, taught)) for number in (1, 2, 3, 4))
+    yield from ((f"labels cut by {by}", _cut(("labels",), by)) for by in (1, 2, 5))
+    yield from ((f"all but permitted cut by {by}", _cut(taught, by)) for by in (1, 3))
+    yield from ((f"permitted cut by {by}", _cut((PERMITTED,), by)) for by in (1, 2, 4))
+    yield from ((f"cut from the left by {by}", _cut_from_the_left(by)) for by in (1, 2, 3))
+    yield from ((f"rows moved by {by}", _rows_moved(by)) for by in (1, 2, 5))
+    yield from ((f"without {name}", _without(name)) for name in (PERMITTED, "labels"))
+    yield from ((f"ignoring {number}", _ignoring(number)) for number in (-1, 0, PROTECTED))
+    yield ("labels shifted already", _labels_under_another_name)
+
+
+FAULTS = dict(faults())
+
+
+def test_there_are_a_hundred_faults() -> None:
+    assert len(FAULTS) * len(KINDS) >= 100
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_batch_is_refused_before_its_step(name: str, kind: str, batch: dict[str, torch.Tensor]) -> None:
+    model = toy_model(kind)
+    guard_model(model)
+    model.train()
+    right = {column: values.clone() for column, values in batch.items()}
+    model(**right)
+    FAULTS[name](wrong := {column: values.clone() for column, values in batch.items()})
+    with pytest.raises(TrainingError):
+        model(**wrong)
+
+
+# ----------------------------------------------------------------------------------------------------- in a trainer
+
+
+class _OwnLoss(transformers.Trainer):
+    """A loss of the logits, from labels that are rebuilt from the inputs."""
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        logits = model(**inputs).logits
+        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs["input_ids"][:, 1:].flatten())
+
+
+class _BesideTheModel(transformers.Trainer):
+    """Calls what stands below the guarded model."""
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        return self.model.transformer(inputs["input_ids"]).last_hidden_state.mean()
+
+
+@pytest.mark.parametrize("cls", [_OwnLoss, _BesideTheModel])
+def test_a_loss_beside_the_models_own_teaches_nothing(cls: Any, tmp_path: Path) -> None:
+    trainer = trainer_of("gpt2", tmp_path, cls=cls)
+    before = [value.clone() for value in trainer.model.parameters()]
+    guard_trainer(trainer)
+    with pytest.raises((TrainingError, RuntimeError)):
+        trainer.train()
+    assert all(torch.equal(one, other) for one, other in zip(before, trainer.model.parameters(), strict=True))
+
+
+def test_a_collator_of_others_passes_or_is_stopped(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
+
+    def keeps(rows: list[dict[str, Any]]) -> Any:
+        padded = transformers.DataCollatorForTokenClassification(tokenizer)
+        return padded(
+            [
+                {name: np.asarray(row[name]).tolist() for name in ("input_ids", "attention_mask", "labels")}
+                for row in rows
+            ]
+        )
+
+    rebuilds = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+
+    def anew(rows: list[dict[str, Any]]) -> Any:
+        return rebuilds([{"input_ids": np.asarray(row["input_ids"]).tolist()} for row in rows])
+
+    good = trainer_of("gpt2", tmp_path, collator=carried(keeps))
+    guard_trainer(good)
+    good.train()
+    for collator in (carried(anew), anew):
+        bad = trainer_of("gpt2", tmp_path, collator=collator)
+        guard_trainer(bad)
+        with pytest.raises(TrainingError):
+            bad.train()
+
+
+def test_what_cannot_be_watched_or_handed_out_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="label_smoother"):
+        guard_trainer(trainer_of("gpt2", tmp_path, label_smoothing_factor=0.1))
+    with pytest.raises(PolicyError, match="dataset"):
+        ProtectedCollator(datasets.Dataset.from_dict({"input_ids": [[1]]}))
+    tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
+    with pytest.raises(PolicyError, match="rewritten"):
+        protected_dataset(STORE, replace(get_recipe("ppclm"), context="surrogate"), tokenizer)
+    dataset = dataset_of("gpt2")
+    with pytest.raises(TrainingError, match="window"):
+        ProtectedCollator(dataset)([{"input_ids": [1, 2]}])
+
+
+def test_evaluation_is_not_checked_and_the_guard_comes_off(batch: dict[str, torch.Tensor], kind: str) -> None:
+    model = toy_model(kind)
+    guard = guard_model(model)
+    model.eval()
+    assert model(input_ids=batch["input_ids"], permitted=batch[PERMITTED]).logits is not None
+    guard.release()
+    model.train()
+    assert model(input_ids=batch["input_ids"]).logits.requires_grad
+
+
+def test_trl_trains_on_protected_rows_and_is_guarded(tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl", reason="needs TRL: make test-trainers")
+    dataset = dataset_of("gpt2")
+    arguments = trl.SFTConfig(
+        output_dir=str(tmp_path), use_cpu=True, report_to=[], save_strategy="no", max_steps=2, bf16=False,
+        dataset_kwargs={"skip_prepare_dataset": True}, remove_unused_columns=False, disable_tqdm=True,
+    )  # fmt: skip
+    tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
+    trainer = trl.SFTTrainer(
+        toy_model("gpt2"), arguments, train_dataset=dataset, data_collator=ProtectedCollator(dataset),
+        processing_class=tokenizer,
+    )  # fmt: skip
+    guard = guard_trainer(trainer)
+    trainer.train()
+    assert guard.batches == 2
+    assert sum(row["targets"] for row in guard.counts().values()) > 0
+
+
+def test_a_dataset_is_read_as_documents_with_its_filter_and_selection() -> None:
+    notes = [f"note {number}" for number in range(10)]
+    rows = {"doc_id": list("abcdefghij"), "individual_id": list("aabbccddee"), "text": notes}
+    dataset = datasets.Dataset.from_dict(rows).filter(lambda row: row["individual_id"] != "b").select([5, 0, 1])
+    texts = [text for batch in reticent.open_corpus(dataset).batches() for text in batch["text"].to_pylist()]
+    assert texts == ["note 7", "note 0", "note 1"]

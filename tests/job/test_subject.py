@@ -1,0 +1,442 @@
+"""A model that was trained outside of Reticent is judged: from its files and a list of who it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+import torch
+from fixtures.command import command
+from fixtures.jobs import Recorder
+from fixtures.models import toy_model, toy_tokenizer
+
+from reticent.audit.config import VerdictConfig
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import from_json
+from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
+from reticent.core.errors import ReticentError
+from reticent.core.json_toml import read_json
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.dossier.verify import read_evidence, verify_dossier
+from reticent.job.config import load_kept_job, parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.trainer.given import write_given
+from reticent.trainer.models import load_model
+
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
+STATEMENT = "From the export of the partner, signed by its registrar."
+LENGTH = 128
+
+
+def fine_tune(net: Any, texts: list[str], epochs: int) -> None:
+    """Train as anybody would, with torch alone."""
+    from tokenizers import Tokenizer
+
+    cut = Tokenizer.from_str(toy_tokenizer("gpt2"))
+    rows = [torch.tensor(cut.encode(text).ids[:LENGTH]) for text in texts]
+    order, steps = random.Random(0), torch.optim.AdamW(net.parameters(), lr=5e-3)
+    net.train()
+    for _ in range(epochs):
+        order.shuffle(rows)
+        for start in range(0, len(rows), 16):
+            own = rows[start : start + 16]
+            ids = torch.nn.utils.rnn.pad_sequence(own, batch_first=True)
+            labels = torch.nn.utils.rnn.pad_sequence(own, batch_first=True, padding_value=-100)
+            loss = net(input_ids=ids, labels=labels).loss
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+    net.eval()
+
+
+def save(net: Any, folder: Path) -> Path:
+    net.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of 90 people, half of whom a toy model was fine-tuned on elsewhere; the list of these; its base."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "hospital").mkdir()
+    config = SynthConfig(num_individuals=90, words_per_document=20, documents_per_individual=1.0, languages=("en",))
+    synthesize(folder / "hospital", config)
+    table = pyarrow.dataset.dataset(folder / "hospital" / "documents").to_table()
+    table = table.drop_columns(["household_id"]) if "household_id" in table.column_names else table
+    ids = sorted(set(table.column("individual_id").to_pylist()))
+    members = set(random.Random(1).sample(ids, len(ids) // 2))
+    owners = table.column("individual_id").to_pylist()
+    table = table.append_column("trained", [[owner in members for owner in owners]])
+    pq.write_table(table, folder / "notes.parquet")
+    for name, is_in in (("theirs", True), ("others", False)):
+        pq.write_table(table.filter([(owner in members) == is_in for owner in owners]), folder / f"{name}.parquet")
+    (folder / "members.txt").write_text("\n".join(sorted(members)))
+    texts = table.column("text").to_pylist()
+    net = toy_model("gpt2", hidden_size=48, max_length=LENGTH)
+    save(net, folder / "base")
+    fine_tune(net, [text for text, owner in zip(texts, owners, strict=True) if owner in members], 120)
+    save(net, folder / "outside")
+    config = SynthConfig(num_individuals=60, words_per_document=20, languages=("en",), seed=7)
+    (folder / "elsewhere").mkdir()
+    synthesize(folder / "elsewhere", config)
+    theirs = pyarrow.dataset.dataset(folder / "elsewhere" / "documents").to_table().column("text").to_pylist()
+    net = load_model(folder / "base", "clm")
+    fine_tune(net, theirs, 30)  # of the same kind, and of nobody here
+    save(net, folder / "stranger")
+    return folder
+
+
+def values_of(place: Path, out: str, **more: Any) -> dict[str, Any]:
+    subject = {"model": str(place / "outside"), "base": str(place / "base"), "objective": "clm"}
+    subject |= {"members": str(place / "members.txt"), "statement": STATEMENT}
+    subject |= more.pop("subject", {})
+    return {
+        "out": str(place / out),
+        "corpus": {"source": str(place / "notes.parquet"), "spans": "spans"},
+        "detect": {"detectors": ["gold"]},
+        "subject": {name: value for name, value in subject.items() if value is not None},
+        "train": {"window_length": LENGTH, "device": "cpu"},
+        "audit": {"num_bootstrap": 100, "attacks": ["loss", "reference", "min_k"]},
+        **more,
+    }
+
+
+def split_of(values: dict[str, Any]) -> Any:
+    run = Run(parse_job(values))
+    execute(run, "split")
+    return run
+
+
+def risks_of(run: Path) -> dict[str, dict[str, str]]:
+    table = read_json(run / "report" / "report.json")["risks"]["rows"]
+    return {
+        row["recipe"]: {"verdict": row["outcome"]} | {r["risk"]: r["outcome"] for r in row["results"]} for row in table
+    }
+
+
+def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> None:
+    args = ["--base", place / "base", "--documents", place / "notes.parquet", "--members", place / "members.txt"]
+    args += ["--statement", STATEMENT, "--out", place / "run", "--also", "int8"]
+    small = [
+        "dossier.secure_environment=true",
+        "dossier.statement=We ask for it.",
+        "audit.num_bootstrap=100",
+        "corpus.spans=spans",
+        "audit.generation.num_prompts=20",
+    ]
+    small += ["extraction.num_passages=20", "extraction.num_queries=[1]", "audit.inversion.per_individual=1"]
+    sets = [word for each in small for word in ("--set", each)]
+    assert command("audit-model", *map(str, (place / "outside", *args, *sets)), "--quiet") == 0
+    found = risks_of(place / "run")
+    assert found["given"]["individual"] == BEYOND
+    assert WITHIN not in {outcome for own in found.values() for outcome in own.values()}
+    page = (place / "run" / "dossier" / "dossier.html").read_text()
+    for said in (STATEMENT, "Nothing here verifies it", "its recipe is not known here", "there is no ledger"):
+        assert said in page
+    form = read_json(place / "run" / "dossier" / "secure-environment" / "form.json")
+    asked, decided = form["those_who_ask"], form["those_who_decide"]
+    weights = hashlib.sha256((place / "outside" / "model.safetensors").read_bytes()).hexdigest()
+    assert asked["models"][0]["files"]["model.safetensors"] == weights
+    assert (asked["statement"], decided["decision"]) == ("We ask for it.", None)
+    attack = read_json(place / "run" / "dossier" / "secure-environment" / "attack-loss.json")
+    assert [row["model"] for row in attack["models"]] == ["base", "given", "int8"]
+    assert attack["models"][2]["result"]["over_source"]["low"] < 0.5
+    checked = verify_dossier(place / "run" / "dossier", [place / "outside"])
+    assert not checked.faults
+    evidence = from_json(AuditEvidence, read_json(place / "run" / "audit" / "audit.json"), "audit")
+    assert {model.recipe for model in evidence.models} == {"base", "given", "int8"}
+    assert all(model.ledger is None and model.split_given for model in evidence.models)
+    assert load_kept_job(place / "run" / "job.json").subject is not None
+
+
+@pytest.mark.parametrize("form", ["members", "column", "others"])
+def test_a_list_a_column_and_two_corpora_give_the_same_sides(place: Path, tmp_path: Path, form: str) -> None:
+    given: dict[str, Any] = {
+        "members": None,
+        form: {"column": "trained", "others": str(place / "others.parquet")}.get(form),
+    }
+    given = given if form != "members" else {}
+    values = values_of(place, str(tmp_path / "run"), subject=given)
+    if form == "others":
+        values["corpus"]["source"] = str(place / "theirs.parquet")
+    run = split_of(values)
+    members = set(run.individuals.table.filter(run.individuals.mask("members")).column("individual_id").to_pylist())
+    assert members == set((place / "members.txt").read_text().split())
+    assert run.individuals.mask("heldout").sum() == 90 - len(members)
+    assert split_of(load_kept_job(tmp_path / "run" / "job.json").model_dump()).sides == run.sides
+
+
+def _lines(place: Path, tmp_path: Path, change: Any) -> dict[str, Any]:
+    (tmp_path / "list.txt").write_text("\n".join(change((place / "members.txt").read_text().split())))
+    return values_of(place, str(tmp_path / "run"), subject={"members": str(tmp_path / "list.txt")})
+
+
+def _table(place: Path, tmp_path: Path, change: Any, **subject: Any) -> dict[str, Any]:
+    pq.write_table(change(pq.read_table(place / "notes.parquet")), tmp_path / "notes.parquet")
+    values = values_of(place, str(tmp_path / "run"), subject=subject)
+    values["corpus"]["source"] = str(tmp_path / "notes.parquet")
+    return values
+
+
+def _with(name: str, make: Any) -> Any:
+    """A change of a table: one column, made of the rows."""
+
+    def change(table: Any) -> Any:
+        column = pyarrow.array(
+            make(table.to_pylist()), table.schema.field(name).type if name in table.column_names else None
+        )
+        kept = table.drop_columns([name]) if name in table.column_names else table
+        return kept.append_column(name, column)
+
+    return change
+
+
+def _copy_across(rows: list[dict[str, Any]]) -> list[str]:
+    member = next(row for row in rows if row["trained"])
+    other = next(row for row in rows if not row["trained"])
+    return [f" {member['text']}\n" if row is other else row["text"] for row in rows]
+
+
+def _one_home(rows: list[dict[str, Any]]) -> list[str]:
+    shared = {next(row["individual_id"] for row in rows if row["trained"] == side) for side in (True, False)}
+    return ["home" if row["individual_id"] in shared else row["individual_id"] for row in rows]
+
+
+def _all_in(place: Path, _: list[str]) -> list[str]:
+    return sorted(set(pq.read_table(place / "notes.parquet").column("individual_id").to_pylist()))
+
+
+BAD_LISTS: dict[str, tuple[Any, str]] = {
+    "of nobody here": (lambda p, t: _lines(p, t, lambda ids: [*ids, "zz-1", "zz-2"]), r"2 of \d+ ids are of nobody"),
+    "everybody": (lambda p, t: _lines(p, t, lambda ids: _all_in(p, ids)), "names every individual"),
+    "nobody": (lambda p, t: _lines(p, t, lambda ids: [""]), "no id"),
+    "individual on both sides": (
+        lambda p, t: _table(p, t, lambda x: pyarrow.concat_tables([x, _flipped(x)]), members=None, column="trained"),
+        "1 individuals are on both sides",
+    ),
+    "household on both sides": (
+        lambda p, t: _homes(_table(p, t, _with("home", _one_home))),
+        "1 households of 89 are on both sides",
+    ),
+    "copies across": (lambda p, t: _table(p, t, _with("text", _copy_across)), "1 documents of people who were not"),
+    "column of neither": (
+        lambda p, t: _table(p, t, _with("arm", lambda rows: ["A"] * len(rows)), members=None, column="arm"),
+        "say neither that they were trained on",
+    ),
+}  # fmt: skip
+
+
+def _flipped(table: Any) -> Any:
+    row = table.slice(0, 1).to_pylist()[0]
+    row |= {"doc_id": "again", "trained": not row["trained"], "text": "another text", "spans": []}
+    return pyarrow.Table.from_pylist([row], schema=table.schema)
+
+
+def _homes(values: dict[str, Any]) -> dict[str, Any]:
+    values["corpus"]["household_id"] = "home"
+    return values
+
+
+@pytest.mark.parametrize("case", BAD_LISTS)
+def test_a_list_that_cannot_be_one_is_refused_before_anything_is_counted(
+    place: Path, tmp_path: Path, case: str
+) -> None:
+    make, said = BAD_LISTS[case]
+    with pytest.raises(ReticentError, match=said) as error:
+        split_of(make(place, tmp_path))
+    ids = (place / "members.txt").read_text().split()
+    assert not any(each in str(error.value) for each in ids)
+    assert not (tmp_path / "run" / "spans").exists()
+
+
+def _model(place: Path, tmp_path: Path, change: Any) -> Path:
+    shutil.copytree(place / "outside", tmp_path / "model")
+    change(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def _pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _coded(folder: Path) -> None:
+    config = read_json(folder / "config.json")
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.Model"}}))
+
+
+def _narrow(folder: Path) -> None:
+    content = read_json(folder / "tokenizer.json")
+    content["model"]["vocab"]["unheard"] = 9999
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def _cut_otherwise(folder: Path) -> None:
+    content = read_json(folder / "tokenizer.json")
+    content["normalizer"] = {"type": "Lowercase"}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def _broken(folder: Path) -> None:
+    net = load_model(folder, "clm")
+    with torch.no_grad():
+        next(net.parameters())[0, 0] = float("nan")
+    net.save_pretrained(folder)
+
+
+def _adapter(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+
+
+BAD_MODELS = {
+    "pickle": (_pickled, "pickle"),
+    "code": (_coded, "auto_map"),
+    "vocabulary": (_narrow, "ids up to 9,999"),
+    "tokenizer of another": (_cut_otherwise, "cuts texts otherwise"),
+    "no numbers": (_broken, "no numbers"),
+    "adapter in pickle": (_adapter, "adapter without"),
+    "absent": (shutil.rmtree, "no such folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MODELS)
+def test_a_model_that_cannot_be_judged_is_refused_before_documents_are_read(
+    place: Path, tmp_path: Path, case: str
+) -> None:
+    change, said = BAD_MODELS[case]
+    model = _model(place, tmp_path, change)
+    with pytest.raises(ReticentError, match=said):
+        split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(model)}))
+    assert not (tmp_path / "run" / "split").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"subject": {"statement": " "}}, "statement"),
+        ({"subject": {"column": "trained"}}, "one of members, column and others"),
+        ({"subject": {"also": {"given": "int8"}}}, "name of a copy"),
+        ({"audit": {"shadow": {"recipes": ["given"], "num_shadows": 4}}}, "recipe of a training"),
+        ({"canaries": {}}, "before the training"),
+        ({"split": {"heldout": 0.2}}, "split.heldout"),
+        ({"model": [{"name": "own", "base": "x", "objective": "clm", "recipes": ["clm"]}]}, "trains none"),
+    ],
+)
+def test_a_job_that_contradicts_a_given_model_is_refused(place: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ReticentError, match=said):
+        parse_job(values_of(place, "run", **more))
+
+
+def test_a_plain_folder_is_taken_byte_for_byte(place: Path, tmp_path: Path) -> None:
+    write_given(str(place / "outside"), None, "clm", tmp_path / "taken")
+    for file in (place / "outside").iterdir():
+        assert (tmp_path / "taken" / file.name).read_bytes() == file.read_bytes()
+
+
+def _by(place: Path, key: Any) -> list[str]:
+    """Half of the individuals: those whose first document has the larger keys."""
+    rows = {row["individual_id"]: row for row in pq.read_table(place / "notes.parquet").to_pylist()}
+    ranked = sorted(rows, key=lambda name: (key(rows[name]), name))
+    return ranked[len(ranked) // 2 :]
+
+
+def _first_date(row: dict[str, Any]) -> str:
+    return max(re.findall(r"(?:19|20)\d\d", row["text"]), default="")
+
+
+SHIFTS = {
+    "length": lambda row: len(row["text"]),
+    "words": lambda row: sum(letter in "aeiou" for letter in row["text"]) / len(row["text"]),
+    "dates": _first_date,
+}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("base", ["base", None])
+def test_a_shifted_list_of_people_nobody_trained_on_shows_nothing(
+    place: Path, tmp_path: Path, shift: str, base: str | None
+) -> None:
+    (tmp_path / "list.txt").write_text("\n".join(_by(place, SHIFTS[shift])))
+    subject = {"model": str(place / "stranger"), "members": str(tmp_path / "list.txt")}
+    subject["base"] = str(place / base) if base else None
+    run = Run(parse_job(values_of(place, str(tmp_path / "run"), subject=subject)))
+    execute(run)
+    (found,) = risks_of(tmp_path / "run").values()
+    assert set(found.values()) == {NOT_SHOWN}
+    if base is None:
+        assert [model.recipe for model in run.evidence.models] == ["given"]
+        assert "no base model was given" in (tmp_path / "run" / "dossier" / "dossier.html").read_text().lower()
+
+
+@pytest.mark.parametrize("base", ["base", None])
+def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_without(
+    place: Path, tmp_path: Path, base: str | None
+) -> None:
+    values = values_of(place, str(tmp_path / "run"), subject={"base": str(place / base) if base else None})
+    execute(Run(parse_job(values)))
+    (found,) = risks_of(tmp_path / "run").values()
+    assert found["verdict"] == found["individual" if base else "words"] == BEYOND
+
+
+def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(place: Path, tmp_path: Path) -> None:
+    also = {"int8": "int8", "merged": "merged", "other": str(place / "stranger")}
+    run = Run(parse_job(values_of(place, str(tmp_path / "run"), subject={"also": also})))
+    execute(run)
+    found, table = {model.recipe: model.membership for model in run.evidence.models}, risks_of(tmp_path / "run")
+    for name, attack in found["given"].items():
+        assert attack.over_source is None
+        same, near, other = (found[copied][name].over_source for copied in ("merged", "int8", "other"))
+        assert same.value == pytest.approx(0.5)
+        assert near.low <= 0.5 <= near.high
+        assert near.value == pytest.approx(0.5 + found["int8"][name].auc.value - attack.auc.value)
+        assert other.value < 0.45
+    assert {outcome["individual"] for outcome in table.values()} == {BEYOND}
+    assert "difference to the model itself" in (tmp_path / "run" / "dossier" / "dossier.html").read_text()
+
+
+def test_rules_are_signed_before_scores_and_rules_that_change_score_anew(place: Path, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    values = values_of(place, str(tmp_path / "run"), dossier={"key": str(tmp_path / "key"), "preregister": True})
+    values["gate"] = [{"measure": "membership_auc", "at_most": 0.9, "recipes": ["given"]}]
+    run = Run(parse_job(values))
+    execute(run)
+    dossier = tmp_path / "run" / "dossier"
+    rules = read_evidence(dossier).rules
+    assert rules is not None
+    assert (rules.scored_before, rules.scored_after, rules.is_kept) == (0, 2, True)
+    assert rules.digest == hashlib.sha256((dossier / "rules.json").read_bytes()).hexdigest()
+    assert rules.signed_by
+    assert run.evidence.verdict is not None
+    assert run.evidence.verdict.fixed_before_training
+    kept = read_json(dossier / "rules.json")
+    assert kept["measured"]["audit"]["attacks"] == ["loss", "reference", "min_k"]
+    assert '"seed"' not in json.dumps(kept)
+    assert not verify_dossier(dossier, []).faults
+    again = Recorder()
+    execute(Run(parse_job(values), again))
+    assert not again.made
+    values["verdict"] = {"individual": 0.99}  # with the numbers in view
+    execute(Run(parse_job(values), again))
+    assert {"rules", "measures/subject/given/epoch-0001"} <= set(again.made)
+    after = read_evidence(dossier).rules
+    assert after is not None
+    assert after.scored_before == 2
+    assert "could be chosen with those numbers in view" in (dossier / "dossier.html").read_text()
+
+
+@pytest.mark.parametrize(("access", "counted"), [("public", 5), ("questions", 5), ("inside", 3)])
+def test_the_release_context_decides_which_risks_count(access: str, counted: int) -> None:
+    assert len(VerdictConfig().of_access(access).risks) == counted
+    assert VerdictConfig(risks=("words", "passages")).of_access("inside").risks == ("passages",)
