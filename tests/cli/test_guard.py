@@ -403,7 +403,7 @@ def test_a_guard_is_not_built_of_documents_that_change_meanwhile(
         documents(source, seed=1)
         return build_verbatim(*arguments, **options)
 
-    monkeypatch.setattr("reticent.engine.verbatim.build_verbatim", build)
+    monkeypatch.setattr("reticent.cli.guard.build_verbatim", build)
     assert command("guard", "build", source, "--out", tmp_path / "guard", "--quiet") == 1
     assert "have changed since" in capfd.readouterr().err
     assert not (tmp_path / "guard").exists()

@@ -88,7 +88,7 @@ def test_a_bug_is_lines_of_json_without_its_message(
     def broken(*_: object) -> None:
         raise KeyError(NOTE.split()[2])
 
-    monkeypatch.setattr("reticent.job.pipeline.execute", broken)
+    monkeypatch.setattr("reticent.cli.runs.execute", broken)
     assert command("index", notes, "--out", tmp_path / "run", "--log-format", "json") == 1
     shown = capfd.readouterr().err
     assert "KeyError" in lines(shown)[-1]["message"]
