@@ -53,6 +53,7 @@ from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.withdrawn import read_ids
 from reticent.ext.annotate.annotation import read_annotation
+from reticent.ext.annotate.command import text_ends
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
@@ -245,7 +246,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
             )
         kept = np.flatnonzero((rows >= 0) & is_read)
         kept = kept[np.argsort(rows[kept])]
-        documents = _documents(run.corpus, rows[kept])
+        documents = _documents(run.documents, rows[kept])
         names = ("start", "end", "label")
         own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
         lengths = pc.utf8_length(documents.column("text")).to_pylist()
@@ -274,12 +275,14 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
     """The rows in the run of the documents of a sample, -1 for one that is not there; they are known by their texts, so
     that a sample holds after an update."""
-    wanted = {document.sha256: place for place, document in enumerate(annotation.sample.documents)}
-    rows, first = np.full(len(wanted), -1, dtype=np.int64), 0
-    for batch in run.corpus.batches(columns=("text",)):
+    wanted: dict[str, list[int]] = {}
+    for place, document in enumerate(annotation.sample.documents):
+        wanted.setdefault(document.sha256, []).append(place)
+    rows, first, ends = np.full(len(annotation.sample.documents), -1, dtype=np.int64), 0, text_ends(run)
+    for batch in run.documents.batches(columns=("text",)):
         for row, text in enumerate(batch.column("text").to_pylist(), start=first):
-            if (place := wanted.get(text_digest(text))) is not None:
-                rows[place] = row
+            if places := wanted.get(text_digest(text if ends is None else text[: ends[row]])):
+                rows[places.pop()] = row
         first += batch.num_rows
     return rows
 
