@@ -194,7 +194,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier", "groups")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -215,6 +215,10 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    groups: tuple[str, ...] = Field(
+        default=(),
+        description="files of ids of individuals, one a line: a p-value for the members in each, named as its file",
+    )
     earlier: str | None = Field(
         default=None,
         description="run folder of the release before: also attack who withdrew since, by the difference of the models",

@@ -24,9 +24,10 @@ from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
+from reticent.audit.membership.groups import group_membership
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
+from reticent.audit.membership.names import END_OF_TEXT, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.endpoint import is_endpoint, score_endpoint
@@ -166,6 +167,7 @@ class Auditor:
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
         split_given: bool = False,
+        named_groups: Mapping[str, np.ndarray] | None = None,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -177,6 +179,7 @@ class Auditor:
         if len(both):
             raise ArtifactError(f"{len(both)} individuals are members and held out; sides are split by individual")
         self.store, self.members, self.config, self.split_given = audit, members, config, split_given
+        self.named_groups = named_groups or {}
         self.tokenizer = load_tokenizer(audit.tokenizer_path)
         self.table = SurfaceTable(self.tokenizer)
         self.words = words_of(audit)
@@ -361,6 +364,7 @@ class Auditor:
             store,
             special,
             all_occurrences=all_occurrences,
+            ends=END_OF_TEXT in self.config.attacks and store is self.store,
             progress=self._progress(progress, special, entry.objective),
             **(self._scoring if seed is None else self._scoring | {"seed": seed}),
         )
@@ -462,7 +466,7 @@ class Auditor:
                     informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
                     on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
-        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
+        self.own_scores = {} if self.split_given else {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
@@ -487,6 +491,14 @@ class Auditor:
             best_attack=best,
             by_kind=by_kind,
             split_given=self.split_given or None,
+            groups=group_membership(
+                {name: one.own for name, one in attacked.compared.items()},
+                self.membership.codes,
+                self.membership.code_member,
+                self.named_groups,
+                **self.bootstrap,
+            )
+            or None,
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["KNOWN", "LANGUAGES", "LanguageCount", "OtherLanguages"]
+__all__ = ["KNOWN", "LANGUAGES", "LanguageCount", "OtherLanguages", "told_of_known"]
 
 #: Common words that none of the other languages has; all ASCII, since RE2 takes an accent for the end of a word.
 _COMMON_WORDS: Final = {
@@ -147,6 +147,16 @@ class OtherLanguages:
             f"know ({names}; they know {', '.join(self.known)}): of the names in them next to nothing is found but "
             "those of records and lists"
         )
+
+
+def told_of_known(texts: pa.Array) -> np.ndarray:
+    """Return each document's place in `KNOWN`, -1 in another language; a short one without a common word is English."""
+    known = [list(_WORDS_OF_NOTES).index(name) for name in KNOWN]
+    start = pc.utf8_lower(pc.utf8_slice_codeunits(texts, 0, _NUM_CHARACTERS))
+    hits = np.stack([_counts(start, _PATTERNS_OF_NOTES[name]) for name in KNOWN])
+    own = np.where(hits.max(axis=0, initial=0) > 0, hits.argmax(axis=0), KNOWN.index("en"))
+    told = _told(texts, _NUM_CHARACTERS)
+    return np.where((told < 0) | np.isin(told, known), own, -1)
 
 
 def _told(texts: pa.Array, num_characters: int) -> np.ndarray:

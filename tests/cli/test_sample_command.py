@@ -242,7 +242,7 @@ def test_documents_that_changed_since_are_refused(source: Path, run: Path, tmp_p
 def test_the_commands_stand_below_detect_and_detect_stays_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     group: Any = typer.main.get_command(app)
     detect = group.commands["detect"]
-    assert set(detect.commands) == {"sample", "evaluate"}
+    assert set(detect.commands) == {"sample", "evaluate", "learn"}
     assert all(parameter.help for verb in detect.commands.values() for parameter in verb.params)
     # A file that is called like a command is a path.
     monkeypatch.chdir(run.parent)

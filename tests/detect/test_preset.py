@@ -29,17 +29,17 @@ def no_pipeline(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 def test_fast_takes_what_needs_no_model() -> None:
     chosen = config(preset="fast")
-    assert chosen.detectors == ("rules", "context")
+    assert chosen.detectors == ("rules", "context", "shipped")
     assert chosen.propagate
     assert config(preset="fast", propagate=False).propagate is False
     more = config(preset="fast", records="r.csv", lists={"CITY": "c.txt"})
-    assert more.detectors == ("rules", "context", "records", "gazetteer")
+    assert more.detectors == ("rules", "context", "shipped", "records", "gazetteer")
     assert more.of("records") == {"table": "r.csv"}
 
 
 def test_thorough_adds_the_ner_that_is_named() -> None:
     chosen = config(preset="thorough", spacy="en_core_web_sm", records="r.csv")
-    assert chosen.detectors == ("rules", "context", "records", "spacy")
+    assert chosen.detectors == ("rules", "context", "shipped", "records", "spacy")
     assert chosen.of("spacy") == {"pipeline": "en_core_web_sm", "guard": True, "passages": True}
     assert config(preset="thorough", spacy={"pipeline": "x", "guard": False}).of("spacy")["guard"] is False
 

@@ -138,6 +138,15 @@ _ROWS: Final = (
         depends=_learns,
     ),
     DetectorRow(
+        name="shipped",
+        module="shipped",
+        kind="ShippedDetector",
+        about="names, places and organisations, by a tagger of the document's language",
+        published=("common",),
+        files=("common",),
+        depends=_learns,
+    ),
+    DetectorRow(
         name="learned",
         module="learned",
         kind="LearnedDetector",

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,8 @@ UNKNOWN: Final = "?"
 #: A category with fewer marks is not learned.
 MIN_EXAMPLES: Final = 10
 FORMAT: Final = "reticent.learned/1"
+#: Offsets (int64), starts and ends (int32) and numbers (uint32) of spans, those of each document together.
+_Spans: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _WIDTH: Final = 32
 _UNKNOWN_LANE: Final = 2**32 - 1
 _FILE: Final = pa.schema(
@@ -207,7 +209,7 @@ class Tagger:
             self.core.find(texts, hints, header.hints, lean=header.lean, common=common, num_threads=num_threads)
         )
         lanes = pa.array(["", *self.header.categories], pa.string()).take(batch.column("lane"))
-        return spans_batch(*(batch.column(name) for name in ("document", "start", "end")), lanes)
+        return spans_batch(batch.column("document"), batch.column("start"), batch.column("end"), lanes)
 
     def to_bytes(self) -> bytes:
         """Return the file of the tagger: equal taggers have equal bytes, and no word is in them."""
@@ -418,7 +420,7 @@ def _hint_names(found: pa.Table) -> list[str]:
     return [f"{detector}:{known.setdefault(label, category(label))}" for detector, label in pairs]
 
 
-def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> tuple[np.ndarray, ...]:
+def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
     """Spans by document with the number of their name, for the core; spans of other names are left out."""
     known = {name: number for number, name in enumerate(names)}
     numbers = np.array([known.get(name, -1) for name in _hint_names(found)], dtype=np.int64)

@@ -1,7 +1,8 @@
 """Presets: one named choice of detectors for a hospital that has no model of its own.
 
-"fast" is all that needs no trained model: rules, names by the words around them, the records and lists that are given,
-and what is found once is found wherever else it stands. "thorough" adds a trained NER.
+"fast" is all that needs no other package: rules, names by the words around them, the taggers that are shipped, the
+records and lists that are given, and what is found once is found wherever else it stands. "thorough" adds another
+trained model.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 __all__ = ["PRESETS", "expand_preset"]
 
 PRESETS: Final = ("fast", "thorough")
-_ALWAYS: Final = ("rules", "context")
+_ALWAYS: Final = ("rules", "context", "shipped")
 #: They go with a preset where they have options.
 _WHERE_GIVEN: Final = ("records", "gazetteer")
 _TRAINED: Final = ("spacy", "transformers")
@@ -32,7 +33,7 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
         There is no such preset, or "thorough" has no trained NER, or a choice of several.
 
     >>> expand_preset("fast", {"records": {"table": "r.csv"}})
-    (['rules', 'context', 'records'], {'records': {'table': 'r.csv'}})
+    (['rules', 'context', 'shipped', 'records'], {'records': {'table': 'r.csv'}})
     """
     if preset not in PRESETS:
         raise ValueError(f"preset: expected {' or '.join(PRESETS)}")

@@ -304,26 +304,23 @@ class _Union:
         return bad
 
 
-@dataclass(frozen=True, slots=True)
 class _Beside:
     """A detector that reads what the others found in the same batch."""
 
-    detector: Any
-    found: pa.Table
-    name: str = field(init=False)
     columns: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.detector.name)
+    def __init__(self, detector: Any, found: pa.Table):
+        self.name: str = detector.name
+        self._detector, self._found = detector, found
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        found: pa.Table = self.detector.detect_beside(batch, self.found)
+        found: pa.Table = self._detector.detect_beside(batch, self._found)
         return found
 
     def of_row(self, row: int) -> _Beside:
         """The same for the batch of one document."""
-        own = self.found.filter(pc.equal(self.found.column("document"), row))
-        return _Beside(self.detector, own.set_column(0, FOUND.field(0), pa.array(np.zeros(len(own), dtype=np.int64))))
+        own = self._found.filter(pc.equal(self._found.column("document"), row))
+        return _Beside(self._detector, own.set_column(0, FOUND.field(0), pa.array(np.zeros(len(own), dtype=np.int64))))
 
 
 def _beside(found: Mapping[str, pa.Table]) -> pa.Table:

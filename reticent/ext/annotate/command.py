@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["evaluate_sample", "sample_documents"]
+__all__ = ["evaluate_sample", "sample_documents", "text_ends"]
 
 
 def sample_documents(
@@ -165,14 +165,19 @@ def _file(path: Path) -> Path:
 
 
 def _ends(run: Run) -> np.ndarray | None:
-    """Where the text of each document of the run ends, where canaries stand behind it; None for all of it."""
+    """The same for the documents of the run that are not in quarantine."""
+    ends = text_ends(run)
+    return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))
+
+
+def text_ends(run: Run) -> np.ndarray | None:
+    """Return where the text of each of ``run.documents`` ends, where canaries stand behind it; None for all of it."""
     if run.job.canaries is None:
         return None
-
     places = open_canaries(run.folder / "canaries").places
     ends = np.full(run.documents.num_documents, np.iinfo(np.int64).max)
     np.minimum.at(ends, places.column("document").to_numpy(), places.column("start").to_numpy())
-    return np.delete(ends, quarantined_rows(run.folder / "spans"))
+    return ends
 
 
 def _texts(run: Run, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:

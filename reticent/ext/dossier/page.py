@@ -358,7 +358,7 @@ def _passages(model: ShownModel) -> Found:
             yield Row(label, model, row.members, values)
     if passages:
         exposed = passages.exposed
-        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed and exposed.members)
+        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed.members if exposed else None)
 
 
 def _membership(model: ShownModel) -> Found:

@@ -27,6 +27,7 @@ from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
+from reticent.core.progress import log
 from reticent.core.section import Section, explain, shared_fields
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
@@ -44,6 +45,7 @@ __all__ = [
     "parse_job",
     "require_withdrawals",
     "set_in_a_section",
+    "with_kept_end",
     "with_shared",
 ]
 
@@ -326,12 +328,31 @@ def load_job(path: str | Path) -> Job:
             f"{path}: documents, and no job; `reticent index {path} --out RUN` counts their words without one, and a "
             "job is a file of TOML that names them (corpus.source): `reticent new-job` writes one"
         )
-    read = read_json if Path(path).suffix == ".json" else read_toml
+    is_kept = Path(path).suffix == ".json"
     try:
-        values = read(path, PolicyError)
+        values = (read_json if is_kept else read_toml)(path, PolicyError)
     except PolicyError as error:
         raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
-    return parse_job(values, str(path))
+    return parse_job(with_kept_end(values, is_kept), str(path))
+
+
+def with_kept_end(values: Any, is_kept: bool = False) -> Any:
+    """Return settings with ``train.end_of_text`` as the run folder was begun, if they do not say: off where an earlier
+    version kept its job, so that no training of it is made anew. ``is_kept``: they are the job that a run folder keeps.
+    """
+    if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
+        return values
+    kept: bool | None = None
+    try:
+        kept = None if is_kept else read_json(Path(values["out"]) / JOB)["train"].get("end_of_text")
+    except (ReticentError, OSError, KeyError, TypeError, ValueError, AttributeError):  # no run folder, or no good one
+        return values
+    if kept is None and not is_kept:
+        log(
+            f"{values['out']}: train.end_of_text is false, as when this run was begun; set it to true to train causal "
+            "models that stop where a text ends (they are then trained again)"
+        )
+    return {**values, "train": {**own, "end_of_text": bool(kept)}}
 
 
 def _both_forms(path: Path) -> Iterator[str]:
@@ -381,6 +402,7 @@ PATHS = (
         "corpus.individuals",
         "model.foundation.vocabulary",
         "audit.earlier",
+        "audit.groups",
         "probe.subjects",
         "probe.templates",
     ),

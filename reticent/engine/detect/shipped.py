@@ -1,0 +1,112 @@
+"""Taggers of the package: names, places and what else has no form, in English, French, German and Spanish notes.
+
+`tools/train_taggers.py` makes them, from notes about invented people. They read what rules and context find beside
+them, where these are.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent import _rust
+from reticent.engine.detect.common import read_common_words
+from reticent.engine.detect.confirm import without_common_words
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND
+from reticent.engine.detect.learned import Tagger, read_tagger
+from reticent.engine.languages import KNOWN, told_of_known
+
+if TYPE_CHECKING:
+    from reticent._rust import CommonWords
+
+__all__ = ["ShippedDetector", "shipped_tagger"]
+
+#: Categories whose values have no form that a rule could know.
+FORMLESS: Final = ("NAME", "LOCATION", "ORGANIZATION", "PROFESSION")
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_NUMBER: Final = re.compile(r"\b\d+\b")
+FOLDER: Final = Path(__file__).parent / "taggers"
+
+
+@cache
+def shipped_tagger(language: str) -> Tagger:
+    """Return the tagger of a language of `KNOWN`."""
+    return read_tagger(FOLDER / f"{language}.parquet")
+
+
+class ShippedDetector:
+    """What the tagger of each document's language finds; in another language, nothing.
+
+    A name of words that are of a thing ("a Roy catheter"), or that the corpus writes small in many documents, is none.
+
+    Parameters
+    ----------
+    common : path, optional
+        Text file of words that are no names, one a line; by default they are learned from the corpus.
+
+    >>> batch = pa.record_batch({"text": ["Yesterday Melinda Hargrove told the nurse that she was well."]})
+    >>> ShippedDetector().detect(batch).select(["start", "end", "label"]).to_pylist()
+    [{'start': 10, 'end': 26, 'label': 'NAME'}]
+    """
+
+    name = "shipped"
+    columns: tuple[str, ...] = ()
+    exact_offsets = True
+
+    def __init__(self, *, common: str | Path | None = None, num_threads: int = 0):
+        self.num_threads = num_threads
+        #: None until they are learned.
+        self.common_words: CommonWords | None = read_common_words(common) if common is not None else None
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the spans of a batch with no other detector beside it."""
+        return self.detect_beside(batch, FOUND.empty_table())
+
+    def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
+        """Return the spans of a batch (`BATCH_SPANS`), in which other detectors found these (`FOUND`)."""
+        texts = batch.column("text")
+        language = told_of_known(texts)
+        tables = [BATCH_SPANS.empty_table()]
+        for number in np.unique(language[language >= 0]).tolist():
+            rows = np.flatnonzero(language == number)
+            place = np.full(len(texts), -1, dtype=np.int64)
+            place[rows] = np.arange(len(rows))
+            document = place[found.column("document").to_numpy()]
+            own = found.set_column(0, FOUND.field(0), pa.array(document)).filter(pa.array(document >= 0))
+            spans = shipped_tagger(KNOWN[number]).find(texts.take(pa.array(rows)), own, num_threads=self.num_threads)
+            at = pa.array(rows).take(spans.column("document").combine_chunks())
+            tables.append(spans.set_column(0, BATCH_SPANS.field(0), at))
+        spans = _formless(pa.concat_tables(tables), texts)
+        spans = _without_things(spans, texts, self.num_threads)
+        if self.common_words is not None:
+            spans = without_common_words(spans, texts, self.common_words)
+        return spans.sort_by([("document", "ascending"), ("start", "ascending")])
+
+
+def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
+    """The spans of a category without a form; a name with a number in it ("EVA 7/10") is none."""
+    spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
+    read = {row: texts[row].as_py() for row in spans.column("document").unique().to_pylist()}
+    places = zip(*(spans.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True)
+    kept = [
+        _LETTER.search(read[row], start, end) is not None
+        and not (label == "NAME" and _NUMBER.search(read[row][start:end]))
+        for row, start, end, label in places
+    ]
+    return spans.filter(pa.array(kept, pa.bool_()))
+
+
+def _without_things(spans: pa.Table, texts: pa.Array, num_threads: int) -> pa.Table:
+    """The spans but for names that begin with a word of a firm, a place or a thing ("a Roy catheter")."""
+    things = pa.record_batch(_rust.find_no_names(texts, num_threads=num_threads))
+    key = lambda table: table.column("document").to_numpy() << 32 | table.column("start").to_numpy()
+    is_thing = np.isin(key(spans), key(things)) & np.array(
+        [name == "NAME" for name in spans.column("label").to_pylist()]
+    )
+    return spans.filter(pa.array(~is_thing))
