@@ -103,6 +103,11 @@ def audit_model(
         )
     objective = objective_of(base if endpoint and base else model, base)
     subject: dict[str, Any] = {"model": model, "base": base, "statement": statement, "others": others}
+    if objective is None and not any(each.startswith("subject.objective=") for each in settings or []):
+        raise PolicyError(
+            f"{model}: its files do not say whether it fills in masked words or continues a text: --set "
+            "subject.objective=mlm or clm (an encoder without a head that predicts words has no such objective)"
+        )
     subject["objective"] = objective or "clm"
     subject |= {"endpoint": endpoint, "allow_sending": allow_sending}
     subject["also"] = dict(_copy(each) for each in also.split(",")) if also else {}
