@@ -1,5 +1,8 @@
 //! `RULES`: a digest of all code and lists by which the core finds identifiers, so that a change of them is never forgotten.
 
+// Cargo reads what a build script prints.
+#![allow(clippy::print_stdout)]
+
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 

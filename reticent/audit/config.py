@@ -194,7 +194,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier", "groups")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -215,6 +215,10 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    groups: tuple[str, ...] = Field(
+        default=(),
+        description="files of ids of individuals, one a line: a p-value for the members in each, named as its file",
+    )
     earlier: str | None = Field(
         default=None,
         description="run folder of the release before: also attack who withdrew since, by the difference of the models",
@@ -429,7 +433,17 @@ class SubjectConfig(Section):
     section: ClassVar[str] = "subject"
 
     model: Annotated[str, PUBLISHED] = Field(
-        min_length=1, description="folder of weights (safetensors, GGUF, an adapter of peft), or a hub name"
+        min_length=1,
+        description="folder of weights (safetensors, GGUF, an adapter of peft), or a hub name; with endpoint: the name "
+        "of the model there",
+    )
+    endpoint: str | None = Field(
+        default=None,
+        description="address of a server of completions with log-probabilities, http(s)://HOST/v1, in place of "
+        "weights: every document is sent to it",
+    )
+    allow_sending: Annotated[str | None, PUBLISHED] = Field(
+        default=None, description="the host that documents may be sent to; this machine needs no leave"
     )
     base: Annotated[str | None, PUBLISHED] = Field(
         default=None, description="the model that it was trained from: the control of every attack; an adapter needs it"
@@ -455,6 +469,10 @@ class SubjectConfig(Section):
             raise ValueError("give one of members, column and others: who was trained on")
         if wrong := [name for name in self.also if name == SUBJECT or not name.isidentifier()]:
             raise ValueError(f"also: {wrong[0]!a} cannot be the name of a copy")
+        if self.endpoint is not None and (self.base is None or self.also or self.objective != "clm"):
+            raise ValueError(
+                "endpoint: needs base, whose tokenizer cuts the texts; it is one causal model, without copies"
+            )
         if not self.statement.strip():
             raise ValueError("statement: is blank; say where the list comes from and who says so")
         return self

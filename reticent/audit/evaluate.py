@@ -24,11 +24,13 @@ from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
+from reticent.audit.membership.groups import group_membership
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
+from reticent.audit.membership.names import END_OF_TEXT, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
+from reticent.audit.scoring.endpoint import is_endpoint, score_endpoint
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_information, score_models
 from reticent.audit.scoring.states import document_states
@@ -70,6 +72,8 @@ class ModelEntry:
     ledger: Ledger | None = None
     #: Flags that the recipe never has for a target.
     never_target: int = 0
+    #: Whether its training is known here: of one elsewhere no threshold of its protection is.
+    is_known: bool = True
     #: Threshold of its protection; None: that of the settings.
     k: int | None = None
     #: None: its threshold is fixed.
@@ -163,6 +167,7 @@ class Auditor:
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
         split_given: bool = False,
+        named_groups: Mapping[str, np.ndarray] | None = None,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -174,6 +179,7 @@ class Auditor:
         if len(both):
             raise ArtifactError(f"{len(both)} individuals are members and held out; sides are split by individual")
         self.store, self.members, self.config, self.split_given = audit, members, config, split_given
+        self.named_groups = named_groups or {}
         self.tokenizer = load_tokenizer(audit.tokenizer_path)
         self.table = SurfaceTable(self.tokenizer)
         self.words = words_of(audit)
@@ -268,7 +274,8 @@ class Auditor:
         draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
         measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
-        threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
+        k = entry.k or self.config.k
+        threshold = self.threshold.measure(scores.log_probs, before, k, entry.noise) if entry.is_known else None
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
         measured = replace(measured, membership=measured.membership | attacks, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":
@@ -343,10 +350,13 @@ class Auditor:
         all_occurrences: bool = False,
         seed: int | None = None,
     ) -> TokenScores:
-        model = load_model(entry.path, entry.objective)
-        self._num_drawn[entry.path] = num_drawn(model)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
+        if is_endpoint(entry.path):
+            self._num_drawn[entry.path] = 0
+            return score_endpoint(entry.path, store, special, self.config.window_length)
+        model = load_model(entry.path, entry.objective)
+        self._num_drawn[entry.path] = num_drawn(model)
         check_fit(model, store, tokenizer, special, self.config.window_length)
         (scores,) = score_models(
             [model],
@@ -354,6 +364,7 @@ class Auditor:
             store,
             special,
             all_occurrences=all_occurrences,
+            ends=END_OF_TEXT in self.config.attacks and store is self.store,
             progress=self._progress(progress, special, entry.objective),
             **(self._scoring if seed is None else self._scoring | {"seed": seed}),
         )
@@ -455,7 +466,7 @@ class Auditor:
                     informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
                     on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
-        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
+        self.own_scores = {} if self.split_given else {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
@@ -480,6 +491,14 @@ class Auditor:
             best_attack=best,
             by_kind=by_kind,
             split_given=self.split_given or None,
+            groups=group_membership(
+                {name: one.own for name, one in attacked.compared.items()},
+                self.membership.codes,
+                self.membership.code_member,
+                self.named_groups,
+                **self.bootstrap,
+            )
+            or None,
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,

@@ -71,6 +71,18 @@ def audit_model(
             "weight), or NAME=FOLDER.",
         ),
     ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Ask a server of completions with log-probabilities, http(s)://HOST/v1, where MODEL is the name of "
+            "the model: every document is sent to it. --base gives the tokenizer.",
+        ),
+    ] = None,
+    allow_sending: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="With --endpoint: the host that documents may be sent to."),
+    ] = None,
     detector: Detector = None,
     settings: Set = None,
     quiet: Quiet = False,
@@ -82,23 +94,27 @@ def audit_model(
     the page, so the best word is that nothing was found. Nothing is sent anywhere; weights in pickle and code of the
     model are never read.
     """
+    from reticent.job.config.job import BY_LOG_PROBS
     from reticent.trainer.given import objective_of, positions_of
 
     if is_job(documents):
         raise PolicyError(
             f"{documents}: has settings of its own; name the model in its table [subject], and use `reticent run`"
         )
-    objective = objective_of(model, base)
+    objective = objective_of(base if endpoint and base else model, base)
     subject: dict[str, Any] = {"model": model, "base": base, "statement": statement, "others": others}
     subject["objective"] = objective or "clm"
+    subject |= {"endpoint": endpoint, "allow_sending": allow_sending}
     subject["also"] = dict(_copy(each) for each in also.split(",")) if also else {}
     if members is not None:
         is_column = members.startswith(COLUMN)
         subject["column" if is_column else "members"] = members.removeprefix(COLUMN)
     sections: dict[str, dict[str, Any]] = {"subject": subject, "audit": {"inversion": {}}}
+    if endpoint:
+        sections["audit"] = {"attacks": list(BY_LOG_PROBS)}
     if positions := positions_of(model, base):
         sections["train"] = {"window_length": min(512, positions)}
-    if subject["objective"] == "clm":
+    if subject["objective"] == "clm" and not endpoint:
         sections["audit"]["generation"] = {}
         sections["extraction"] = {"prefix_tokens": [10, 50]}
     job = job_from_source(documents, out, detector, marked=True, sections=sections, settings=settings)

@@ -87,7 +87,11 @@ def score(
     if generate is not None:
         with progress.task("write texts", generate, "texts") as advance:
             candidates = scorer.write(
-                generate, num_tokens=tokens, decoding=Decoding(top_k=top_k), seed=seed, progress=advance
+                generate,
+                num_tokens=tokens,
+                decoding=Decoding(top_k=top_k, may_end=True),
+                seed=seed,
+                progress=advance,
             )
         if not candidates:
             raise PolicyError("--generate: the model writes nothing")

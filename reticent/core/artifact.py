@@ -147,6 +147,8 @@ FORMATS = {
     "guard": 3,
     "tagger": 1,
 }
+#: Result of a run -> the command that makes it, of those that others need.
+MADE_BY = {"split": "index", "index": "index", "audit": "audit", "report": "audit"}
 PACKAGES = ("numpy", "pyarrow", "regex", "tokenizers", "torch", "transformers")
 
 
@@ -516,8 +518,9 @@ def read_manifest(path: Path | str) -> Manifest:
             raise ValueError
         files = {name: (about["num_bytes"], about["sha256"]) for name, about in manifest.files.items()}
     except (FileNotFoundError, NotADirectoryError):
+        way = f"; `reticent {MADE_BY[path.name]} {path.parent}` makes it" if path.name in MADE_BY else ""
         raise ArtifactError(
-            f"{path}: no artefact here (no {MANIFEST}): what makes it was not run, or did not finish"
+            f"{path}: no artefact here (no {MANIFEST}): what makes it was not run, or did not finish{way}"
         ) from None
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ArtifactError(f"{path / MANIFEST}: not a readable manifest") from None

@@ -6,7 +6,7 @@ They stand apart from the code that they configure, so a job is checked before t
 # No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reticent.engine.noisy_threshold import Noise
 
 __all__ = [
-    "FEWEST_REPEATED",
-    "TIMES_REPEATED",
     "Arm",
     "CanaryConfig",
     "DedupConfig",
@@ -29,10 +27,6 @@ __all__ = [
     "SurrogateConfig",
     "ThresholdConfig",
 ]
-
-#: The fewest members of a positive control, and how many times an epoch of it has their documents.
-FEWEST_REPEATED: Final = 100
-TIMES_REPEATED: Final = 8
 
 #: Spellings that count as one word. A coarser surface raises supports, so it protects less.
 Surface = Literal["exact", "casefold", "fold"]

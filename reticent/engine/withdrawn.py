@@ -395,8 +395,10 @@ class Withdrawals:
             return batch
         names = batch.column("individual_id").cast(pa.string())
         is_listed = pc.is_in(form_of(names, self.settings.ids), value_set=self._listed)
-        self._passed_over += hashed([batch.select(["doc_id", "individual_id", "text"]).filter(is_listed)])
-        return batch.filter(pc.invert(is_listed))
+        if pc.any(is_listed).as_py():
+            self._passed_over += hashed([batch.select(["doc_id", "individual_id", "text"]).filter(is_listed)])
+            batch = batch.filter(pc.invert(is_listed))
+        return batch
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
         """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date; neither

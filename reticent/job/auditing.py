@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.audit.leakage.words import WordCategories
@@ -20,12 +23,12 @@ from reticent.audit.membership.names import (
     PROBE_COPIES,
     PROBE_TOKENS,
     PROBING,
+    STATES,
     USER_INFERENCE,
 )
 from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
 from reticent.engine.canaries import open_canaries, without_canaries
-from reticent.engine.config import TIMES_REPEATED
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
@@ -33,7 +36,9 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sizes import read_zlib_bytes
+from reticent.engine.withdrawn import read_ids
 from reticent.job.stages.near_copies import copied_individuals
+from reticent.trainer.config import TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
@@ -51,6 +56,7 @@ __all__ = [
     "audited_tokens",
     "extraction_work",
     "is_last",
+    "named_groups",
     "needs_text_sizes",
     "open_auditor",
     "own_tokens",
@@ -116,8 +122,20 @@ def open_auditor(run: Run, model: str) -> Auditor:
         units=run.individuals.units,
         copied=copied_individuals(run),
         split_given=run.job.subject is not None,
+        named_groups=named_groups(run),
         **own,
     )
+
+
+def named_groups(run: Run) -> dict[str, np.ndarray]:
+    """Return the individuals of each group that the job names, bool by code; `PolicyError` where a file cannot be
+    read."""
+    ids = run.individuals.table.column("individual_id").cast(pa.string())
+    found = {}
+    for file in run.job.audit.groups:
+        listed, _ = read_ids(file, ids, run.job.corpus.ids)
+        found[Path(file).stem] = pc.is_in(ids, value_set=listed).to_numpy(zero_copy_only=False).astype(bool)
+    return found
 
 
 def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
@@ -287,9 +305,11 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
+    asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
     if GRADIENT in settings.attacks and is_last(run, measurement):  # a backward pass costs two forward ones
-        asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
+    if STATES in settings.attacks:
+        parts["states"] = audit["tokens"] * asked_share
     if INFORMATION in settings.attacks and measurement.training is not None:
         parts["information"] = 2 * audit["tokens"] * folds
     if settings.inversion is not None:

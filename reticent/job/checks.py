@@ -16,6 +16,7 @@ from reticent.core.json_toml import parse_json, read_json
 from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
+from reticent.engine.withdrawn import read_lines
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
 from reticent.job.releases import open_earlier
@@ -387,6 +388,8 @@ def require_audit(run: Run) -> None:
 
     run.job.audit.check_complete()
     open_earlier(run)
+    for file in run.job.audit.groups:
+        read_lines(file)
     _require_room(run)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_probes")(run.job)

@@ -14,6 +14,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import load_kept_job, parse_job
+from reticent.job.config.job import with_kept_end
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
@@ -82,7 +83,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
         "languages": ["en"],
         "seed": seed,
     }
-    run = Run(parse_job(demo_job(out, seed)), progress)
+    run = Run(parse_job(with_kept_end(demo_job(out, seed))), progress)
     hospital = out / "hospital"
     if (out / JOB).exists() and not hospital.exists():
         source = load_kept_job(out / JOB).corpus.source

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.core.artifact import JOB, MANIFEST, delete_unfinished
-from reticent.core.errors import ArtifactError, PolicyError, ReticentError
+from reticent.core.artifact import JOB, delete_unfinished
+from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
@@ -163,11 +163,6 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
 
 def report_again(run: Run) -> None:
     """Judge the gates of the job by a finished audit, and write the report and the dossier; nothing is measured."""
-    if not (run.folder / "audit" / MANIFEST).exists():
-        raise ArtifactError(
-            f"{run.folder}: has no finished audit, of which a report is made; `reticent audit {run.folder}` makes it "
-            "from the models (reticent train), and then the report"
-        )
     judge_again(run)
     for stage in stages_named("report", "dossier"):
         for step in stage.steps_of(run):

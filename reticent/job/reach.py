@@ -13,8 +13,8 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
-from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
 from reticent.job.checks import OF_RMIA
+from reticent.trainer.config import FEWEST_REPEATED, TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.audit.judgement.rows import Risk
@@ -62,9 +62,9 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
     for model in job.model:
         yield from _of_model(model, job, t)
     if (shadow := job.audit.shadow) is not None:
-        attacked = sum(recipe in shadow.recipes for model in job.model for recipe in model.recipes)
-        n = attacked * shadow.num_shadows
-        yield t("reach.shadows", n=n, times=_times(job, n))
+        attacked = [model for model in job.model for recipe in model.recipes if recipe in shadow.recipes]
+        work = shadow.num_shadows * sum(_often(model.repeated or 0, sides) for model in attacked)
+        yield t("reach.shadows", n=len(attacked) * shadow.num_shadows, times=_times(job, work))
         if not any(model.repeated for model in job.model):
             yield _control(job, sides, t)
 
@@ -113,16 +113,18 @@ def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
 
 def _control(job: Job, sides: Sides | None, t: Texts) -> str:
     """The cheaper positive control, with as many shadow models of its own as the fewest that count."""
-    often = LONGER if sides is None or sides[0] < FEWEST_REPEATED else (
-        1 + (TIMES_REPEATED - 1) * FEWEST_REPEATED / sides[0]
-    )  # fmt: skip
-    how = t("reach.longer", longer=LONGER)
-    if often < LONGER:
-        how = t("reach.repeated", num=FEWEST_REPEATED)
-    return t("reach.weak_twin", how=how, times=round(min(often, LONGER) * (1 + _times(job, MIN_SHADOWS))))
+    how, often = t("reach.longer", longer=LONGER), float(LONGER)
+    if sides is not None and sides[0] >= FEWEST_REPEATED and _often(FEWEST_REPEATED, sides) < LONGER:
+        how, often = t("reach.repeated", num=FEWEST_REPEATED), _often(FEWEST_REPEATED, sides)
+    return t("reach.weak_twin", how=how, times=round(often * (1 + _times(job, MIN_SHADOWS))))
 
 
-def _times(job: Job, num_shadows: int) -> int:
+def _often(num_repeated: int, sides: Sides | None) -> float:
+    """How many times as long a training takes that repeats so many members."""
+    return 1.0 if sides is None else 1 + (TIMES_REPEATED - 1) * min(num_repeated / max(sides[0], 1), 1)
+
+
+def _times(job: Job, num_shadows: float) -> int:
     """As long as how many trainings of a model so many shadow models take: each sees half of both sides."""
     split = job.split
     return max(round(num_shadows * (1 - split.reference) / 2 / (1 - split.heldout - split.reference)), 1)

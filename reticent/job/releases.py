@@ -61,8 +61,10 @@ def open_earlier(run: Run) -> Run | None:
 def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
     """Return the release before a measured model: the last checkpoint of each training has one, where the earlier run
     trained the same recipe on a model section of the same name."""
+    from reticent.job.auditing import is_last
+
     training = measurement.training
-    if training is None or measurement.epoch != run.job.training(measurement.model).num_epochs:
+    if training is None or not is_last(run, measurement):
         return None
     before = run.once("earlier", b"", lambda: open_earlier(run))
     if before is None:
@@ -108,11 +110,11 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     for model in models:
         check_fit(model, store, load_tokenizer(path), special, settings.window_length)
     taught = (store.flags & run.job.recipe(measurement.recipe).never_target) == 0
-    scores = score_models(
+    old, new = score_models(
         models, objective, store, special, folds=settings.folds, window_length=settings.window_length,
         batch_size=settings.batch_size, seed=settings.seed, device=settings.device, bf16=settings.bf16,
     )  # fmt: skip
     return withdrawn_attack(
-        *(each.on(taught) for each in scores), store.individual, has_left[store.individual],
+        old.on(taught), new.on(taught), store.individual, has_left[store.individual],
         **bootstrap_of(settings.num_bootstrap, settings.seed, before.units),
     )  # fmt: skip

@@ -167,7 +167,10 @@ class Run:
             Someone would come back, or a document of theirs that has another id now.
         """
         record, lists = LeftOut.read(self.folder), self.job.corpus.withdrawn
-        if not (lists or record) or (record and not again):
+        is_kept = (
+            self.job.corpus.remote is not None and not self.withdrawn
+        )  # when they were read, by the stage `corpus`
+        if not (lists or record) or (record and (is_kept or not again)):
             return record
         reading = Withdrawals(self.job.corpus, record)
         owners = self.given_corpus.scan().column("individual_id")

@@ -16,7 +16,6 @@ import numpy as np
 
 from reticent.core.artifact import JOB, MANIFEST, VERIFY, fingerprint, held_folder, read_manifest
 from reticent.core.errors import ArtifactError
-from reticent.engine.config import TIMES_REPEATED
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.epochs import EpochTokens
 from reticent.engine.index import open_index
@@ -28,6 +27,7 @@ from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
+from reticent.trainer.config import TIMES_REPEATED
 from reticent.trainer.distributed import launched
 from reticent.trainer.verify import read_ledger, verify_ledger
 

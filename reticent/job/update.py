@@ -119,8 +119,6 @@ class Reuse:
         settings, before = self._run.job.detect, spans_artefact(self._before)
         if not _is_whole(self._before, before):
             return "their settings, or a file that a detector reads, have changed"
-        if has_other_rules(self._before):
-            return "those of the run before were found by the rules of another version of Reticent"
         if settings.confirm:
             return "detect.confirm judges names by those of all documents"
         if settings.propagate:
@@ -130,6 +128,8 @@ class Reuse:
                 return f"detector {name}: {why}"
             if self._may_differ and (name == "gold" or settings.of(name).get("columns")):
                 return f"detector {name}: it reads columns beside the text, which were read again"
+        if has_other_rules(self._before):
+            return "those of the run before were found by the rules of another version of Reticent"
         return ""
 
 

@@ -13,9 +13,10 @@ from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serial
 from reticent.core.errors import PolicyError
 from reticent.core.names import require_name
 from reticent.core.section import PUBLISHED, Section, of_job
-from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
 
 __all__ = [
+    "FEWEST_REPEATED",
+    "TIMES_REPEATED",
     "Bf16",
     "ClassifyConfig",
     "FoundationConfig",
@@ -24,6 +25,10 @@ __all__ = [
     "PrivacyConfig",
     "TrainConfig",
 ]
+
+#: The fewest members of a positive control, and how many times an epoch of it has their documents.
+FEWEST_REPEATED: Final = 100
+TIMES_REPEATED: Final = 8
 
 Bf16 = Literal["auto", "on", "off"]
 #: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
@@ -172,6 +177,11 @@ class TrainConfig(Section):
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     mask_share: float = Field(default=0.15, gt=0, lt=1, description="share of the eligible words that MLM masks")
+    end_of_text: bool = Field(
+        default=True,
+        description="a causal model also learns where a text ends: the tokenizer's end token is a target behind each "
+        "document, never protected. A job that an earlier version kept reads as false",
+    )
     gradient_accumulation_steps: int = Field(default=1, ge=1)
     max_grad_norm: float = Field(default=1.0, gt=0)
     device: Annotated[str, PUBLISHED] = "auto"
@@ -215,13 +225,15 @@ class TrainConfig(Section):
             raise ValueError("checkpoint_epochs: expected increasing epochs")
         return self
 
-    def cache_key(self, *, private: bool = False) -> dict[str, Any]:
+    def cache_key(self, *, private: bool = False, causal: bool = True) -> dict[str, Any]:
         """The settings that the weights of a training depend on.
 
-        Left out are settings that only monitor a training, the list of seeds (each training has one), and ``dp`` if the
-        recipe is not private.
+        Left out are settings that only monitor a training, the list of seeds (each training has one), ``dp`` if the
+        recipe is not private, and ``end_of_text`` where no end is a target, as in a key of before there was one.
         """
         said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})
+        if not (self.end_of_text and causal):
+            del said["end_of_text"]
         if private and self.dp is not None:
             watched = {"max_physical_batch_size", "budget_epsilon", "budget_delta", "budget_file"}
             said["dp"] = self.dp.model_dump(exclude=watched)
@@ -237,9 +249,12 @@ class TrainConfig(Section):
         return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
 
     def of_one_training(self) -> dict[str, Any]:
-        """Return the settings of one training, in the form that its ledger and its saved state keep."""
+        """Return the settings of one training, in the form that its ledger and its saved state keep: without
+        ``end_of_text`` where it is off, as those of before there was one.
+        """
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
-        return {name: value for name, value in values.items() if name not in ("seeds", "dp")}
+        left_out = ("seeds", "dp") if self.end_of_text else ("seeds", "dp", "end_of_text")
+        return {name: value for name, value in values.items() if name not in left_out}
 
 
 class ModelSection(Section):

@@ -11,6 +11,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,8 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
             )
     if form == "adapter" and base is None:
         raise ArtifactError(f"{folder}: an adapter is a difference to its base model; name that (--base, subject.base)")
+    if form == "adapter" and find_spec("peft") is None:
+        raise ArtifactError(f"{folder}: an adapter needs peft, which is not installed; pip install reticent[dp]")
     if base is not None:
         _folder(base, "subject.base")
     has_own = form != "adapter" and _has_tokenizer(folder)

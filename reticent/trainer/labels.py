@@ -38,7 +38,8 @@ _MADE_FROM = {"direct": (DIRECT, "spans"), "indirect": (INDIRECT, "index")}
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Inputs of the model and labels to predict, both int64 (B, T); a label stands at the position of its token."""
+    """Inputs of the model, int64 (B, T), and labels to predict, int64 (B, T) or, with ends of texts, (B, T + 1); a
+    label stands at the position of its token."""
 
     input_ids: np.ndarray
     labels: np.ndarray
@@ -62,7 +63,8 @@ def make_targets(
 ) -> Targets:
     """Return inputs and labels of a batch for a recipe, checked and counted.
 
-    CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected.
+    CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected,
+    and its end is one where the batch has ends.
     MLM ([@boutet2025] §5.5): ``mask_share`` of the eligible words are drawn anew in each epoch. All their tokens are
     targets and are replaced by the mask token (or as ``recipe.mask_split`` says).
 
@@ -85,7 +87,7 @@ def make_targets(
         batch = context(batch, ledger)
     labels = draw_targets(batch, recipe, ledger, mask_share=mask_share, seed=seed, epoch=epoch)
     if recipe.objective == "clm":
-        return Targets(batch.input_ids, labels)
+        return Targets(batch.inputs, labels)
     if mask_id is None:
         raise TrainingError(f"recipe {recipe.name} needs a mask token and the tokenizer has none")
     is_target = labels != IGNORE_INDEX

@@ -15,7 +15,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +198,14 @@ def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
         )
 
 
+NO_TARGET = "recipe {}: no token of the corpus is eligible as a target"
+
+
+def _has_target(store: TokenStore, recipe: Recipe) -> bool:
+    """Whether a model of ends would learn anything else."""
+    return any(bool(((flags & recipe.protected_flags) == 0).any()) for flags in store.blocks("flags"))
+
+
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
@@ -290,13 +298,15 @@ def train(
     out, world = Path(out), world or join_world()
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
-    special = special_ids(fast_tokenizer, recipe.objective)
+    special = _with_end(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     require_sound(model, recipe.objective)
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
     protected = protect_store(store, recipe, special, vocab_size, has_spans_and_index=has_spans_and_index)
+    if special.end is not None and not _has_target(protected.store, recipe):
+        raise TrainingError(NO_TARGET.format(recipe.name))
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
@@ -451,7 +461,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     """Log the epoch, and write its checkpoint if one is kept."""
     state, config = run.state, run.config
     if state.step == state.first_step:
-        raise TrainingError(f"recipe {recipe.name}: no token of the corpus is eligible as a target")
+        raise TrainingError(NO_TARGET.format(recipe.name))
     state.losses.append(state.epoch_loss / max(state.epoch_targets, 1))
     times = run.clock.of_epoch()
     state.waited.append(times["waited"])
@@ -494,7 +504,27 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
 
 def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
     multiple = padding_multiple(device)
-    return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
+    return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True)
+
+
+def _with_end(
+    special: SpecialIds, recipe: Recipe, config: TrainConfig, model: PreTrainedModel, world: World
+) -> SpecialIds:
+    """The special tokens, with an end of a text only where it is a target; the checkpoints then stop at it."""
+    if recipe.objective != "clm" or not config.end_of_text:
+        return replace(special, end=None)
+    if special.end is None or special.end >= num_rows(model):
+        if world.is_main:
+            log_warning(
+                "train.end_of_text: the tokenizer has no end of a text that the model has an embedding for (eos_token "
+                "of tokenizer_config.json), so it is no target; text that the model writes does not stop"
+            )
+        return replace(special, end=None)
+    if (own := getattr(model, "generation_config", None)) is not None:
+        known = [] if own.eos_token_id is None else np.atleast_1d(own.eos_token_id).tolist()
+        if special.end not in known:
+            own.eos_token_id = [*known, special.end] if known else special.end
+    return special
 
 
 def _maker(

@@ -330,7 +330,9 @@ def _wrapped(tokenizer: Tokenizer, named: PreTrainedTokenizerFast | None = None)
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
-    """Return the special tokens of a window: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM."""
+    """Return the special tokens of a window: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM, and the
+    tokenizer's own end of a text, whichever the model's config lists.
+    """
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     pad = pad if pad is not None else eos if eos is not None else 0
     if objective == "mlm":
@@ -338,7 +340,7 @@ def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialId
         suffix = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else eos
         return SpecialIds(prefix=prefix, suffix=suffix, pad=pad, mask=tokenizer.mask_token_id)
     prefix = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else eos
-    return SpecialIds(prefix=prefix, suffix=None, pad=pad, mask=None)
+    return SpecialIds(prefix=prefix, suffix=None, pad=pad, mask=None, end=eos)
 
 
 def check_fit(

@@ -58,6 +58,7 @@ __all__ = [
     "micro_batch",
     "on_device",
     "plan_steps",
+    "predicted_labels",
     "target_loss",
 ]
 
@@ -284,12 +285,12 @@ def iter_steps(
                 made.append(micro_batch(batch, targets, causal, seed=part.seed))
             else:
                 made.append(_packed(batch, targets, causal, part, windows))
-            num_tokens += int(np.count_nonzero(batch.is_text))
+            num_tokens += batch.num_tokens
             num_filled += int(np.count_nonzero(batch.attention))
             num_cells += made[-1].input_ids.numel()
         if not made:
             batch = windows.gather(np.zeros(1, dtype=np.int64))
-            nothing = Targets(batch.input_ids, np.full_like(batch.input_ids, IGNORE_INDEX))
+            nothing = Targets(batch.inputs, np.full_like(batch.inputs, IGNORE_INDEX))
             made.append(micro_batch(batch, nothing, causal))
         num_targets = sum(micro.num_targets for micro in made)
         ready = None
@@ -304,7 +305,7 @@ def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) 
     """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
     the padding on the right.
     """
-    labels = _labels(targets, causal)
+    labels = predicted_labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(targets.input_ids),
@@ -322,8 +323,9 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
     assert part.rows is not None
     lengths = batch.attention.sum(axis=1)
     laid = lay_out(
-        targets.input_ids, _labels(targets, causal), lengths, part.rows, pad=windows.special.pad, padded=windows.padded
-    )
+        targets.input_ids, predicted_labels(targets, causal), lengths, part.rows,
+        pad=windows.special.pad, padded=windows.padded,
+    )  # fmt: skip
     at = np.flatnonzero(laid.labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(laid.input_ids),
@@ -337,11 +339,13 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
     )
 
 
-def _labels(targets: Targets, causal: bool) -> np.ndarray:
-    """Labels (B, T), each at the position that predicts it."""
+def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
+    """Return the labels, int64 (B, T), each at the position that predicts it: in a causal model the one before."""
     if not causal:
         return targets.labels
-    return np.concatenate([targets.labels[:, 1:], np.full_like(targets.labels[:, :1], IGNORE_INDEX)], axis=1)
+    labels = np.full_like(targets.input_ids, IGNORE_INDEX)
+    labels[:, : targets.labels.shape[1] - 1] = targets.labels[:, 1:]
+    return labels
 
 
 def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:

@@ -52,7 +52,7 @@ def write_ledger(
         "format": FORMAT,
         "recipe": recipe.to_dict(),
         "settings": config.of_one_training(),
-        "special": asdict(special),
+        "special": {name: number for name, number in asdict(special).items() if name != "end" or number is not None},
         **ledger.state(),
         **more,
     }
@@ -117,18 +117,19 @@ def verify_ledger(
     recipe : Recipe
         The recipe of the run.
     settings : mapping, optional
-        The expected settings of the training; those in `DRAWN` are compared.
+        The expected settings of the training; those in `DRAWN` and ``end_of_text`` are compared.
     progress : callable, optional
         Called with the number of finished epochs.
     context : ContextWords, optional
         The public words, for a recipe that replaces indirect identifiers.
     """
     context = context_of(recipe, context)
+    settings, compared = settings or {}, (*DRAWN, "end_of_text")
     wrong = [
         f"{what} {name}: the ledger says {said.get(name)!r}, the run {expected!r}"
         for what, said, wanted in (
             ("recipe's", content["recipe"], recipe.to_dict()),
-            ("setting", content["settings"], {name: settings[name] for name in DRAWN if settings and name in settings}),
+            ("setting", content["settings"], {name: settings[name] for name in compared if name in settings}),
         )
         for name, expected in wanted.items()
         if said.get(name) != expected
@@ -185,7 +186,7 @@ def _drawn_again(
             store = tokens(epoch) if callable(tokens) else tokens
             store.check()
             protection = fingerprint_protection(store, recipe)
-            windows = cut_windows(with_drops(store, recipe), settings["window_length"], special)
+            windows = cut_windows(with_drops(store, recipe), settings["window_length"], special, with_ends=True)
         order = windows.epoch_order(settings["batch_size"], seed=settings["seed"], epoch=epoch)
         replace = BatchContext(context, windows, recipe, settings["seed"], epoch) if context is not None else None
         for numbers in order if not recipe.private else ():

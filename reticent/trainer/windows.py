@@ -41,12 +41,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialIds:
-    """Ids of the special tokens of a window; None if the tokenizer has none."""
+    """Ids of the special tokens of a window; None if the tokenizer has none.
+
+    ``end`` is the end of a text, which a causal model may be trained to predict; no window holds it as an input.
+    """
 
     prefix: int | None
     suffix: int | None
     pad: int
     mask: int | None
+    end: int | None = None
 
     @property
     def num_added(self) -> int:
@@ -66,6 +70,9 @@ class Batch:
     flags : uint8 array, shape (B, T), 0 at special tokens and padding
     is_text : bool array, shape (B, T), True for tokens of the document, False for special tokens and padding
     attention : bool array, shape (B, T), False for padding
+
+    Where the ends of texts are targets (`Windows.with_ends`), all but ``attention`` have one column more, which no
+    model reads: an end stands behind the last token of its document and counts as text, in a full window too.
     """
 
     windows: np.ndarray
@@ -74,6 +81,16 @@ class Batch:
     flags: np.ndarray
     is_text: np.ndarray
     attention: np.ndarray
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """The ids that a model reads, int64, of the shape of ``attention``."""
+        return np.ascontiguousarray(self.input_ids[:, : self.attention.shape[1]])
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of documents that a model reads."""
+        return int(np.count_nonzero(self.is_text[:, : self.attention.shape[1]] & self.attention))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,8 @@ class Windows:
     #: Tokens of the longest window there may be, special ones included: models may have positions for no more.
     longest: int
     pad_to_multiple_of: int = 8
+    #: Whether batches hold the end of each text, which is no input and needs no room: see `Batch`.
+    with_ends: bool = False
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -115,20 +134,24 @@ class Windows:
         starts, lengths = self.starts[windows], self.lengths[windows]
         offset = int(special.prefix is not None)
         width = self.padded(int(lengths.max(initial=0)) + special.num_added)
-        shape = (len(windows), width)
+        shape = (len(windows), width + self.with_ends)
         input_ids = np.empty(shape, dtype=np.int64)
         word_ids = np.empty(shape, dtype=np.int32)
         flags = np.empty(shape, dtype=np.uint8)
         documents = self.documents[windows]
         store.gather(documents, starts, lengths, offset, special.pad, (input_ids, word_ids, flags))
-        columns = np.arange(width)
+        columns = np.arange(shape[1])
         end = (offset + lengths)[:, None]
         is_text = (columns >= offset) & (columns < end)
-        attention = columns < end + (special.suffix is not None)
+        attention = (columns < end + (special.suffix is not None))[:, :width]
         if special.prefix is not None:
             input_ids[:, 0] = special.prefix
         if special.suffix is not None:
             input_ids[np.arange(len(windows)), offset + lengths] = special.suffix
+        if self.with_ends:
+            last = np.flatnonzero(starts + lengths == store.doc_offsets[documents + 1])
+            behind = last, offset + lengths[last]
+            input_ids[behind], is_text[behind] = special.end, True
         return Batch(np.asarray(windows, dtype=np.int64), input_ids, word_ids, flags, is_text, attention)
 
     def padded(self, length: int) -> int:
@@ -148,8 +171,11 @@ def padding_multiple(device: torch.device) -> int:
     return 64 if device.type == "cuda" else 8
 
 
-def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_multiple_of: int = 8) -> Windows:
-    """Cut every document into windows of at most ``length`` tokens, special tokens included.
+def cut_windows(
+    store: TokenStore, length: int, special: SpecialIds, *, pad_to_multiple_of: int = 8, with_ends: bool = False
+) -> Windows:
+    """Cut every document into windows of at most ``length`` tokens, special tokens included. The windows are the same
+    ``with_ends``, where batches hold the end of each text too, if ``special`` has one.
 
     Raises
     ------
@@ -160,7 +186,8 @@ def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_m
     if capacity < 1:
         raise PolicyError(f"window_length: {length} leaves no room beside {special.num_added} special tokens")
     documents, starts, lengths = cut_documents(store.doc_offsets, capacity)
-    return Windows(store, special, documents, starts, lengths, length, pad_to_multiple_of)
+    ends = with_ends and special.end is not None
+    return Windows(store, special, documents, starts, lengths, length, pad_to_multiple_of, ends)
 
 
 def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:

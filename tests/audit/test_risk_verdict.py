@@ -100,7 +100,8 @@ def test_passages_that_nearly_come_back_are_passages() -> None:
     found["passages"]["rates"] += [
         {**passages("ppclm", (0.05, 0.02))["passages"]["rates"][0], "measure": "near_verbatim"}
     ]
-    found["passages"] |= {"num_passages": {"members": 9, "heldout": 9}, "num_short": {"members": 0, "heldout": 0}}
+    sides = {"num_passages": {"members": 9, "heldout": 9}, "num_short": {"members": 0, "heldout": 0}}
+    found["passages"] |= {**sides, "exposed": None}
     model = from_json(ExtractedModel, found, "x")
     numbers = list(RISKS["passages"].numbers(Subject(None, model)))  # type: ignore[arg-type]
     assert [(n.what, n.estimate.value) for n in numbers if n.estimate] == [

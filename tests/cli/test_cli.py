@@ -167,15 +167,21 @@ def test_job_that_is_not_toml_says_where(tmp_path: Path) -> None:
     assert "line 1" in result.stderr
 
 
-def test_a_report_before_the_audit_says_what_makes_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "needed", "maker"),
+    [("report", "audit", "audit"), ("dossier", "report", "audit"), ("stats", "index", "index")],
+)
+def test_a_command_before_what_it_needs_says_what_makes_it(
+    command: str, needed: str, maker: str, tmp_path: Path
+) -> None:
     source = write_documents(tmp_path / "d.parquet", doc_id=["1", "2", "3"])
-    assert reticent_command("index", source, "--out", tmp_path / "run").returncode == 0
-    result = reticent_command("report", tmp_path / "run")
+    folder = tmp_path / "run"
+    assert reticent_command("index", source, "--out", folder).returncode == 0
+    shutil.rmtree(folder / "index")
+    result = reticent_command(command, folder)
     assert result.returncode == 1
-    assert (
-        f"has no finished audit, of which a report is made; `reticent audit {tmp_path / 'run'}` makes it"
-        in result.stderr
-    )
+    assert f"{folder / needed}: no artefact here" in result.stderr
+    assert f"`reticent {maker} {folder}` makes it" in result.stderr
 
 
 def test_missing_column_names_the_columns_there_are(tmp_path: Path) -> None:

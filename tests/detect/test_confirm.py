@@ -199,6 +199,7 @@ def test_a_job_confirms_before_it_spreads(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_update_judges_all_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_update, "_is_whole", lambda *_: True)
     monkeypatch.setattr(job_update, "spans_artefact", lambda _: None)
+    monkeypatch.setattr(job_update, "has_other_rules", lambda _: False)
     for confirms in (True, False):
         job = SimpleNamespace(detect=DetectConfig(confirm=confirms), corpus=SimpleNamespace(remote=None))
         run = SimpleNamespace(job=job)

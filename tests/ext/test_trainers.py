@@ -100,7 +100,7 @@ def test_a_guarded_trainer_trains_and_writes_what_it_saw(kind: str, tmp_path: Pa
     assert len(said["epochs"]) == 2
     assert said["protected"] == 2 * int((STORE.flags & 3 != 0).sum())
     assert (tmp_path / "guarded.json").stat().st_mode & 0o077 == 0
-    own = run(kind, KINDS[kind], tmp_path / "own", store=STORE).ledger
+    own = run(kind, KINDS[kind], tmp_path / "own", store=STORE, end_of_text=False).ledger
     assert (said["eligible"], said["protected"]) == (own.eligible, own.protected)
     assert said["recipe"]["name"] == KINDS[kind]
 

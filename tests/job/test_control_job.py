@@ -11,7 +11,6 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import PolicyError
-from reticent.engine.config import TIMES_REPEATED
 from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
 from reticent.engine.split import Individuals, draw_repeated
 from reticent.engine.store import open_tokens
@@ -21,6 +20,7 @@ from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.training_tokens import verify_training
+from reticent.trainer.config import TIMES_REPEATED
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 

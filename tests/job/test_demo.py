@@ -62,6 +62,18 @@ def test_protected_recipes_checked_every_target_and_had_no_protected_one(finishe
     assert json.loads((finished.folder / "models/gpt2/clm/ledger.json").read_text())["protected"] == 0
 
 
+def test_the_end_of_a_text_is_a_target_of_causal_models_and_an_attack_of_its_own(finished: Run) -> None:
+    folder = finished.folder
+    for name, special, attacked in (("gpt2/ppclm", True, True), ("bert/ppmlm", False, False)):
+        ledger = json.loads((folder / "models" / name / "ledger.json").read_text())
+        assert ("end" in ledger["special"]) == special
+        assert ("end_of_text" in read_manifest(folder / "models" / name).config) == special
+        measured = [m for m in finished.evidence.models if f"{m.model}/{m.recipe}" == name]
+        assert measured
+        assert all(("end_of_text" in m.membership) == attacked for m in measured)
+    assert "Fin du texte" in (folder / "report" / "report.html").read_text()
+
+
 def test_a_second_run_trains_nothing(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {p: p.stat().st_mtime_ns for p in finished.folder.rglob("*") if p.is_file() and p.name not in AGAIN}
     assert len(before) > 50

@@ -19,7 +19,8 @@ from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.ext.score.scorer import Scorer
 from reticent.ext.score.texts import Candidate
-from reticent.job.auditing import read_categories
+from reticent.job.auditing import named_groups, read_categories
+from reticent.job.checks import require_audit
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -115,6 +116,18 @@ def test_candidate_texts_are_compared_with_the_held_out_documents_of_the_run(don
     (row,) = scorer.measure([Candidate(1, "The patient was seen today.")], heldout)
     assert 0 <= row["quantile"] <= 1
     assert "ratio" not in row
+
+
+def test_groups_that_the_job_names_are_individuals_of_the_run(done: Run, tmp_path: Path) -> None:
+    ids = done.individuals.table["individual_id"].to_pylist()
+    (tmp_path / "ward 7.txt").write_text("".join(f"{each}\n" for each in (*ids[:3], "somebody else")))
+    values = done.job.model_dump()
+    values["audit"]["groups"] = [str(tmp_path / "ward 7.txt")]
+    found = named_groups(Run(parse_job(values)))
+    assert {name: np.flatnonzero(mask).tolist() for name, mask in found.items()} == {"ward 7": [0, 1, 2]}
+    values["audit"]["groups"] = [str(tmp_path / "none.txt")]
+    with pytest.raises(PolicyError, match=r"none\.txt"):
+        require_audit(Run(parse_job(values)))
 
 
 def test_a_wrong_setting_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
-from reticent.job.config import load_kept_job, parse_job
+from reticent.job.config import load_job, load_kept_job, parse_job
 from reticent.job.run import Run
 
 
@@ -52,6 +53,46 @@ def test_nothing_is_said_of_the_same_job_a_moved_one_and_one_that_cannot_be_read
     (moved / JOB).write_text("{")
     keep(moved, moved.parent / "documents", quiet=False)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "expected"),
+    [
+        (None, "", False),
+        (False, "", False),
+        (True, "", True),
+        (None, "end_of_text = true", True),
+        (True, "end_of_text = false", False),
+    ],
+)
+def test_a_run_goes_on_with_the_ends_of_texts_as_it_was_begun(
+    kept: Path, before: bool | None, given: str, expected: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads((kept / JOB).read_text())
+    assert content["train"].pop("end_of_text") is True  # of new jobs
+    content["train"] |= {} if before is None else {"end_of_text": before}
+    (kept / JOB).write_text(json.dumps(content))
+    assert load_kept_job(kept / JOB).train.end_of_text is bool(before)
+    file = kept.parent / "job.toml"
+    source = json.dumps(str(kept.parent / "documents"))
+    file.write_text(f"out = {json.dumps(str(kept))}\n[corpus]\nsource = {source}\n[train]\nnum_epochs = 3\n{given}\n")
+    assert load_job(file).train.end_of_text is expected
+    said = f"{kept}: train.end_of_text is false, as when this run was begun"
+    assert capsys.readouterr().err.startswith(said) == (before is None and not given)
+    Run(load_job(file), Progress(quiet=True)).keep_job()
+    capsys.readouterr()
+    assert load_job(file).train.end_of_text is expected
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"train": 3}', '{"train": null}'])
+def test_a_folder_that_keeps_no_job_decides_no_ends(kept: Path, content: str | None) -> None:
+    (kept / JOB).unlink()
+    if content is not None:
+        (kept / JOB).write_text(content)
+    file = kept.parent / "job.toml"
+    file.write_text(f"out = {json.dumps(str(kept))}\n[corpus]\nsource = {json.dumps(str(kept.parent))}\n")
+    assert load_job(file).train.end_of_text is True
 
 
 def test_a_drawn_seed_is_kept_and_a_run_that_goes_on_has_it(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,20 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
     }
 
 
+def test_records_teach_the_names_that_they_do_not_hold(folder: Path) -> None:
+    """With ``certain`` the individuals' own names teach; nobody marked anything, and others' names are found."""
+    rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    own = [(row["individual_id"], row["text"][row["spans"][0]["start"] : row["spans"][0]["end"]]) for row in rows]
+    ids, names = zip(*own, strict=True)
+    pq.write_table(pa.table({"individual_id": ids, "surname": names}), folder / "records.parquet")
+    records = {"table": str(folder / "records.parquet"), "fields": {"last_name": "surname"}}
+    learned = {"certain": True, "documents": 150}
+    learn_in_run(job(folder, learned, detectors=["rules", "records", "learned"], records=records), QUIET)
+    found = {(row["document"], row["start"]) for row in spans_of(folder).to_pylist() if row["detector"] == "learned"}
+    others = {(number, span["start"]) for number, row in enumerate(rows) for span in row["spans"][1:]}
+    assert len(found & others) > 0.9 * len(others)
+
+
 def test_a_language_that_was_taught_is_known(folder: Path) -> None:
     """Notes of 30 words or more in Italian are counted as another language until the tagger has learned from some."""
     for file in ("notes.parquet", "marked.parquet"):
@@ -141,6 +155,13 @@ def annotated(folder: Path, run: Any, num: int) -> Path:
 
 
 def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
+    """And of the documents that are offered next, those come first in which tagger and rules disagree most."""
+    rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    for row in rows[::3]:
+        shift = len(row["text"])
+        again = [{**span, "start": span["start"] + shift, "end": span["end"] + shift} for span in row["spans"]]
+        row |= {"text": 2 * row["text"], "spans": [*row["spans"], *again]}
+    pq.write_table(pa.Table.from_pylist(rows), folder / "notes.parquet")
     saved = annotated(folder, job(folder, {}, detectors=["rules"]), 30)
     taught = job(folder, {"marks": str(saved)})
     learn_in_run(taught, QUIET)
@@ -150,7 +171,13 @@ def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
     with pytest.raises(ReticentError, match="every individual of this sample taught"):
         evaluate_sample(taught, [saved], QUIET)
     sample_documents(taught, folder / "more", 40, seed=1, by_disagreement=True, progress=QUIET)
-    assert len(list((folder / "more" / "brat").glob("*.txt"))) == 40
+    drawn = json.loads((folder / "more" / "brat" / "sample.json").read_text())["documents"]
+    counts = spans_of(folder).column("document").value_counts().to_pylist()
+    disagreed = {row["values"]: row["counts"] for row in counts}  # the rules find nothing in these notes
+    order = [disagreed.get(document["row"], 0) for document in sorted(drawn, key=lambda row: row["name"])]
+    assert len(order) == 40
+    assert order == sorted(order, reverse=True)
+    assert order[0] > order[-1]
 
 
 def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None:
@@ -172,6 +199,10 @@ def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None
 def test_copies_and_planted_canaries_are_known_again(folder: Path) -> None:
     """Marks are of texts: two documents may have one, and a canary behind it is none of it."""
     rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    for row in rows:  # canaries are made of plain words
+        row["text"] += (
+            "sono sempre stato bene fino alla scorsa estate quando ebbe inizio una lieve tosse secca con poca aria"
+        )
     rows[1] |= {"text": rows[0]["text"], "spans": rows[0]["spans"]}
     pq.write_table(pa.Table.from_pylist(rows), folder / "notes.parquet")
     planted = {"canaries": {"num": 12, "arms": ["protected", "missed"], "num_references": 8, "seed": 3}}

@@ -94,6 +94,8 @@ def test_the_cheaper_control_is_named_with_its_cost(sides: tuple[int, int] | Non
     control = {**MODEL, "name": "control", "recipes": ["clm"], "repeated": 100}
     with_one = list(reach_lines(job(audit={"shadow": SHADOWS}, model=[MODEL, control]), sides))
     assert "control too" not in with_one[-1], "the job has one"
+    cost = {None: 20, (150, 100): 51, (99, 5000): 67, (300, 1250): 36, (3000, 2000): 22}[sides]
+    assert with_one[-1].endswith(f"24 are trained on half of the individuals each, about as long as {cost} trainings")
     assert "no plain" not in "".join(with_one)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import http.server
 import json
+import math
 import random
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -440,3 +443,126 @@ def test_rules_are_signed_before_scores_and_rules_that_change_score_anew(place: 
 def test_the_release_context_decides_which_risks_count(access: str, counted: int) -> None:
     assert len(VerdictConfig().of_access(access).risks) == counted
     assert VerdictConfig(risks=("words", "passages")).of_access("inside").risks == ("passages",)
+
+
+def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(place: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    net = load_model(place / "base", "clm")
+    wrapped = peft.get_peft_model(
+        net, peft.LoraConfig(target_modules=["c_attn"], task_type="CAUSAL_LM", init_lora_weights=False)
+    )
+    wrapped.save_pretrained(tmp_path / "adapter")
+    write_given(str(tmp_path / "adapter"), str(place / "base"), "clm", tmp_path / "alone")
+    write_given(str(tmp_path / "adapter"), str(place / "base"), "clm", tmp_path / "merged", "merged")
+    ids = torch.arange(5, 25)[None]
+    taken = [load_model(tmp_path / name, "clm")(input_ids=ids).logits for name in ("alone", "merged")]
+    assert torch.allclose(taken[0], wrapped.eval()(input_ids=ids).logits, atol=1e-4)
+    assert torch.allclose(taken[0], taken[1], atol=1e-4)
+    run = split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(tmp_path / "adapter")}))
+    assert (run.folder / "models" / "subject" / "given" / "epoch-0001" / "tokenizer.json").is_file()
+    with pytest.raises(ReticentError, match="difference to its base"):
+        split_of(values_of(place, str(tmp_path / "none"), subject={"model": str(tmp_path / "adapter"), "base": None}))
+
+
+class Server:
+    """A server of completions on this machine, which gives the log-probabilities of a model; it dies when told to."""
+
+    def __init__(
+        self, model: Any, *, port: int = 0, dies_after: int = 1 << 30, redirect: str = "", broken: bool = False
+    ) -> None:
+        self.asked, owner = 0, self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                owner.asked += 1
+                if redirect or owner.asked > dies_after:
+                    self.send_response(302 if redirect else 503)
+                    self.send_header("Location", redirect)
+                    self.end_headers()
+                    return
+                ids = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
+                with torch.no_grad():
+                    logits = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+                own = [None, *logits[:-1][torch.arange(len(ids) - 1), ids[1:]].tolist(), 0.0]
+                top = [None, *({"x": value} for value in logits[:-1].amax(-1).tolist()), {"x": 0.0}]
+                found = {"token_logprobs": [*own[:2], math.nan, *own[3:]] if broken else own, "top_logprobs": top}
+                content = json.dumps({"choices": [{"text": "", "logprobs": found}]}).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def __enter__(self) -> Server:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def by_endpoint(place: Path, out: Path, url: str, **subject: Any) -> dict[str, Any]:
+    own = {"model": "partner", "endpoint": url, **subject}
+    return values_of(place, str(out), subject=own, audit={"num_bootstrap": 100, "attacks": ["loss", "reference"]})
+
+
+def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", lambda _: None)
+    net = load_model(place / "outside", "clm")
+    with Server(net, dies_after=30) as server:
+        port, values = server.server.server_port, by_endpoint(place, tmp_path / "run", server.url)
+        with pytest.raises(ReticentError, match="30 of 219 windows are scored and kept"):
+            execute(Run(parse_job(values)))
+    with Server(net, port=port) as server:
+        kept = tmp_path / "run" / "endpoint.jsonl"
+        assert len(kept.read_text().splitlines()) == 30
+        run = Run(parse_job(values))
+        execute(run)
+        execute(Run(parse_job(values)))
+        lines = kept.read_text().splitlines()
+        assert server.asked == len(lines) - 30 == len({line[:66] for line in lines}) - 30
+    local = values_of(place, str(tmp_path / "local"), audit=values["audit"])
+    execute(there := Run(parse_job(local)))
+    (own,), (weights,) = ([m for m in each.evidence.models if m.recipe == "given"] for each in (run, there))
+    for name, attack in weights.membership.items():
+        assert own.membership[name].auc.value == pytest.approx(attack.auc.value, abs=1e-3)
+    # A server says of its likeliest token only whether it is the true one: it hides what is predicted elsewhere.
+    assert own.privacy["both"].types.value >= weights.privacy["both"].types.value
+    assert not re.search(r"[g-z]{3,}", "".join(lines))  # digests and numbers alone
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "said"),
+    [
+        ("http://example.org/v1", None, "would be sent to example.org"),
+        ("http://example.org/v1", "example.com", "would be sent to example.org"),
+        ("http://me:secret@example.org/v1", "example.org", "without a name"),
+        ("ftp://localhost/v1", None, "expected http"),
+    ],
+)
+def test_documents_are_sent_to_no_host_that_was_not_named(
+    place: Path, tmp_path: Path, url: str, allowed: str | None, said: str
+) -> None:
+    with pytest.raises(ReticentError, match=said) as error:
+        split_of(by_endpoint(place, tmp_path / "run", url, allow_sending=allowed))
+    assert "secret" not in str(error.value)
+
+
+def test_a_redirect_is_not_followed_and_broken_numbers_are_no_scores(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", lambda _: None)
+    net = load_model(place / "outside", "clm")
+    with Server(net) as target, Server(net, redirect=target.url) as server:
+        with pytest.raises(ReticentError, match="answers 302"):
+            execute(Run(parse_job(by_endpoint(place, tmp_path / "run", server.url))))
+        assert not target.asked
+    with Server(net, broken=True) as server, pytest.raises(ReticentError, match="no numbers"):
+        execute(Run(parse_job(by_endpoint(place, tmp_path / "nan", server.url))))

@@ -243,6 +243,7 @@ def test_ledger_and_metrics_of_a_run_are_exact(tmp_path: Path) -> None:
     result = run("gpt2", "dppclm", tmp_path, store=store, num_epochs=3)
     eligible = 3 * int(np.count_nonzero(store.flags & 1 == 0))
     protected = 3 * store.num_tokens - eligible
+    eligible += 3 * store.num_documents  # their ends
     assert result.ledger == Ledger(eligible=eligible, protected=protected, targets=eligible, violations=0)
     written = read_ledger(tmp_path / "ledger.json")
     assert {name: written[name] for name in result.ledger.to_dict()} == result.ledger.to_dict()
@@ -522,8 +523,9 @@ def test_a_batch_without_a_target_is_passed_over(tmp_path: Path) -> None:
     blank, text = [(10, 0, 3)] * 5, [(11, 0, 0)] * 5
     said: list[dict[str, Any]] = []
     result = run(
-        "gpt2", "ppclm", tmp_path, store=make_store(blank, text), batch_size=1, num_epochs=1, progress=said.append
-    )
+        "gpt2", "ppclm", tmp_path, store=make_store(blank, text), batch_size=1, num_epochs=1, progress=said.append,
+        end_of_text=False,
+    )  # fmt: skip
     assert result.num_steps == len(said) == 1
     assert result.ledger == Ledger(eligible=5, protected=5, targets=5)
     assert np.isfinite(result.losses).all()

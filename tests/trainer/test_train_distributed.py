@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from fixtures import private
-from fixtures.distributed import CASES, SETTINGS, UNREACHED, some_without_targets, uneven, unreached
+from fixtures.distributed import CASES, SETTINGS, UNREACHED, settings_of, some_without_targets, uneven, unreached
 from fixtures.forks import Forks
 from fixtures.models import toy_model
 from fixtures.training import UNFINISHED, dropping, run
@@ -33,7 +33,7 @@ import torch
 from safetensors.torch import save_file
 torch.set_num_threads(1)
 from fixtures.training import run
-from fixtures.distributed import CASES, SETTINGS, UNREACHED, unreached, uneven
+from fixtures.distributed import CASES, SETTINGS, UNREACHED, settings_of, unreached, uneven
 from fixtures.training import dropping
 if find_spec("opacus"):
     import opacus
@@ -43,7 +43,7 @@ def trainings(out, rank):
     found = {}
     for name, (kind, recipe, store, accumulation) in CASES.items():
         result = run(kind, recipe, out / name, model=dropping(kind), store=store(),
-                     **SETTINGS, gradient_accumulation_steps=accumulation)
+                     **settings_of(name), gradient_accumulation_steps=accumulation)
         found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
                        "tokens": result.num_tokens}
 
@@ -129,7 +129,7 @@ def test_ledger_of_two_processes_is_drawn_again_by_one(case: str, folder: Path) 
 def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folder: Path, tmp_path: Path) -> None:
     kind, recipe, store, accumulation = CASES[case]
     one = run(
-        kind, recipe, tmp_path, model=dropping(kind), store=store(), **SETTINGS,
+        kind, recipe, tmp_path, model=dropping(kind), store=store(), **settings_of(case),
         gradient_accumulation_steps=2 * accumulation,
     )  # fmt: skip
     for rank in (0, 1):
@@ -167,7 +167,8 @@ def test_where_every_weight_is_reached_none_is_looked_for(kind: str) -> None:
 
 
 def test_the_blank_case_has_steps_with_targets_in_one_process_only(folder: Path, tmp_path: Path) -> None:
-    one = run("gpt2", "ppclm", tmp_path, store=some_without_targets(), gradient_accumulation_steps=2, **SETTINGS)
+    settings = {**settings_of("blank"), "gradient_accumulation_steps": 2}
+    one = run("gpt2", "ppclm", tmp_path, store=some_without_targets(), **settings)
     assert one.num_steps < 6  # steps without any target are passed over
 
 

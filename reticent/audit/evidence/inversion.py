@@ -60,19 +60,21 @@ class InvertedKind:
     in_place: Annotated[InPlace | None, PARTS] = optional()
 
     def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
-        every, ordinary, own = (_told(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own))
+        every, ordinary, own = (
+            found and _told(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own)
+        )
         place = self.in_place and replace(
             self.in_place,
             ranked=_told(self.in_place.ranked, raw.num_targets, cell),
-            own=_told(self.in_place.own, raw.num_targets, cell),
+            own=self.in_place.own and _told(self.in_place.own, raw.num_targets, cell),
             extracted={num: _share(sides, raw.num_targets, cell) for num, sides in self.in_place.extracted.items()},
         )
         return replace(self, all=every, ordinary=ordinary, own=own, in_place=place)
 
 
-def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> RankedCandidates | None:
+def _told(found: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
     """The publishable form of the rates: bounds for rates over few identifiers, and no difference that reveals them."""
-    return None if found is None else replace(found, top1=_share(found.top1, num_targets, cell))
+    return replace(found, top1=_share(found.top1, num_targets, cell))
 
 
 def _share(sides: Excess, num_targets: Sides, cell: int) -> Excess:

@@ -14,6 +14,7 @@ __all__ = [
     "AttackedDocuments",
     "BestAttack",
     "Blind",
+    "GroupMembership",
     "KindAttack",
     "KindMembership",
     "MeasuredAttack",
@@ -137,6 +138,8 @@ class KindAttack:
     tpr: Annotated[Estimate | None, TOGETHER] = optional()
     auc_in_turn: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
+    #: At a false-positive rate of 0.1 %, over all pairs of a shadow and an individual.
+    low_tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
     told: Annotated[Told | None, PARTS] = optional()
@@ -146,8 +149,12 @@ class KindAttack:
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
-        in_turn = raw.tpr_in_turn and raw.tpr_in_turn.as_share((raw.tpr_in_turn.n or 0) // 2, cell)
-        return replace(self, tpr=tpr, tpr_in_turn=in_turn, auc_without_copies=_without_copies(raw, cell))
+        in_turn, low = (
+            found and found.as_share((found.n or 0) // 2, cell) for found in (raw.tpr_in_turn, raw.low_tpr_in_turn)
+        )
+        return replace(
+            self, tpr=tpr, tpr_in_turn=in_turn, low_tpr_in_turn=low, auc_without_copies=_without_copies(raw, cell)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +193,26 @@ class ThresholdMembership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMembership:
+    """Members of a named group against its held-out individuals: the attack that tells them best, its area, and the
+    p-value of a permutation times the number of attacks. Without a side there is neither.
+    """
+
+    name: Annotated[str, NAME]
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+    attack: Annotated[str | None, NAME] = optional()
+    auc: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    p_value: Annotated[float | None, TOGETHER] = optional()
+
+    def closed(self, raw: GroupMembership, cell: int) -> GroupMembership:
+        """Withhold what is over few individuals of a side."""
+        if not are_enough(raw, cell):
+            return replace(self, attack=None, auc=None, p_value=None)
+        return replace(self, p_value=raw.p_value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestAttack:
     """The attack whose interval starts highest, with simultaneous intervals of all attacks."""
 
@@ -215,7 +242,7 @@ def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
 
-def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack, cell: int) -> bool:
+def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int) -> bool:
     """Return whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 

@@ -24,6 +24,7 @@ from reticent.audit.evidence.leakage import (
 from reticent.audit.evidence.membership import (
     BestAttack,
     Blind,
+    GroupMembership,
     KindAttack,
     KindMembership,
     MeasuredAttack,
@@ -79,6 +80,8 @@ class ModelEvidence:
     threshold: Annotated[ThresholdMembership | None, PARTS] = optional()
     #: Who withdrew since the release before, told from individuals of neither by the difference of the two models.
     withdrawn: Annotated[KindAttack | None, PARTS] = optional()
+    #: Groups of individuals that the job names.
+    groups: Annotated[list[GroupMembership] | None, PARTS] = optional()
     blind: Annotated[Blind | None, PARTS] = optional()
     blind_holdout: Annotated[Blind | None, PARTS] = optional()
     low_cost: Annotated[LowCost | None, PARTS] = optional()

@@ -15,7 +15,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from reticent.audit.evidence.membership import AttackedDocuments, MeasuredAttack, Roc
-from reticent.audit.membership.names import USER_INFERENCE
+from reticent.audit.membership.names import END_OF_TEXT, USER_INFERENCE
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate, clustered_auc, roc_curve, tpr_at_fpr
@@ -133,6 +133,12 @@ def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarr
     return reference_score(target, base)
 
 
+def end_of_text_score(target: TokenScores, *_: Any) -> np.ndarray:
+    """Return the log-probability of the end of each document behind its last token, in nats."""
+    assert target.end_log_probs is not None  # the attack needs it
+    return target.end_log_probs.astype(np.float64)
+
+
 #: Sizes of the windows of `wbc`, in tokens [@chen2026].
 WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
 
@@ -237,6 +243,14 @@ ATTACKS: Mapping[str, Attack] = table_of(
             source="Mireshghallah et al. 2022",
             needs=frozenset({Need.BASE}),
             objectives=frozenset({"mlm"}),
+        ),
+        Attack(
+            name=END_OF_TEXT,
+            score=end_of_text_score,
+            title="End of the text",
+            about="the model expects the document to end where it ends; the attack looks at no word of it",
+            needs=frozenset({Need.ENDS}),
+            objectives=frozenset({"clm"}),
         ),
         Attack(
             name=USER_INFERENCE,

@@ -55,12 +55,12 @@ from reticent.engine.document_kernels import document_sums
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
-__all__ = ["ORDINARY", "TARGETS", "Compared", "KindAudit", "KindShadows", "d_primes"]
+__all__ = ["ORDINARY", "TARGETS", "Compared", "KindAudit", "KindShadows", "d_primes", "tpr_of_all_turns"]
 
 ORDINARY = "ordinary"
 #: Kind of the tokens that a model with protection may have as targets.
 TARGETS = "targets"
-FPR = 0.01
+FPR, LOW_FPR = 0.01, 0.001
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
 #: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
@@ -264,16 +264,18 @@ class KindAudit:
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._sides(scores, usable)
-        all_shadows = all_tpr = None
+        all_shadows = all_tpr = low_tpr = None
         if turns is not None and shadows is not None:
             all_shadows = _auc_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
             all_tpr = _tpr_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
+            low_tpr = tpr_of_all_turns(turns, shadows.is_in, self.codes, **self.bootstrap)
         return KindAttack(
             auc=area.auc if area else Estimate(value=None, n=len(sides[0]) + len(sides[1])),
             over_base=area and area.over_base,
             tpr=tpr_at_fpr(*sides, FPR, of_sides, **self.bootstrap),
             auc_in_turn=all_shadows,
             tpr_in_turn=all_tpr,
+            low_tpr_in_turn=low_tpr,
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
         )
@@ -434,3 +436,54 @@ def _tpr_in_turn(
     if clusters is None:
         return mean
     return replace(mean.over_households(scores.shape[1]), num_households=num_clusters(clusters))
+
+
+def tpr_of_all_turns(
+    scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
+) -> Estimate | None:
+    """Return the share of members found at a false-positive rate of 0.1 %, over all pairs of a shadow as the target and
+    an individual; None with fewer than 10,000 pairs of non-members.
+
+    One target has too few non-members for this rate. The scores of each shadow are put on one scale by the median and
+    the distance of the quartiles of its own non-members; a member who ties with the threshold is not found. A resample
+    draws individuals with all their pairs.
+
+    Parameters
+    ----------
+    scores : float64 (shadows, I), of each shadow as the target; is_in : bool (shadows, I)
+    """
+    parts = []
+    for row, known in zip(scores, is_in, strict=True):
+        usable = np.isfinite(row)
+        others = row[usable & ~known]
+        if len(others):
+            low, middle, high = np.quantile(others, [0.25, 0.5, 0.75])
+            parts.append(((row[usable] - middle) / ((high - low) or 1.0), np.flatnonzero(usable), known[usable]))
+    if not parts:
+        return None
+    scaled, owner, member = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if np.count_nonzero(~member) < 10 / LOW_FPR or not member.any():
+        return None
+    order = np.lexsort((member, -scaled))  # of those who tie, non-members first
+    owner, member = owner[order], member[order]
+
+    def rates(weights: np.ndarray) -> np.ndarray:
+        pairs = weights[:, owner]
+        wrong = np.cumsum(np.where(member, 0.0, pairs), axis=1)
+        allowed = np.floor(LOW_FPR * wrong[:, -1:] + 1e-9)
+        found = (pairs * member * (wrong <= allowed)).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(found / (pairs * member).sum(axis=1))
+
+    num, clusters = scores.shape[1], clusters_of(codes, bootstrap.get("units"))
+    num_drawn = num if clusters is None else num_clusters(clusters)
+    value = float(rates(np.ones((1, num)))[0])
+    blocks = iter_resamples(
+        num, bootstrap["num_bootstrap"], bootstrap["seed"], rows=max(1, (1 << 22) // len(owner)), clusters=clusters
+    )
+    draws = np.concatenate([rates(weights) for weights in blocks])
+    low, high = np.quantile(draws[np.isfinite(draws)], [0.025, 0.975])
+    exact = clopper_pearson(round(value * num_drawn), num_drawn)
+    low, high = (low, max(high, exact[1])) if value <= 0.5 else (min(low, exact[0]), high)
+    found = Estimate(value=value, low=min(float(low), value), high=max(float(high), value), n=num_drawn)
+    return found if clusters is None else found.over_households(num)

@@ -333,6 +333,7 @@ class MembershipAudit:
             for row in rows
             if objective in row.objectives
             and Need.HOLDOUT not in row.needs  # it scores other documents
+            and not (Need.ENDS in row.needs and scores.end_log_probs is None)
             and not (Need.BASE in row.needs and base is None)
             and not (Need.LOWERCASE in row.needs and lowercase is None)
         }

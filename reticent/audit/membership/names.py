@@ -10,6 +10,7 @@ __all__ = [
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
     "DIFFERENCES",
+    "END_OF_TEXT",
     "FEWEST_MEMBERS",
     "FEWEST_OTHERS",
     "GRADIENT",
@@ -47,6 +48,8 @@ COVERAGE: Final = "ngram_coverage"
 PROBING: Final = "icp"
 PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
+#: The attack on the end of the documents, which no other looks at.
+END_OF_TEXT: Final = "end_of_text"
 #: The attack with access to the weights: the norm of the gradient, of the loss of ordinary words.
 GRADIENT: Final = "gradient_norm"
 #: The attack by a probe of hidden states.
@@ -70,6 +73,6 @@ KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
 #: threshold.
 NUM_FAMILIES: Final = 4
 #: Default attacks of a job; a report shows these first, in this order.
-DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez", GRADIENT)
+DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez", END_OF_TEXT, GRADIENT)
 #: Default attacks with shadow models.
 DEFAULT_SHADOW_ATTACKS: Final = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia")

@@ -76,8 +76,8 @@ def probe_score(
             random = generator(seed, _STREAM + (copy << 8) + (length << 16))
             with_gaps = np.where(random.random(ids.shape) < GAPS, gap, ids)
             _, totals = score_continuations(
-                model, np.concatenate([with_gaps, ids], axis=1), length + 1, special=special, decoding=Decoding(),
-                batch_size=batch_size, device=device, bf16=bf16,
+                model, np.concatenate([with_gaps, ids], axis=1), length + 1, special=special,
+                decoding=Decoding(may_end=True), batch_size=batch_size, device=device, bf16=bf16,
             )  # fmt: skip
             probed[documents, copy] = totals / (length - 1)
         done += len(documents)

@@ -24,6 +24,7 @@ class Need(StrEnum):
     BASE = "base"  # the base model's scores of the same documents
     SIZES = "sizes"  # bytes of each text after zlib
     LOWERCASE = "lowercase"  # the model's scores of the texts in lower case
+    ENDS = "ends"  # the model's scores of the end of each text
     HOLDOUT = "holdout"  # both models' scores of the user-inference holdout
     GENERATED = "generated"  # continuations that the model writes
     PROBES = "probes"  # the model's scores of the texts after copies of them with gaps

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import LowCost
 
-__all__ = ["auc_panels", "kind_panels", "low_cost_panels", "roc_panels"]
+__all__ = ["auc_panels", "kind_panels", "low_cost_panels", "precision_panels", "roc_panels"]
 
 #: Attacks by kind of word, the most telling first.
 KIND_ATTACKS = ("lira", "reference", "loss")
@@ -186,6 +186,45 @@ def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5
         title = t("plots.roc_of_attack_attack_group", attack=printable(attack), group=group.title(t))
         panels.append(to_svg(figure, f"fig-roc-{slug}-{group.slug}", alt_text(t, title, said), t))
     return panels
+
+
+#: Shares of the members at which a precision is said.
+RECALLS = (0.1, 0.5, 0.9)
+
+
+@styled
+def precision_panels(models: Sequence[ModelEvidence], attack: str, t: Texts = ENGLISH) -> list[str]:
+    """Precision against recall of one attack at the last checkpoints, among as many members as others: the points of
+    the published ROC curve, at which the precision is TPR / (TPR + FPR)."""
+    chosen = [m for m in models if attack in m.membership and m.membership[attack].roc.fpr]
+    panels = []
+    for group in groups_of(models, chosen):
+        figure, axis = new_panel(group.panel_title(t), t("report.attack_attack", attack=printable(attack)), height=3.5)
+        axis.axhline(0.5, color=SOFT, linestyle="--", linewidth=1)
+        said = []
+        for model in last_of(chosen, group):
+            recall, precision = _precision(model.membership[attack])
+            look = look_of(model.recipe)
+            axis.plot(recall, precision, color=look.light, linestyle=look.line)
+            numbers = ", ".join(
+                t("plots.value_at_share", value=t.number(max(precision[recall >= share])), share=f"{100 * share:.0f}")
+                for share in RECALLS
+                if (recall >= share).any()
+            )
+            said.append(t("common.name_what", name=printable(model.recipe), what=numbers))
+        axis.set(xlabel=t("plots.share_of_members_found"), ylabel=t("report.precision"))
+        axis.set(xlim=(0, 1.02), ylim=(-0.03, 1.05))
+        slug = re.sub(r"[^a-z0-9]+", "-", attack.lower())
+        title = t("plots.precision_of_attack_attack_group", attack=printable(attack), group=group.title(t))
+        panels.append(to_svg(figure, f"fig-precision-{slug}-{group.slug}", alt_text(t, title, said), t))
+    return panels
+
+
+def _precision(measured: MeasuredAttack) -> tuple[np.ndarray, np.ndarray]:
+    """Recall and precision of each threshold that somebody passes."""
+    fpr, tpr = (np.array(rates, dtype=float) for rates in (measured.roc.fpr, measured.roc.tpr))
+    passed = fpr + tpr > 0
+    return tpr[passed], tpr[passed] / (tpr + fpr)[passed]
 
 
 def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> None:

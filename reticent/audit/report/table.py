@@ -223,6 +223,18 @@ PLOTS: tuple[Plot, ...] = (
         titled=False,
     ),
     Plot(
+        name="precision",
+        place="membership",
+        draw=lambda shown: [
+            panel
+            for attack in shown.attacks[:1]
+            for panel in membership_plots.precision_panels(shown.audit.models, attack, shown.t)
+        ],
+        caption=_said("plots.precision.caption"),
+        titled=False,
+        folded=True,
+    ),
+    Plot(
         name="other_rocs",
         place="membership",
         draw=lambda shown: _rocs(shown, shown.attacks[1:]),

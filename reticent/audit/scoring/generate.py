@@ -25,7 +25,7 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["GREEDY", "Decoding", "generate", "score_continuations"]
+__all__ = ["GREEDY", "Decoding", "end_ids", "generate", "score_continuations"]
 
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
@@ -41,6 +41,9 @@ class Decoding:
         Logits are divided by it; 0 is greedy.
     top_k : int, 0 or more
         Tokens that can be drawn; 0: all of them. As in transformers, tokens that tie with the last are kept.
+    may_end : bool
+        Whether a text may end: False leaves out the end tokens of the tokenizer and of the model's settings, as an
+        adversary would, so that what a model knows is written out.
 
     >>> print(Decoding(temperature=0.8, top_k=40))
     sampling at temperature 0.8 from the 40 likeliest tokens
@@ -48,6 +51,7 @@ class Decoding:
 
     temperature: float = 1.0
     top_k: int = 0
+    may_end: bool = False
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or self.top_k < 0:
@@ -90,7 +94,7 @@ def generate(
     bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text.
+    """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text that may end.
 
     Prompts of like length go together, padded on the left, or of the same length where padding moves what a model
     writes; the prefix token of the model goes before each, as it did
@@ -118,7 +122,8 @@ def generate(
     _check(model, lengths, num_tokens, num_samples, batch_size)
     order = np.argsort(-lengths, kind="stable")
     made = np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
-    config = _generation_config(decoding, num_tokens, num_samples, special, net)
+    ends = end_ids(net, special)
+    config = _generation_config(decoding, num_tokens, num_samples, special, ends)
     done = 0
     with _seeded(seed, device_), without_own_settings(net), torch.inference_mode():
         starts = np.arange(0, len(order), batch_size)
@@ -134,7 +139,7 @@ def generate(
                     generation_config=config,
                 )
             new = output[:, ids.shape[1] :].cpu().numpy()
-            new = np.where(_ended(new, config.eos_token_id), -1, new).reshape(len(rows), num_samples, -1)
+            new = np.where(_ended(new, ends if decoding.may_end else []), -1, new).reshape(len(rows), num_samples, -1)
             made[rows, :, : new.shape[2]] = new
             done += len(rows)
             if progress:
@@ -178,6 +183,7 @@ def score_continuations(
     kind = "cuda" if device_.type == "cuda" else "cpu"
     rows_at_once = min(batch_size, max(1, MAX_LOGITS[kind] // (model.config.vocab_size * num_suffix)))
     is_greedy, log_p = np.empty(len(ids), dtype=bool), np.empty(len(ids), dtype=np.float64)
+    ends = torch.tensor([] if decoding.may_end else end_ids(net, special), dtype=torch.int64, device=device_)
     with torch.inference_mode():
         for start in range(0, len(ids), rows_at_once):
             rows = torch.from_numpy(ids[start : start + rows_at_once]).to(device_)
@@ -186,6 +192,7 @@ def score_continuations(
             with autocast(bf16, device_):
                 logits = logits_at(net, rows, None, wanted)
             true = rows[:, num_prefix + offset :].reshape(-1, 1)
+            logits[:, ends] = torch.where(true == ends, logits[:, ends], -torch.inf)
             shape = (len(rows), num_suffix)
             part = slice(start, start + len(rows))
             is_greedy[part] = (logits.argmax(-1, keepdim=True) == true).view(shape).all(1).cpu().numpy()
@@ -208,7 +215,16 @@ def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, b
         raise TrainingError(f"generation: {longest} tokens are more than the model's {positions} positions")
 
 
-def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, net: Any) -> Any:
+def end_ids(net: Any, special: SpecialIds) -> list[int]:
+    """Return the ids that end a text of a model: the tokenizer's own, and those that the model's settings list."""
+    listed = getattr(getattr(net, "generation_config", None), "eos_token_id", None)
+    ends = {special.end, *([] if listed is None else np.atleast_1d(listed).tolist())}
+    return sorted(end for end in ends if end is not None and end < net.config.vocab_size)
+
+
+def _generation_config(
+    decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, ends: list[int]
+) -> Any:
     """Return the settings of a call; see `without_own_settings` for those that are left out."""
     from transformers import GenerationConfig
 
@@ -224,7 +240,8 @@ def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, sp
         no_repeat_ngram_size=0,
         use_cache=True,
         pad_token_id=special.pad,
-        eos_token_id=net.generation_config.eos_token_id,
+        eos_token_id=(ends or None) if decoding.may_end else None,
+        suppress_tokens=None if decoding.may_end else ends or None,
         **sampling,
     )
 
@@ -239,7 +256,7 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bo
     """
     if (known := _moved.get(net)) is not None:
         return known
-    config = _generation_config(GREEDY, 1, 1, special, net)
+    config = _generation_config(Decoding(temperature=0.0, may_end=True), 1, 1, special, [])
     logits = []
     for num_padded in (0, 3):
         ids = torch.tensor([[special.pad] * num_padded + [1, 2, 3]], device=device)
@@ -252,11 +269,9 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bo
     return _moved[net]
 
 
-def _ended(new: np.ndarray, eos: int | list[int] | None) -> np.ndarray:
+def _ended(new: np.ndarray, end: list[int]) -> np.ndarray:
     """Return the cells after the first end of text."""
-    if eos is None:
-        return np.zeros(new.shape, dtype=bool)
-    ends = np.isin(new, np.atleast_1d(eos))
+    ends = np.isin(new, end)
     return np.asarray(np.cumsum(ends, axis=1) - ends > 0)
 
 

@@ -215,6 +215,7 @@ def score_models(
     *,
     folds: int = 7,
     all_occurrences: bool = False,
+    ends: bool = False,
     window_length: int = 512,
     batch_size: int = 64,
     seed: int = 0,
@@ -232,6 +233,8 @@ def score_models(
         For "mlm": passes over every window, each of which masks the words of one fold; 7 masks about 15 % at a time.
     all_occurrences : bool
         For "mlm": also mask every other occurrence of the masked words in their window, so that they cannot be copied.
+    ends : bool
+        For "clm": also score the end of each text (`TokenScores.end_log_probs`), if the tokenizer has one.
     batch_size : int
         Windows of ``window_length`` a batch; a GPU takes more of shorter ones.
     bf16 : {"auto", "on", "off"}
@@ -249,7 +252,7 @@ def score_models(
     """
     scorer = Scorer(
         models, store, special, window_length=window_length, batch_size=batch_size, device=device, bf16=bf16,
-        progress=progress, world=world, passes=folds if objective == "mlm" else 1,
+        progress=progress, world=world, passes=folds if objective == "mlm" else 1, ends=ends and objective != "mlm",
     )  # fmt: skip
     scorer.run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
     return scorer.results()
@@ -327,19 +330,24 @@ class Scorer:
         progress: Callable[[int], None] | None = None,
         world: World | None = None,
         passes: int = 1,
+        ends: bool = False,
     ):
         self.world = world or World()
         self.device = self.world.device(device)
         self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
         self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
+        is_known = special.end is not None and all(special.end < model.config.vocab_size for model in self.models)
+        #: The end of a text, if it is scored. Its scores stand behind those of the tokens, one a document.
+        self._end = special.end if ends and is_known else None
         self.windows: Windows = cut_windows(store, window_length, special)
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
         self._bf16 = uses_bf16(bf16, self.device)
         self._max_cells = batch_size * window_length
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
         self._pending: deque[tuple[int, np.ndarray, tuple[torch.Tensor, ...]]] = deque()
-        self._scores = [_unscored(store.num_tokens) for _ in models]
+        num_ends = 0 if self._end is None else store.num_documents
+        self._scores = [_unscored(store.num_tokens + num_ends) for _ in models]
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yield every window of this process once, longest first, so that memory peaks at the start."""
@@ -369,7 +377,7 @@ class Scorer:
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
                 # Position t predicts the token at t + 1.
                 ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
-                self.score(batch.input_ids, None, ahead)
+                self.score(batch.input_ids, None, self._with_ends(ahead, positions, numbers))
             return
         mask = self.windows.special.mask
         if mask is None:
@@ -390,6 +398,14 @@ class Scorer:
                 input_ids = np.where(hidden, mask, batch.input_ids)
                 self.score(input_ids, batch.attention, np.where(chosen, positions, -1))
 
+    def _with_ends(self, ahead_BT: np.ndarray, positions_BT: np.ndarray, windows: np.ndarray) -> np.ndarray:
+        """Return what cells of a causal model predict, ``ahead_BT``, with the ends of texts where these are scored."""
+        if self._end is not None:
+            documents = self.windows.documents[windows][:, None]
+            last = positions_BT == self.store.doc_offsets[documents + 1] - 1
+            ahead_BT = np.where(last & (positions_BT >= 0), self.store.num_tokens + documents, ahead_BT)
+        return ahead_BT
+
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
         """Score the store's tokens ``positions_BT``, each predicted at its cell; cells with -1 are not scored."""
@@ -399,18 +415,24 @@ class Scorer:
             if len(cells) == 0:
                 continue
             at = positions_BT[rows].reshape(-1)[cells]
+            is_end = at >= self.store.num_tokens  # last, so that the numbers of tokens are to the bit those without
+            cells, at = (np.concatenate([values[~is_end], values[is_end]]) for values in (cells, at))
+            num_own = len(at) - np.count_nonzero(is_end)
             mask = None if attention_BT is None else self._moved(attention_BT[rows])
             given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
-            self._score_cells(at, given, mask, wanted, self._moved(self.store.input_ids[at].astype(np.int64)))
+            true = np.full(len(at), self._end or 0, dtype=np.int64)
+            true[:num_own] = self.store.input_ids[at[:num_own]]
+            self._score_cells(at, given, mask, wanted, self._moved(true))
 
     def _score_cells(
         self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
     ) -> None:
         """Score the tokens at the places ``at`` of the store, which the cells ``wanted`` predict."""
+        num_own = int(np.count_nonzero(at < self.store.num_tokens))
         for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
                 values = self._values(model, head, given, mask, wanted)
-                columns = self._reduced(values, head, true, model.config.vocab_size)
+                columns = self._reduced(values, head, true, model.config.vocab_size, num_own)
             # Fetched when the next is under way, so that a GPU does not wait for it.
             self._pending.append((number, at, columns))
             if len(self._pending) > len(self.models):
@@ -443,15 +465,24 @@ class Scorer:
                 )
             if self.world.size > 1:
                 _join(scores)
-        return [TokenScores(doc_offsets=self.store.doc_offsets, **scores) for scores in self._scores]
+        num_tokens, offsets = self.store.num_tokens, self.store.doc_offsets
+        ends = [None if self._end is None else scores["log_probs"][num_tokens:] for scores in self._scores]
+        return [
+            TokenScores(
+                doc_offsets=offsets, **{name: column[:num_tokens] for name, column in scores.items()}, end_log_probs=own
+            )
+            for scores, own in zip(self._scores, ends, strict=True)
+        ]
 
     def _reduced(
-        self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int
+        self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
             score_logits(cells if head is None else head(cells), true_here)
-            for cells, true_here in zip(values.split(at_once), true.split(at_once), strict=True)
+            for part in (slice(num_own), slice(num_own, None))
+            for cells, true_here in zip(values[part].split(at_once), true[part].split(at_once), strict=True)
+            if len(cells)
         ]
         return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 

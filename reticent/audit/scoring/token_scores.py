@@ -37,6 +37,8 @@ class TokenScores:
     rank : int32, number of tokens that are more likely than the true one, -1 where not scored
     doc_offsets : int64, shape (num_documents + 1,)
     top_log_probs : float32, natural log of the probability of the most likely token; NaN where not scored, or not given
+    end_log_probs : float32, shape (num_documents,), natural log of the probability of the end of each text behind its
+        last token, NaN for an empty one; None if it was not asked for, or the tokenizer has no end
     """
 
     log_probs: np.ndarray
@@ -46,6 +48,7 @@ class TokenScores:
     rank: np.ndarray
     doc_offsets: np.ndarray
     top_log_probs: np.ndarray = None  # type: ignore[assignment]
+    end_log_probs: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.top_log_probs is None:
@@ -61,7 +64,7 @@ class TokenScores:
         return self.argmax >= 0
 
     def on(self, mask: np.ndarray) -> TokenScores:
-        """Return the scores of the tokens of a mask, bool (num_tokens,); the others count as not scored."""
+        """Return the scores of the tokens of a mask, bool (num_tokens,); the others and ends count as not scored."""
         columns = {}
         for name in COLUMNS:
             values = getattr(self, name)
@@ -72,6 +75,8 @@ class TokenScores:
         """Write one row for each document, with a list for each score."""
         offsets = pa.array(self.doc_offsets)
         columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in COLUMNS}
+        if self.end_log_probs is not None:
+            columns[ENDS] = pa.array(self.end_log_probs)
         pq.write_table(pa.table(columns), path, compression="zstd")
 
     @classmethod
@@ -87,11 +92,13 @@ class TokenScores:
         columns: dict[str, np.ndarray] = {
             name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(COLUMNS, lists, strict=True)
         }
-        return cls(doc_offsets=offsets, **columns)
+        ends = table.column(ENDS).to_numpy() if ENDS in table.column_names else None
+        return cls(doc_offsets=offsets, **columns, end_log_probs=ends)
 
 
-#: Names of the arrays, in the order that the scoring pass makes them.
-COLUMNS = [column.name for column in fields(TokenScores) if column.name != "doc_offsets"]
+ENDS = "end_log_probs"
+#: Names of the arrays with a number a token, in the order that the scoring pass makes them.
+COLUMNS = [column.name for column in fields(TokenScores) if column.name not in ("doc_offsets", ENDS)]
 
 
 INTEGERS = ("argmax", "rank")

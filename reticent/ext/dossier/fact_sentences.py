@@ -60,6 +60,8 @@ def _split(context: Context) -> Iterator[str]:
     else:
         yield t("facts.by_the_list_members_were_trained_on", **counts)
         yield t("facts.where_the_list_comes_from", statement=statement)
+        if host := setting(context.audit, "subject", "allow_sending"):
+            yield t("facts.texts_were_sent", host=host)
     together = context.audit.over_households
     if together is not None:
         yield t(

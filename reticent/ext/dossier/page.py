@@ -148,8 +148,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
-        copies=list(copies_beside(context)), access=(access := setting(audit, "dossier", "access")),
-        counted=ACCESS.get(str(access), ()),
+        copies=list(copies_beside(context)), access=RELEASES.get(access := str(setting(audit, "dossier", "access"))),
+        counted=ACCESS.get(access, ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
@@ -358,7 +358,7 @@ def _passages(model: ShownModel) -> Found:
             yield Row(label, model, row.members, values)
     if passages:
         exposed = passages.exposed
-        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed and exposed.members)
+        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed.members if exposed else None)
 
 
 def _membership(model: ShownModel) -> Found:
@@ -536,10 +536,18 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # ----------------------------------------------------------- adversaries
 
 
-#: What makes a test -> why it cannot be made on a model that was trained elsewhere.
+#: Who gets the model -> the sentence on it.
+RELEASES = {
+    "public": "dossier.access_public",
+    "named": "dossier.access_named",
+    "questions": "dossier.access_questions",
+    "inside": "dossier.access_inside",
+}
+#: Name of a test -> why it cannot be made on a model that was trained elsewhere.
 NOT_ELSEWHERE = {
-    "adversaries.audit_shadow": "dossier.not_without_its_recipe",
-    "adversaries.split_user_inference_holdout": "dossier.not_without_what_was_left_out",
+    "LiRA, RMIA": "dossier.not_without_its_recipe",
+    "user inference": "dossier.not_without_what_was_left_out",
+    "threshold": "dossier.not_without_its_threshold",
 }
 
 
@@ -565,8 +573,8 @@ class Test:
     def why_not(self, context: Context) -> str:
         """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
         t = context.words
-        if self.by in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
-            return t(NOT_ELSEWHERE[self.by])
+        if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
+            return t(NOT_ELSEWHERE[self.name])
         return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:

@@ -43,7 +43,7 @@ from reticent.trainer.models import first_position, lm_head, num_rows
 from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, refuse_conflicts, unaccounted_steps
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
-from reticent.trainer.steps import EpochPlan, MakeTargets
+from reticent.trainer.steps import EpochPlan, MakeTargets, predicted_labels
 from reticent.trainer.windows import Batch, Windows
 
 if TYPE_CHECKING:
@@ -320,9 +320,7 @@ def unit_losses(
     other units' documents, and a clip to C is a sensitivity of C. A unit without a target has loss 0 and gradient 0.
     """
     device = rows.units_B.device
-    labels_BT = targets.labels
-    if objective == "clm":  # position t predicts the token at t + 1
-        labels_BT = np.concatenate([labels_BT[:, 1:], np.full_like(labels_BT[:, :1], IGNORE_INDEX)], axis=1)
+    labels_BT = predicted_labels(targets, objective == "clm")
     is_target_BT = labels_BT != IGNORE_INDEX
     num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
     columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
@@ -507,7 +505,7 @@ class PhysicalBatches:
         batches = [part.batch for part in self.parts]
         return (
             sum(part.num_units for part in self.parts),
-            sum(int(np.count_nonzero(batch.is_text)) for batch in batches),
+            sum(batch.num_tokens for batch in batches),
             sum(int(np.count_nonzero(batch.attention)) for batch in batches),
             sum(batch.attention.size for batch in batches),
         )

@@ -45,8 +45,8 @@ VERBATIM = "VERBATIM"
 OWN = ("gold", "records")
 #: Characters that a stream holds back for the detectors: the longest identifier that is found whole.
 HELD_BACK = 200
-#: Detectors that read annotations, or must know the individual of a document.
-_NEED_MORE = frozenset({"gold", "records"})
+#: Detectors that read annotations, must know the individual of a document, or read a corpus and what others find in it.
+_NEED_MORE = frozenset({"gold", "records", "learned"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -259,7 +259,7 @@ def refuse_detectors(names: Sequence[str]) -> None:
     """Raise `PolicyError` for a detector that needs more than a text."""
     for name in sorted(_NEED_MORE.intersection(names)):
         raise PolicyError(
-            f"guard: detector {name} needs more than a text: generated text is a document of no individual"
+            f"guard: detector {name} needs more than a text: generated text is a document of no individual or corpus"
         )
 
 

@@ -143,6 +143,7 @@ def score_in_place(
         ends = targets.starts[chosen] + targets.lengths[chosen]
         own = (positions >= targets.starts[chosen][:, None]) & (positions < ends[:, None])
         if masked:
+            assert mask is not None  # else it was refused
             hidden = np.where(within >= 0, mask, batch.input_ids)
             sums[chosen] = sum_choices(model, hidden, own, ids.transpose(0, 2, 1)[own], attention=batch.attention)
         else:

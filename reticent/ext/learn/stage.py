@@ -288,10 +288,11 @@ def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
 
 
 def _detectors(run: Run) -> list[Detector]:
-    """The detectors beside the tagger, that know how the corpus writes its words."""
+    """The detectors beside the tagger; one that reads columns beside the text has none in marks of other documents."""
     names = _beside(run)
     options = {name: run.job.detect.of(name) for name in names}
-    return make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    return [detector for detector in found if not detector.columns]
 
 
 def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any = None) -> pa.Table:
@@ -337,6 +338,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         tables.append(taught)
     lessons = pa.concat_tables(tables).combine_chunks()
     detectors = _detectors(run)
+    names = [detector.name for detector in detectors]
     common = _common(run, detectors)
     ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
     found = _found(run, lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
@@ -346,11 +348,11 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     languages.add(lessons.column("text").combine_chunks())
     with run.progress.task("learn", None, "documents"):
         report, lean = cross_validate(
-            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run), precision=config.precision,
+            lessons, found, settings, key=_key(run), common=common, detectors=names, precision=config.precision,
             measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
         )  # fmt: skip
         tagger = learn_tagger(
-            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run),
+            lessons, found, settings, key=_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
     (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
@@ -372,10 +374,10 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 def _require_enough(lessons: pa.Table, k: int) -> None:
     num = len(lessons.column("individual_id").unique())
-    if num < 2 or num < k:
+    if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
         raise CorpusError(
-            f"the marked documents are of {num} individuals: a tagger needs two, and k = {k} for a feature to have "
-            "enough of them; mark documents of more individuals, or lower detect.learned.k"
+            f"the marked documents are of {num} individuals: with k = {k} a tagger needs {max(2, -(-5 * k // 4))} or "
+            "more, for a feature to have enough of them; mark documents of more individuals, or lower detect.learned.k"
         )
 
 

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.audit.config import Masking
+from reticent.audit.scoring.generate import end_ids
 from reticent.audit.scoring.rows import is_shareable, states_of
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids, without_own_settings
@@ -276,7 +277,7 @@ def generate_texts(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
-    """Return the continuation of each prompt by beam search (1 beam: greedy), the likeliest one.
+    """Return the continuation of each prompt by beam search (1 beam: greedy), the likeliest one without an end of text.
 
     An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "".
     """
@@ -285,6 +286,7 @@ def generate_texts(
     model.eval()
     device: Any = model.device
     special = special_ids(tokenizer, "clm")
+    ends = end_ids(model, special)
     numbers: dict[tuple[int, ...], int] = {}
     of = [numbers.setdefault(tuple(ids), len(numbers)) for ids in prompts]
     distinct = list(numbers)
@@ -300,7 +302,7 @@ def generate_texts(
         ids = torch.tensor([distinct[number] for number in batch], dtype=torch.int64, device=device)
         settings = GenerationConfig(
             num_beams=num_beams, do_sample=False, max_new_tokens=min(max_new_tokens, room - ids.shape[1]),
-            pad_token_id=special.pad, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
+            pad_token_id=special.pad, suppress_tokens=ends or None, bos_token_id=tokenizer.bos_token_id,
         )  # fmt: skip
         if soft is None:
             inputs = {"inputs": ids, "attention_mask": torch.ones_like(ids)}

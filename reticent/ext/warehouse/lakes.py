@@ -143,10 +143,8 @@ class DeltaSource(_Lake):
             )
         protocol = table.protocol()
         try:
-            features = [
-                name for name in protocol.reader_features or () if name not in ("deletionVectors", "columnMapping")
-            ]
-            table.protocol = lambda: protocol._replace(reader_features=features)  # they are applied below
+            features = [name for name in protocol.reader_features or () if name not in _APPLIED]
+            table.protocol = lambda: protocol._replace(reader_features=features)
             dataset = table.to_pyarrow_dataset()
             has_vectors = "deletionVectors" in (protocol.reader_features or ())
             vectors = pa.table(table.deletion_vectors()).to_pydict() if has_vectors else _NO_VECTORS

@@ -27,6 +27,7 @@ from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
+from reticent.core.progress import log
 from reticent.core.section import Section, explain, shared_fields
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
@@ -44,6 +45,7 @@ __all__ = [
     "parse_job",
     "require_withdrawals",
     "set_in_a_section",
+    "with_kept_end",
     "with_shared",
 ]
 
@@ -55,6 +57,11 @@ DRAW = "draw"
 # -------------------------------------------------------------------------------------------------------------- shared
 #
 # Settings of the whole job: put into the section of each component, and refused in a section's table.
+
+
+#: What a server of completions cannot be asked for, and the attacks that its log-probabilities allow.
+NOT_BY_ENDPOINT = ("audit.inversion", "audit.generation", "extraction", "probe")
+BY_LOG_PROBS = ("loss", "reference", "min_k", "zlib")
 
 
 def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
@@ -146,6 +153,9 @@ class Job(JobSettings):
             return self
         why = {
             "audit.shadow": "needs the recipe of a training, and that of a model trained elsewhere is not known",
+            **dict.fromkeys(
+                NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights, or text of the server"
+            ),
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
             "classify": "trains on top of a training of the job",
@@ -153,6 +163,11 @@ class Job(JobSettings):
         for setting, reason in why.items():
             if attrgetter(setting)(self):
                 raise ValueError(f"subject: {setting}: {reason}; leave it out")
+        if self.subject.endpoint and (more := set(self.audit.attacks) - set(BY_LOG_PROBS)):
+            left = ", ".join(BY_LOG_PROBS)
+            raise ValueError(
+                f"subject.endpoint: audit.attacks: {min(more)} needs more than a server gives; left: {left}"
+            )
         for name in ("heldout", "reference"):
             if getattr(self.split, name) != type(self.split).model_fields[name].default:
                 raise ValueError(f"subject: who was trained on is given; leave split.{name} out")
@@ -313,12 +328,31 @@ def load_job(path: str | Path) -> Job:
             f"{path}: documents, and no job; `reticent index {path} --out RUN` counts their words without one, and a "
             "job is a file of TOML that names them (corpus.source): `reticent new-job` writes one"
         )
-    read = read_json if Path(path).suffix == ".json" else read_toml
+    is_kept = Path(path).suffix == ".json"
     try:
-        values = read(path, PolicyError)
+        values = (read_json if is_kept else read_toml)(path, PolicyError)
     except PolicyError as error:
         raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
-    return parse_job(values, str(path))
+    return parse_job(with_kept_end(values, is_kept), str(path))
+
+
+def with_kept_end(values: Any, is_kept: bool = False) -> Any:
+    """Return settings with ``train.end_of_text`` as the run folder was begun, if they do not say: off where an earlier
+    version kept its job, so that no training of it is made anew. ``is_kept``: they are the job that a run folder keeps.
+    """
+    if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
+        return values
+    kept: bool | None = None
+    try:
+        kept = None if is_kept else read_json(Path(values["out"]) / JOB)["train"].get("end_of_text")
+    except (ReticentError, OSError, KeyError, TypeError, ValueError, AttributeError):  # no run folder, or no good one
+        return values
+    if kept is None and not is_kept:
+        log(
+            f"{values['out']}: train.end_of_text is false, as when this run was begun; set it to true to train causal "
+            "models that stop where a text ends (they are then trained again)"
+        )
+    return {**values, "train": {**own, "end_of_text": bool(kept)}}
 
 
 def _both_forms(path: Path) -> Iterator[str]:
@@ -368,6 +402,7 @@ PATHS = (
         "corpus.individuals",
         "model.foundation.vocabulary",
         "audit.earlier",
+        "audit.groups",
         "probe.subjects",
         "probe.templates",
     ),

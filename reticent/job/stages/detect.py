@@ -68,7 +68,8 @@ def _prepare(run: Run) -> None:
 
 def has_other_rules(run: Run) -> bool:
     """Return whether the spans of a run were found by other code or word lists than those of this version."""
-    return bool(run.job.detect.detectors) and read_manifest(run.folder / "spans").counts.get(RULES) != [rules_digest()]
+    searched = {*run.job.detect.detectors} - {"gold"}
+    return bool(searched) and read_manifest(run.folder / "spans").counts.get(RULES) != [rules_digest()]
 
 
 def spans_artefact(run: Run) -> Artefact:

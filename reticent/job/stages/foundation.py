@@ -148,6 +148,7 @@ def _training(run: Run, model: ModelSection, settings: FoundationConfig) -> Trai
         mask_share=settings.mask_share,
         batch_size=settings.batch_size,
         window_length=run.job.train.window_length,
+        end_of_text=False,  # what is fine-tuned from it learns where texts end
         seed=run.job.seed,
         device=own.device,
         bf16=own.bf16,

@@ -144,6 +144,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
         inputs |= shadow_inputs(run, measurement)
     if (earlier := earlier_of(run, measurement)) is not None:
         inputs |= earlier.inputs()
+    inputs |= {f"group {Path(file).stem}": run.fingerprints.at(Path(file)) for file in run.job.audit.groups}
     return inputs
 
 
@@ -175,6 +176,7 @@ def _build(
         epoch=measurement.epoch,
         path=run.checkpoint_of(measurement),
         never_target=never_target,
+        is_known=run.job.subject is None or measurement.training is None,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
         is_last=is_last(run, measurement),
@@ -190,6 +192,12 @@ def _build(
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
     if (earlier := earlier_of(run, measurement)) is not None:
         measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
+        if measured.withdrawn is None:
+            run.progress.say_once(f"{measurement.recipe}: nobody withdrew since the release before (audit.earlier)")
+    elif run.job.audit.earlier is not None and measurement.training is not None and is_last(run, measurement):
+        run.progress.say_once(
+            f"{measurement.recipe}: the run of audit.earlier has no such model; who left is not asked"
+        )
     if scores is not None and measurement.training is None:
         scores.save(folder)
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:

@@ -7,6 +7,8 @@ of a training would, so every stage behind it is that of any run. It has no ledg
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
+from reticent.audit.scoring.endpoint import ANSWERS, ENDPOINT, check_host
 from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError
 from reticent.core.model_folder import folder_of_model
@@ -41,6 +44,9 @@ def subject_steps(run: Run) -> Iterator[Step]:
     subject = run.job.subject
     if subject is None:
         return
+    if subject.endpoint is not None:
+        yield _endpoint_step(run, subject, subject.endpoint)
+        return
     for training in trainings_of(run.job):
         source = subject.copies[training.recipe]
         made = source if source in MADE else None
@@ -50,6 +56,28 @@ def subject_steps(run: Run) -> Iterator[Step]:
         config = {"objective": subject.objective, "made_as": made}
         artefact = Artefact(training.name, "models", config, inputs)
         yield Step.of(artefact, partial(_take, subject, training, model, made))
+
+
+def _endpoint_step(run: Run, subject: SubjectConfig, url: str) -> Step:
+    host = check_host(url, subject.allow_sending)
+    if not run.fingerprints.looking:
+        run.progress.warn_once(f"every document is sent to {host}, window by window, as ids of tokens")
+    (training,) = trainings_of(run.job)
+    # Answers are kept in the run folder, beside results: a scoring that stops loses none of them.
+    about = {"url": url, "model": subject.model, "host": host, "answers": str((run.folder / ANSWERS).absolute())}
+
+    def build(folder: Path, counts: dict[str, Any]) -> None:
+        place = folder / "epoch-0001"
+        place.mkdir(mode=0o700, parents=True)
+        (place / ENDPOINT).write_text(json.dumps(about, indent=1))
+        (place / "tokenizer.json").write_text(run.tokenizer_of(training.model), encoding="utf-8")
+        for name in ("tokenizer_config.json", "special_tokens_map.json", "config.json"):
+            source = Path(run.base_of(training.model)) / name
+            if source.is_file():
+                shutil.copyfile(source, place / name)
+
+    inputs = {"base": _digest(str(subject.base))}
+    return Step.of(Artefact(training.name, "models", {"objective": subject.objective, **about}, inputs), build)
 
 
 def _digest(model: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fixtures.stores import Token, make_store
 
-from reticent.audit.membership.kinds import KindAudit, d_primes, exposed_d_primes
+from reticent.audit.membership.kinds import KindAudit, d_primes, exposed_d_primes, tpr_of_all_turns
 from reticent.audit.membership.shadow_attacks import fit_gaussians
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -94,6 +94,32 @@ def test_counterfactual_memorisation_is_the_mean_in_less_the_mean_out(audit: Kin
     assert audit.counterfactual(more)[1].value == pytest.approx(1.2, abs=0.1)  # type: ignore[union-attr]
     nothing, _ = audit.counterfactual(audit.shadows(shadows((0, 2), 0.0), 0))
     assert nothing.value == pytest.approx(0, abs=0.02)
+
+
+def test_every_shadow_is_a_target_of_the_rate_at_one_false_alarm_in_a_thousand() -> None:
+    """By loops over pairs: eight shadows of other scales and places, of whom one in ten members stands out."""
+    random, num, num_shadows = np.random.default_rng(0), 2600, 8
+    is_in = np.array([random.permutation(num) < num // 2 for _ in range(num_shadows)])
+    scores = random.normal(size=is_in.shape)
+    exposed = is_in & (random.random(is_in.shape) < 0.1)
+    scores = (scores + 9 * exposed) * np.arange(1, num_shadows + 1)[:, None] + 100 * np.arange(num_shadows)[:, None]
+    scores[0, 5] = np.nan
+    found = tpr_of_all_turns(scores, is_in, np.arange(num), num_bootstrap=100, seed=0)
+    pairs = []
+    for row, known in zip(scores, is_in, strict=True):
+        low, middle, high = np.quantile(row[~known & ~np.isnan(row)], [0.25, 0.5, 0.75])
+        pairs += [((s - middle) / (high - low), k) for s, k in zip(row, known, strict=True) if not np.isnan(s)]
+    others = sorted((s for s, known in pairs if not known), reverse=True)
+    threshold = others[int(0.001 * len(others))]
+    members = [s for s, known in pairs if known]
+    assert found is not None
+    assert found.value == pytest.approx(sum(s > threshold for s in members) / len(members))
+    assert found.low < 0.1 < found.high  # type: ignore[operator]
+    assert found.high - found.low < 0.03  # type: ignore[operator]
+    few = np.arange(num) < 2400  # 8 times 1,200 non-members are fewer than 10,000
+    assert tpr_of_all_turns(scores[:, few], is_in[:, few], np.arange(2400), num_bootstrap=100, seed=0) is None
+    tied = np.zeros_like(scores)
+    assert tpr_of_all_turns(tied, is_in, np.arange(num), num_bootstrap=100, seed=0).value == 0  # type: ignore[union-attr]
 
 
 def mean_exposed(numbers: np.ndarray, is_in: np.ndarray) -> float:

@@ -59,6 +59,7 @@ BY_HAND = {
     "wbc": [1.0, 0.0],
     "ez": [math.inf, 1.0 / 1.0],
     "hard_tokens": [-3.0 + 5.0, -4.0 + 3.0],
+    "end_of_text": [-3.0, -0.5],
     "mlm_ratio": [3.0 / 3, 0.0],
     "min_k": [-3.0, -4.0],
     "min_k_plus_plus": [(-3.0 + 2.0) / 0.5, (-4.0 + 2.0) / 0.5],
@@ -313,16 +314,17 @@ def overfitted() -> tuple[TokenScores, TokenScores, np.ndarray, np.ndarray]:
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
     model = GPT2LMHeadModel(config)
-    special = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)
-    base = score_causal(model, store, special, device="cpu")
-    batch = torch.from_numpy(np.concatenate([np.ones((8, 1), dtype=np.int64), documents[is_member]], axis=1))
+    special = SpecialIds(prefix=1, suffix=None, pad=0, mask=None, end=1)
+    base = score_causal(model, store, special, ends=True, device="cpu")
+    beside = np.ones((8, 1), dtype=np.int64)
+    batch = torch.from_numpy(np.concatenate([beside, documents[is_member], beside], axis=1))
     for step in range(80):
         model.zero_grad()
         model(input_ids=batch, labels=batch).loss.backward()
         with torch.no_grad():
             for weights in model.parameters():
                 weights -= 0.01 * (1 - step / 80) * weights.grad.sign()
-    return score_causal(model, store, special, device="cpu"), base, np.full(16, 40), is_member
+    return score_causal(model, store, special, ends=True, device="cpu"), base, np.full(16, 40), is_member
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -330,8 +332,11 @@ def test_a_higher_score_means_member(name: str, overfitted: Any) -> None:
     target, base, sizes, is_member = overfitted
     scores = ATTACKS[name].score(target, base, sizes, base)  # the base's scores stand for those of other texts
     assert not np.isnan(scores).any()
-    assert scores[is_member].min() > scores[~is_member].max()
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=20, seed=0)
+    if name == "end_of_text":  # all texts are as long, so the place alone says much of it
+        assert measured.auc.value > 0.9
+        return
+    assert scores[is_member].min() > scores[~is_member].max()
     assert measured.auc.value == 1.0
 
 

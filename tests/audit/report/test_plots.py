@@ -54,6 +54,7 @@ def model_panels(audit: dict[str, Any]) -> Panels:
         "low_cost": membership_plots.low_cost_panels(models, 0.7),
         "auc": membership_plots.auc_panels(models, ["loss", "zlib"]),
         "roc": membership_plots.roc_panels(models, "loss"),
+        "precision": membership_plots.precision_panels(models, "loss"),
     }
 
 
@@ -89,6 +90,7 @@ def test_every_figure_renders_from_tiny_evidence(panels: Panels) -> None:
         "low_cost": 6,
         "auc": 2,
         "roc": 2,
+        "precision": 2,
     }
     assert {name: len(svgs) for name, svgs in panels.items()} == expected
     for svg in (svg for svgs in panels.values() for svg in svgs):
@@ -106,6 +108,17 @@ def test_an_alternative_text_says_the_numbers(panels: Panels) -> None:
         in label
     )
     assert "area 0.60 (95 % interval 0.50 to 0.70)" in ElementTree.fromstring(panels["roc"][0]).attrib["aria-label"]
+
+
+def test_precision_is_drawn_from_the_roc_curve_among_as_many_members_as_others(drawn: dict[str, Any]) -> None:
+    """The curve has TPR = sqrt(FPR), so a precision of 1 / (1 + recall); nobody passes the first threshold."""
+    membership_plots.precision_panels(evidence(tiny_audit()).models, "loss")
+    lines = [line for figure in drawn.values() for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 2]
+    assert lines
+    for line in lines:
+        recall, precision = (np.asarray(values) for values in (line.get_xdata(), line.get_ydata()))
+        assert recall.min() > 0
+        np.testing.assert_allclose(precision, 1 / (1 + recall))
 
 
 def test_panels_are_the_same_each_time(panels: Panels) -> None:
@@ -132,7 +145,7 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
             entry["recipe"] = name
             entry["membership"] = {"loss": entry["membership"]["loss"], name: entry["membership"]["zlib"]}
     model_panels(audit)
-    assert len(drawn) == 16
+    assert len(drawn) == 18
     assert_whole(drawn)
 
 
@@ -159,7 +172,7 @@ def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> No
     for audit in (two_berts(name, f"{name}-2"), quiet) if len(name) > 1 else (quiet,):
         drawn.clear()
         model_panels(audit)
-        assert len(drawn) == 24
+        assert len(drawn) == 27
         for panel, shown in drawn.items():
             box, (width, _) = shown.get_tightbbox(), shown.get_size_inches()
             assert box.x1 <= width + 0.01, panel
@@ -182,6 +195,7 @@ def test_sections_of_one_objective_are_drawn_apart_and_by_name(panels: Panels, m
         "low_cost": 9,
         "auc": 3,
         "roc": 3,
+        "precision": 3,
     }
     assert {name: len(svgs) for name, svgs in panels.items()} == expected
     labels = {name: [ElementTree.fromstring(svg).attrib["aria-label"] for svg in svgs] for name, svgs in panels.items()}
@@ -250,6 +264,7 @@ def test_nothing_to_draw_gives_no_panel() -> None:
         assert plots.ngram_panels(models) == []
         assert membership_plots.low_cost_panels(models) == []
         assert membership_plots.roc_panels(models, "loss") == []
+        assert membership_plots.precision_panels(models, "loss") == []
         assert membership_plots.auc_panels(models, ["loss"]) == []
     assert plots.tradeoff_panels([]) == []
     assert len(plots.tradeoff_panels(entries(bare))) == 1

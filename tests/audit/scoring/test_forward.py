@@ -27,7 +27,7 @@ from transformers import (
 
 from reticent.audit.scoring.rows import score_pseudo
 from reticent.audit.scoring.scores import score_causal, score_information, score_masked, score_models, word_folds
-from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.scoring.token_scores import COLUMNS, TokenScores
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
@@ -201,6 +201,41 @@ def test_causal_scores_match_the_oracle(store: TokenStore, special: SpecialIds, 
     model = gpt2()
     scores = score_causal(model, store, special, window_length=window_length, device="cpu")
     causal_oracle(model, store, special, window_length).assert_matches(scores)
+
+
+@pytest.mark.parametrize("window_length", [64, 6, 5])
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_the_end_of_each_text_is_scored_beside_its_tokens(
+    store: TokenStore, window_length: int, batch_size: int
+) -> None:
+    model, special = gpt2(), SpecialIds(prefix=1, suffix=None, pad=0, mask=None, end=3)
+    options: dict[str, Any] = {"window_length": window_length, "batch_size": batch_size, "device": "cpu"}
+    scores, without = (score_causal(model, store, special, ends=ends, **options) for ends in (True, False))
+    assert without.end_log_probs is None
+    for name in COLUMNS:  # to the bit
+        np.testing.assert_array_equal(getattr(scores, name), getattr(without, name))
+    expected = []
+    for first, end in itertools.pairwise(store.doc_offsets.tolist()):
+        last = first + (end - first - 1) // (window_length - 1) * (window_length - 1)
+        ids = torch.tensor([[1, *store.input_ids[last:end].tolist()]])
+        with torch.no_grad():
+            expected.append(float(model(ids).logits[0, -1].log_softmax(-1)[3]) if end > first else np.nan)
+    assert scores.end_log_probs is not None
+    np.testing.assert_allclose(scores.end_log_probs, expected, atol=1e-5)
+    assert np.isnan(expected).any()
+
+
+def test_ends_are_kept_in_the_file_and_left_out_of_kinds(store: TokenStore, tmp_path: Path) -> None:
+    special = SpecialIds(prefix=1, suffix=None, pad=0, mask=None, end=3)
+    scores = score_causal(gpt2(), store, special, ends=True, device="cpu")
+    scores.to_parquet(tmp_path / "scores.parquet")
+    np.testing.assert_array_equal(
+        TokenScores.from_parquet(tmp_path / "scores.parquet").end_log_probs, scores.end_log_probs
+    )
+    assert scores.on(np.ones(store.num_tokens, dtype=bool)).end_log_probs is None
+    for end in (None, VOCAB):  # none, or one that the model has no row for
+        beyond = SpecialIds(prefix=1, suffix=None, pad=0, mask=None, end=end)
+        assert score_causal(gpt2(), store, beyond, ends=True, device="cpu").end_log_probs is None
 
 
 @pytest.mark.parametrize("make", [bert, distilbert])

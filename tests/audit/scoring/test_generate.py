@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -86,7 +88,7 @@ def test_the_probability_of_a_continuation_is_how_often_it_is_drawn(model, speci
 
 def test_a_decoding_over_all_tokens_is_the_models_own_probability(model, special) -> None:
     rows = np.array([[7, 9, 30, 41]])
-    _, log_p = score_continuations(model, rows, 2, special=special, decoding=Decoding(), device="cpu")
+    _, log_p = score_continuations(model, rows, 2, special=special, decoding=Decoding(may_end=True), device="cpu")
     with torch.no_grad():
         logits = model(torch.tensor([[special.prefix, 7, 9, 30, 41]])).logits[0].log_softmax(-1)
     assert log_p[0] == pytest.approx(float(logits[2, 30] + logits[3, 41]), abs=1e-5)
@@ -117,8 +119,33 @@ def test_nothing_stands_after_the_end_of_a_text(special) -> None:
     model = toy_model("gpt2", hidden_size=32)
     token = int(generate(model, PROMPTS[:1], special=special, num_tokens=1, device="cpu")[0, 0, 0])
     model.generation_config.eos_token_id = token
-    made = generate(model, PROMPTS[:1], special=special, num_tokens=3, device="cpu")
+    ending = Decoding(temperature=0.0, may_end=True)
+    made = generate(model, PROMPTS[:1], special=special, num_tokens=3, decoding=ending, device="cpu")
     assert made[0, 0].tolist() == [token, -1, -1]
+
+
+@pytest.mark.parametrize("listed", [[7, 8], 7, None])
+def test_a_measured_text_goes_on_as_if_it_had_no_end(special, listed: Any) -> None:
+    model = toy_model("gpt2", hidden_size=32)
+    rows = np.array([[7, 9, 30, 41]])
+    ends = sorted({special.end, *np.atleast_1d([] if listed is None else listed).tolist()})
+    model.generation_config.eos_token_id = listed
+    with torch.no_grad():
+        model.lm_head.bias = torch.nn.Parameter(torch.zeros(model.config.vocab_size))
+        model.lm_head.bias[ends] = 50.0  # all but sure that the text ends
+        logits = model(torch.tensor([[special.prefix, 7, 9, 30, 41]])).logits[0].double()
+    for decoding in (GREEDY, Decoding()):
+        made = generate(model, PROMPTS[:1], special=special, num_tokens=6, decoding=decoding, device="cpu")
+        assert made.min() >= 0
+        assert not np.isin(made, ends).any()
+    logits[:, ends] = -torch.inf
+    expected = logits.log_softmax(-1)
+    _, log_p = score_continuations(model, rows, 2, special=special, decoding=Decoding(), device="cpu")
+    assert log_p[0] == pytest.approx(float(expected[2, 30] + expected[3, 41]), abs=1e-4)
+    true = np.append(rows[:, :2], [logits[[2], :].argmax(-1).tolist()], axis=1)
+    assert score_continuations(model, true, 2, special=special, decoding=GREEDY, device="cpu")[0].tolist() == [True]
+    made = generate(model, PROMPTS[:1], special=special, num_tokens=3, decoding=Decoding(temperature=0.0, may_end=True))
+    assert made[0, 0].tolist()[1:] == [-1, -1]
 
 
 def test_what_does_not_fit_is_refused(model, special) -> None:

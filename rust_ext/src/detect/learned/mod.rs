@@ -13,6 +13,9 @@
 //! **No word is in a tagger.** A feature is a 64-bit hash under a secret key, and is kept only where at least `k` individuals of
 //! those who taught have it. A word of fewer is read by its form alone.
 
+// A lane is a number in several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
 pub mod features;
 pub mod model;
 pub mod train;

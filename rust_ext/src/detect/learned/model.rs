@@ -188,14 +188,14 @@ impl Tagger {
         })
     }
 
-    fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
+    pub(super) fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
         let memo = self.memos.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         Reader::new(&self.key, Some(&self.table), common, self.affixes, hints, memo)
     }
 
     /// The scores of the labels of each word that was read.
     #[inline(always)]
-    fn score(&self, reader: &Reader<'_>, room: &mut Room, lean: f32) {
+    pub(super) fn score(&self, reader: &Reader<'_>, room: &mut Room, lean: f32) {
         room.scores.clear();
         for at in 0..reader.units.len() {
             let mut scores = [0f32; WIDTH];

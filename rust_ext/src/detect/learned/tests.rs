@@ -1,5 +1,12 @@
-use super::model::{Room, Transitions, viterbi};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, StringArray};
+
+use super::features::HashKey;
+use super::model::{Room, Transitions, each_row, viterbi};
+use super::train::{Lessons, Settings, learn};
 use super::{LANES, WIDTH};
+use crate::text::texts::Texts;
 
 /// A stream of numbers between -2 and 2.
 fn numbers(mut state: u64) -> impl FnMut() -> f32 {
@@ -46,8 +53,52 @@ fn viterbi_finds_the_best_of_all_ways() {
                 best = (found, labels);
             }
         }
-        let mut room = Room { scores, ..Room::default() };
+        let mut room = Room::default();
+        room.scores = scores;
         viterbi(&mut room, &transitions, used);
         assert_eq!(room.labels, best.1, "seed {seed}");
+    }
+}
+
+#[test]
+fn scores_are_sums_of_the_rows_that_are_seen() {
+    let names = ["Zuvxo", "Abelt", "Mirnow", "Qest", "Ploko", "Wandry", "Ilvet", "Tsoru"];
+    let written: Vec<String> =
+        names.iter().map(|name| format!("Ho visto {name}, in corsia.\nNome: {name} (1)")).collect();
+    let array: ArrayRef = Arc::new(StringArray::from(written.clone()));
+    let texts = Texts::new(&array, "text").unwrap();
+    let marks = |row: usize| {
+        Ok(vec![(9, 9 + names[row].len(), 1), (written[row].len() - 4 - names[row].len(), written[row].len() - 4, 2)])
+    };
+    let hints = |row: usize| Ok(vec![(9, 9 + names[row].len(), 0)]);
+    let lessons = Lessons {
+        texts: &texts,
+        individuals: &[0, 1, 2, 3, 4, 5, 6, 7],
+        weights: &[1.0; 8],
+        marks: &marks,
+        hints: &hints,
+        names: &["rules:NAME".to_owned()],
+        common: None,
+    };
+    let settings = Settings { k: 2, epochs: 10, seed: 1, affixes: true, l2: 0.1, rate: 0.3 };
+    let tagger = learn(HashKey::new(&[7; 16]), &lessons, &settings).unwrap();
+    let mut reader = tagger.reader(None, lessons.names);
+    let mut room = Room::default();
+    for row in 0..texts.len() {
+        reader.read(texts.get(row), &hints(row).unwrap());
+        tagger.score(&reader, &mut room, 0.5);
+        for (at, scores) in room.scores.iter().enumerate() {
+            let mut expected = [0f32; WIDTH];
+            expected[0] = -0.5;
+            each_row(&reader, &tagger.table, at, &mut |row| {
+                for lane in 0..WIDTH {
+                    expected[lane] += tagger.weights[row as usize * WIDTH + lane];
+                }
+            });
+            assert!(scores.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-4), "{row} {at}");
+            assert!(scores.iter().any(|score| score.abs() > 0.5));
+        }
+        tagger.label(&reader, &mut room, 0.0);
+        assert_eq!(room.labels, [0, 0, 1, 0, 0, 0, 2, 0]);
     }
 }

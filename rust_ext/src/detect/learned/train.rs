@@ -54,7 +54,10 @@ struct Stretch {
     weight: f32,
 }
 
+/// Individuals that have a feature, and the last of them.
 type Counts = HashMap<u64, (u32, u32), FixedState>;
+/// The same for each place of a symbol.
+type PlaceCounts = HashMap<u64, Vec<(u32, u32)>, FixedState>;
 
 /// Learn a tagger.
 pub fn learn(key: HashKey, lessons: &Lessons<'_>, settings: &Settings) -> Result<Tagger> {
@@ -109,13 +112,8 @@ fn read(reader: &mut Reader<'_>, lessons: &Lessons<'_>, row: usize) -> Result<()
 }
 
 /// Individuals that have each symbol in each of its places.
-fn common_symbols(
-    key: &HashKey,
-    lessons: &Lessons<'_>,
-    settings: &Settings,
-    order: &[usize],
-) -> Result<HashMap<u64, Vec<(u32, u32)>, FixedState>> {
-    let mut counts: HashMap<u64, Vec<(u32, u32)>, FixedState> = HashMap::default();
+fn common_symbols(key: &HashKey, lessons: &Lessons<'_>, settings: &Settings, order: &[usize]) -> Result<PlaceCounts> {
+    let mut counts = PlaceCounts::default();
     let mut reader = Reader::new(key, None, lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
@@ -138,8 +136,22 @@ fn see(count: &mut (u32, u32), individual: u32) {
     }
 }
 
+/// Features of a tagger at the most, of symbols and of pairs: 64 MB in memory for both, half of it in a file.
+const MOST_FEATURES: usize = 1 << 18;
+
+/// The number of individuals that a feature has at the least: `k`, or as many as leave `MOST_FEATURES`.
+fn least(counts: impl Iterator<Item = u32>, k: u32) -> u32 {
+    let mut counts: Vec<u32> = counts.filter(|&count| count >= k).collect();
+    if counts.len() <= MOST_FEATURES {
+        return k;
+    }
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts[MOST_FEATURES] + 1
+}
+
 /// First row of each symbol that k individuals have somewhere, by hash, and which of all rows k individuals have.
-fn rows_of(symbols: HashMap<u64, Vec<(u32, u32)>, FixedState>, k: u32) -> (Vec<(u64, u32)>, Vec<bool>) {
+fn rows_of(symbols: PlaceCounts, k: u32) -> (Vec<(u64, u32)>, Vec<bool>) {
+    let k = least(symbols.values().flatten().map(|place| place.0), k);
     let mut found: Vec<_> = symbols.into_iter().filter(|(_, places)| places.iter().any(|place| place.0 >= k)).collect();
     found.sort_unstable_by_key(|row| row.0);
     let (mut entries, mut kept) = (Vec::with_capacity(found.len()), Vec::new());
@@ -167,7 +179,8 @@ fn common_pairs(
             reader.each_pair(at, |pair| see(counts.entry(pair).or_default(), individual));
         }
     }
-    let mut found: Vec<u64> = counts.iter().filter(|(_, count)| count.0 >= settings.k).map(|(&pair, _)| pair).collect();
+    let k = least(counts.values().map(|count| count.0), settings.k);
+    let mut found: Vec<u64> = counts.iter().filter(|(_, count)| count.0 >= k).map(|(&pair, _)| pair).collect();
     found.sort_unstable();
     Ok(found)
 }
