@@ -68,8 +68,8 @@ def audit_model(
     also: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,…",
-            help="Copies to judge beside it, in one table: merged (rounded as the base is stored), int8 (eight bits a "
+            metavar="NAMES",
+            help="Copies to judge beside it, by commas, in one table: merged (rounded as the base is stored), int8 (eight bits a "
             "weight), or NAME=FOLDER.",
         ),
     ] = None,
