@@ -69,8 +69,8 @@ def audit_model(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Copies to judge beside it, by commas, in one table: merged (rounded as the base is stored), int8 (eight bits a "
-            "weight), or NAME=FOLDER.",
+            help="Copies to judge beside it, by commas, in one table: merged (rounded as the base is stored), int8 "
+            "(eight bits a weight), or NAME=FOLDER.",
         ),
     ] = None,
     endpoint: Annotated[

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.core.errors import PolicyError
 
@@ -123,6 +122,8 @@ def numbered_words(
     index : whose rows the words of the parts have; of a word that it does not hold nothing counts
     units, counted : of each document its unit, and whether it counts
     """
+    import pyarrow.compute as pc
+
     rows = pc.index_in(numbering.words().column("word"), value_set=index.words().column("word"))
     row_of = np.append(rows.fill_null(-1).to_numpy(), -1).astype(np.int64)
     documents = np.flatnonzero(counted)

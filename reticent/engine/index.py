@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -238,6 +237,7 @@ def write_tables(
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
+    import pyarrow.parquet as pq
 
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
     # Beside its place: the rows may come from the file that is there.
@@ -290,6 +290,8 @@ def _about(index: NgramIndex) -> dict[str, Any]:
 
 
 def _read(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
     try:
         # Threads of pyarrow's wait for ever for one that could not be started.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

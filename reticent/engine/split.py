@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -214,6 +212,9 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     CorpusError
         No individual has two documents.
     """
+
+    import pyarrow.compute as pc
+
     ids = corpus.scan()
     _, owners = sorted_codes(ids.column("individual_id"))
     # Each id is hashed with a prefix: the hash of an id that is also an individual's has decided that one's side. The
@@ -248,11 +249,17 @@ def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarra
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
     """Write ``individuals.parquet`` (secret: it holds ids)."""
+
+    import pyarrow.parquet as pq
+
     pq.write_table(individuals.table, Path(folder) / "individuals.parquet", compression="zstd")
 
 
 def open_individuals(path: Path | str) -> Individuals:
     """Open a split; this needs neither the Rust core nor polars."""
+
+    import pyarrow.parquet as pq
+
     file = Path(path) / "individuals.parquet"
     try:
         table = pq.ParquetFile(file).read(use_threads=False)  # `read_table` loads a library more, and so does a cast

@@ -51,7 +51,8 @@ ID = {piece: number for number, piece in enumerate(VOCABULARY)}
 SENTINELS = ("zqname", "xjtrade", "qwcommon", "secretdoc")
 #: Attacks on the audit's own documents, and those of them that a causal model can be attacked with.
 DOCUMENTS = tuple(name for name in ATTACKS if name not in needing(Need.HOLDOUT))
-CAUSAL = {name for name in DOCUMENTS if "clm" in ATTACKS[name].objectives}
+#: The tokenizer here has no end of a text.
+CAUSAL = {name for name in DOCUMENTS if "clm" in ATTACKS[name].objectives} - needing(Need.ENDS)
 CONFIG = AuditConfig(num_bootstrap=100, batch_size=5, window_length=32, folds=3, graph_shares=(1.0, 0.5), device="cpu")
 
 
@@ -220,7 +221,7 @@ def test_each_base_is_measured_first_as_negative_control(evidence: dict[str, Any
     assert order == [("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8), ("clm", "clm", 4)]
     for model in evidence["models"]:
         # Attacks that compare with the base have nothing to say of it; every other attack is run on it.
-        assert set(model["membership"]) | {GRADIENT} == set(CONFIG.attacks) - (
+        assert set(model["membership"]) | {GRADIENT} == set(CONFIG.attacks) - needing(Need.ENDS) - (
             needing(Need.BASE) if model["recipe"] == "base" else set()
         )
 

@@ -418,8 +418,8 @@ def test_a_preset_takes_the_place_of_the_default_detectors_and_gives_way_to_chos
         assert command(*arguments, "-q", "--json") == 0
         return set(json.loads(capfd.readouterr().out)["spans"])
 
-    assert looking("detect", tmp_path / "run") == {"rules", "context", "records"}
-    assert looking("detect", source, "--set", "detect.preset=fast") == {"rules", "context"}
+    assert looking("detect", tmp_path / "run") == {"rules", "context", "records", "shipped"}
+    assert looking("detect", source, "--set", "detect.preset=fast") == {"rules", "context", "shipped"}
     assert looking("detect", tmp_path / "run", "--detector", "rules") == {"rules"}
     assert command("detect", source, "--detector", "rules", "--set", "detect.preset=fast") == 2
     assert "give preset or detectors" in capfd.readouterr().err

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
@@ -176,6 +175,9 @@ def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | Non
 
 
 def _without_zone(array: pa.Array, column: str, file: Path | str, time_zone: str | None) -> pa.Array:
+
+    import pyarrow.compute as pc
+
     local = pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, time_zone or "UTC")))
     if time_zone is None and pc.any(pc.not_equal(local, pc.floor_temporal(local, unit="day"))).as_py():
         raise CorpusError(
@@ -188,6 +190,9 @@ def _without_zone(array: pa.Array, column: str, file: Path | str, time_zone: str
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path | str, first_row: int) -> None:
     """Raise for a span without start, end or label, and for one that does not lie inside its text."""
+
+    import pyarrow.compute as pc
+
     rows = pc.list_parent_indices(spans).to_numpy()
     start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
     for name, values in (("start", start), ("end", end), ("label", label)):

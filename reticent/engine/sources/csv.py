@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from reticent._rust import CsvCheck
@@ -235,6 +234,7 @@ def _refuse_header(batch: pa.RecordBatch, file: Path, row: int) -> None:
     """Raise where a row is the header again, as where files were joined; one column alone may say so in earnest."""
     if batch.num_columns < 2:
         return
+    import pyarrow.compute as pc
 
     same, at = None, 0
     for name, values in zip(batch.schema.names, batch.columns, strict=True):

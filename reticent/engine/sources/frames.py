@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns
@@ -247,6 +246,8 @@ def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
 
 def _feed(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
     """Add validity, lengths and values of an array to the digests of its column."""
+
+    import pyarrow.compute as pc
 
     def add(part: str, data: Any) -> None:
         parts.setdefault(f"{path}/{part}", hashlib.sha256()).update(data)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
@@ -34,6 +33,9 @@ def document_writer(where: Path | BinaryIO, schema: pa.Schema, columns: Columns 
     Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
     ``columns``: the names of the columns, by default their own.
     """
+
+    import pyarrow.parquet as pq
+
     repeated = [name for name in schema.names if name not in (columns.doc_id, columns.text)]
     nested = (columns.spans, columns.mentions)
     repeated += [f"{name}.list.element.label" for name in nested if name in schema.names]
@@ -69,6 +71,7 @@ def _read_any_parquet(
     file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None
 ) -> Iterator[pa.RecordBatch]:
     # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
+    import pyarrow.parquet as pq
 
     with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as parquet:
         require_columns(parquet.schema_arrow.names, columns, file)
@@ -80,6 +83,7 @@ def row_groups(file: Path) -> list[int]:
     """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
     if (parquet := _rust.ParquetFile.open(file)) is not None:
         return parquet.num_rows
+    import pyarrow.parquet as pq
 
     try:
         metadata = pq.read_metadata(file)
