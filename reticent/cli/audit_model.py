@@ -91,8 +91,8 @@ def audit_model(
     """Judge a model that was trained elsewhere, from its files and a list of who it was trained on.
 
     No training, and no run before it. Attacks that need a training of one's own are not made, each with its reason on
-    the page, so the best word is that nothing was found. Nothing is sent anywhere; weights in pickle and code of the
-    model are never read.
+    the page, so the best word is that nothing was found. Nothing is sent anywhere but to an --endpoint; weights in
+    pickle and code of the model are never read.
     """
     from reticent.job.config.job import BY_LOG_PROBS
     from reticent.trainer.given import objective_of, positions_of

@@ -331,6 +331,12 @@ def test_a_model_that_cannot_be_judged_is_refused_before_documents_are_read(
         ({"subject": {"statement": " "}}, "statement"),
         ({"subject": {"column": "trained"}}, "one of members, column and others"),
         ({"subject": {"also": {"given": "int8"}}}, "name of a copy"),
+        ({"subject": {"also": {"clm": "int8"}}}, "name of a copy"),
+        ({"subject": {"also": {"base": "int8"}}}, "name of a copy"),
+        ({"subject": {"allow_sending": "example.org"}}, "nothing is sent"),
+        ({"recipes": {"int8": {"base": "clm"}}}, "none is made"),
+        ({"audit": {"groups": ["ward.txt"]}}, "dealt at random"),
+        ({"audit": {"groups": ["a/ward.txt", "b/ward.txt"]}}, "two groups"),
         ({"audit": {"shadow": {"recipes": ["given"], "num_shadows": 4}}}, "recipe of a training"),
         ({"canaries": {}}, "before the training"),
         ({"split": {"heldout": 0.2}}, "split.heldout"),
@@ -468,7 +474,14 @@ class Server:
     """A server of completions on this machine, which gives the log-probabilities of a model; it dies when told to."""
 
     def __init__(
-        self, model: Any, *, port: int = 0, dies_after: int = 1 << 30, redirect: str = "", broken: bool = False
+        self,
+        model: Any,
+        *,
+        port: int = 0,
+        dies_after: int = 1 << 30,
+        redirect: str = "",
+        broken: bool = False,
+        cut: bool = False,
     ) -> None:
         self.asked, owner = 0, self
 
@@ -488,6 +501,7 @@ class Server:
                 found = {"token_logprobs": [*own[:2], math.nan, *own[3:]] if broken else own, "top_logprobs": top}
                 content = json.dumps({"choices": [{"text": "", "logprobs": found}]}).encode()
                 self.send_response(200)
+                self.send_header("Content-Length", str(len(content) + cut))
                 self.end_headers()
                 self.wfile.write(content)
 
@@ -566,3 +580,5 @@ def test_a_redirect_is_not_followed_and_broken_numbers_are_no_scores(
         assert not target.asked
     with Server(net, broken=True) as server, pytest.raises(ReticentError, match="no numbers"):
         execute(Run(parse_job(by_endpoint(place, tmp_path / "nan", server.url))))
+    with Server(net, cut=True) as server, pytest.raises(ReticentError, match="no usable answer"):
+        execute(Run(parse_job(by_endpoint(place, tmp_path / "cut", server.url))))
