@@ -13,12 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fixtures.audits import filled
 from fixtures.command import command
 from fixtures.dossiers import dossier_evidence
 from fixtures.places import ROOT
 
 from reticent.audit.config import DossierConfig
-from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
+from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import schema_of, to_json
 from reticent.audit.texts import Texts
 from reticent.core.artifact import JOB, MANIFEST
@@ -368,3 +369,17 @@ def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_
     with pytest.raises(ArtifactError, match=r"evidence.json: is not the file that was listed"):
         export_with_card(run, "gpt2", "clm", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "is_tested"),
+    [("training_args.bin", True), ("notes.txt", True), ("pytorch_model.bin", False), ("adapter_config.json", False)],
+)
+def test_other_weights_beside_those_handed_over_are_not_the_tested_model(
+    tmp_path: Path, more: str, is_tested: bool
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    given = model_digests(tmp_path)
+    model = filled(ModelUnderTest, {"recipe": "given", "files": {}, "given": given})
+    (tmp_path / more).write_bytes(b"more")
+    assert (verify_model(SimpleNamespace(models=[model]), tmp_path) is model) == is_tested  # type: ignore[arg-type]
