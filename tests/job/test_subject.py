@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.dossier.job import make_dossier
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.config import load_kept_job, parse_job
-from reticent.job.pipeline import execute
+from reticent.job.pipeline import execute, report_again
 from reticent.job.run import Run
 from reticent.trainer.given import write_given
 from reticent.trainer.models import load_model
@@ -449,6 +451,19 @@ def test_rules_are_signed_before_scores_and_rules_that_change_score_anew(place: 
 def test_the_release_context_decides_which_risks_count(access: str, counted: int) -> None:
     assert len(VerdictConfig().of_access(access).risks) == counted
     assert VerdictConfig(risks=("words", "passages")).of_access("inside").risks == ("passages",)
+
+
+def test_another_release_of_the_same_model_is_judged_anew(place: Path, tmp_path: Path) -> None:
+    def relevant(access: str | None, made: Callable[[Run], Any]) -> set[str]:
+        values = values_of(place, str(tmp_path / "run"), dossier={} if access is None else {"access": access})
+        made(Run(parse_job(values)))
+        (row,) = read_json(tmp_path / "run" / "report" / "report.json")["risks"]["rows"]
+        return {result["risk"] for result in row["results"] if result["relevant"]}
+
+    assert "individual" not in relevant("inside", execute)
+    assert "individual" in relevant("public", make_dossier)
+    assert "individual" not in relevant("inside", report_again)
+    assert "individual" in relevant(None, execute)
 
 
 def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(place: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from reticent.ext.dossier.provenance import KEY, code_digest, digest_of_counts
 from reticent.ext.dossier.seal import EVIDENCE, SIGNATURE, SUMS, dossier_digest, signed_files
 from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
+from reticent.job.gates import judge_again
 from reticent.job.maker import make
 from reticent.job.outcomes import digest_of
 from reticent.job.stages.audit import report_steps
@@ -45,6 +46,7 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     require_kind(run.folder / "report", "report")
     if out is not None:
         require_new(out)  # before the work
+    judge_again(run)
     for steps in (report_steps, dossier_steps):  # the first screen of the report has the dossier's first language
         for step in steps(run):
             make(run, step)
