@@ -67,7 +67,7 @@ RISKS_OF: Mapping[str, tuple[RiskName, ...]] = MappingProxyType(
         "asker": ("emission", "passages"),
         "holder": ("emission", "context"),
         "knows_documents": ("words", "individual"),
-        "knows_relation": ("context",),
+        "knows_relation": ("context", "words"),
     }
 )
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
