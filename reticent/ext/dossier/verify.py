@@ -134,7 +134,8 @@ def verify_model(
 def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
     """Whether these are the files that were handed over, among which there may be others that hold no weights."""
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
-    return bool(model.given) and weights <= model.given.keys() and model.given.items() <= digests.items()
+    given = model.given or {}
+    return bool(given) and weights <= given.keys() and given.items() <= digests.items()
 
 
 def _check_files(folder: Path, checked: Checked) -> None:
