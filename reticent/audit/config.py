@@ -520,7 +520,7 @@ class VerdictConfig(Section):
 
     def of_access(self, access: str | None) -> Self:
         """Return the thresholds with those risks alone that the adversaries of a release context make."""
-        counted = {risk for who in ACCESS[access] for risk in RISKS_OF[who]} if access in ACCESS else set(self.risks)
+        counted = {risk for who in ACCESS.get(access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
         return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 
 

@@ -9,6 +9,8 @@ import typer
 from reticent.cli.options import AsJson, Detector, Out, Quiet, Set, is_job, job_from_source
 from reticent.cli.runs import execute_job
 from reticent.core.errors import PolicyError
+from reticent.job.config.job import BY_LOG_PROBS
+from reticent.trainer.given import objective_of, positions_of
 
 __all__ = ["audit_model"]
 
@@ -66,8 +68,8 @@ def audit_model(
     also: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,…",
-            help="Copies to judge beside it, in one table: merged (rounded as the base is stored), int8 (eight bits a "
+            metavar="NAMES",
+            help="Copies to judge beside it, by commas, in one table: merged (rounded as the base is stored), int8 (eight bits a "
             "weight), or NAME=FOLDER.",
         ),
     ] = None,
@@ -94,15 +96,17 @@ def audit_model(
     the page, so the best word is that nothing was found. Nothing is sent anywhere but to an --endpoint; weights in
     pickle and code of the model are never read.
     """
-    from reticent.job.config.job import BY_LOG_PROBS
-    from reticent.trainer.given import objective_of, positions_of
-
     if is_job(documents):
         raise PolicyError(
             f"{documents}: has settings of its own; name the model in its table [subject], and use `reticent run`"
         )
     objective = objective_of(base if endpoint and base else model, base)
     subject: dict[str, Any] = {"model": model, "base": base, "statement": statement, "others": others}
+    if objective is None and not any(each.startswith("subject.objective=") for each in settings or []):
+        raise PolicyError(
+            f"{model}: its files do not say whether it fills in masked words or continues a text: --set "
+            "subject.objective=mlm or clm (an encoder without a head that predicts words has no such objective)"
+        )
     subject["objective"] = objective or "clm"
     subject |= {"endpoint": endpoint, "allow_sending": allow_sending}
     subject["also"] = dict(_copy(each) for each in also.split(",")) if also else {}

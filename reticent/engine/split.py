@@ -139,7 +139,7 @@ def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "indi
         )
     sides = np.where(num_members > 0, 0, 1)
     of_units = [np.unique(units[sides == side]) for side in (0, 1)]
-    if both := len(np.intersect1d(*of_units)):
+    if both := len(np.intersect1d(of_units[0], of_units[1])):
         raise CorpusError(
             f"subject: {both:,} households of {len(unit_names):,} are on both sides, with members and others; their "
             "texts are alike, so leave the others of a member's household out, or set split.by to individual"

@@ -233,7 +233,8 @@ def _require_numbers(net: PreTrainedModel, model: str) -> None:
     broken = sum(not bool(torch.isfinite(weights).all()) for weights in net.parameters())
     if broken:
         raise ArtifactError(f"{model}: {broken} of its matrices hold values that are no numbers (NaN or infinite)")
-    ids: Any = torch.arange(1, 9)[None] % int(net.get_input_embeddings().weight.shape[0])  # type: ignore[operator]
+    embeddings: Any = net.get_input_embeddings()  # type: ignore[operator]
+    ids: Any = torch.arange(1, 9)[None] % int(embeddings.weight.shape[0])
     with torch.no_grad():
         if not bool(torch.isfinite(net(input_ids=ids).logits).all()):
             raise ArtifactError(f"{model}: predicts no numbers (NaN or infinite) of ordinary tokens")

@@ -149,6 +149,7 @@ class Windows:
         if special.suffix is not None:
             input_ids[np.arange(len(windows)), offset + lengths] = special.suffix
         if self.with_ends:
+            assert special.end is not None
             last = np.flatnonzero(starts + lengths == store.doc_offsets[documents + 1])
             behind = last, offset + lengths[last]
             input_ids[behind], is_text[behind] = special.end, True

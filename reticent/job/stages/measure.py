@@ -202,9 +202,9 @@ def _build(
         scores.save(folder)
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
         membership = auditor().membership
+        own: dict[str, Any] = {f"attack {name}": scored for name, scored in auditor().own_scores.items()}
         np.savez(
-            folder / SCORES_OF_INDIVIDUALS, codes=membership.codes, is_member=membership.code_member,
-            **{f"attack {name}": own for name, own in auditor().own_scores.items()},
+            folder / SCORES_OF_INDIVIDUALS, codes=membership.codes, is_member=membership.code_member, **own
         )  # fmt: skip
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch

@@ -1,0 +1,62 @@
+"""Taggers of the package: each document by its own language; no number, no thing that bears a name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.learned import read_tagger
+from reticent.engine.detect.shipped import FOLDER, FORMLESS, ShippedDetector
+from reticent.engine.languages import KNOWN
+
+#: Language -> a note, and the name in it.
+NOTES = {
+    "de": ("Die Patientin lebt mit Ihrer Tochter Annelore Trübmann in der Stadt und ist wohlauf.", "Annelore Trübmann"),
+    "en": ("She was seen with her daughter Annalee Trubman, who lives in the same house.", "Annalee Trubman"),
+    "es": ("La paciente vive con su hija Anabel Trubano y no refiere dolor en el pecho.", "Anabel Trubano"),
+    "fr": ("La patiente vit avec sa fille Annabelle Trubot et ne se plaint pas de douleur.", "Annabelle Trubot"),
+}
+
+
+def found(*texts: str) -> list[tuple[int, str, str]]:
+    rows = ShippedDetector().detect(pa.record_batch({"text": pa.array(texts, pa.string())})).to_pylist()
+    return [(row["document"], texts[row["document"]][row["start"] : row["end"]], row["label"]) for row in rows]
+
+
+@pytest.mark.parametrize("language", KNOWN)
+def test_each_language_has_a_tagger_that_finds_a_name_in_running_text(language: str) -> None:
+    text, name = NOTES[language]
+    assert name in " ".join(piece for _, piece, label in found(text) if label == "NAME")
+    assert read_tagger(FOLDER / f"{language}.parquet").header.languages == [language]
+
+
+def test_a_document_is_read_alike_in_any_batch() -> None:
+    texts = [text for text, _ in NOTES.values()]
+    alone = [(number, *rest) for number, text in enumerate(texts) for _, *rest in found(text)]
+    assert found(*texts) == alone
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Il paziente vive con la figlia Annalisa Trubani e non ha dolore, è in cura da anni per il cuore e il rene, "
+        "e prende la terapia che il medico gli ha dato alla visita della settimana scorsa.",
+        "EVA 7/10, TA 12/8, Doliprane 1 g x3/j.",
+        "A Foley catheter was placed; Glasgow Coma Scale 15.",
+        "",
+    ],
+)
+def test_other_languages_numbers_and_things_are_left(text: str) -> None:
+    assert found(text) == []
+
+
+def test_no_span_has_a_category_with_a_form() -> None:
+    labels = {label for _, _, label in found("Seen on 3 May 2020, call 555 214 8803, Mrs Ann Tremlow, Leeds, nurse.")}
+    assert labels
+    assert labels <= set(FORMLESS)
+
+
+def test_a_batch_without_documents_has_no_spans() -> None:
+    batch = pa.record_batch({"text": pa.array([], pa.string())})
+    assert ShippedDetector().detect_beside(batch, FOUND.empty_table()).num_rows == 0
