@@ -7,6 +7,7 @@ They stand apart from the code that they configure: a job is read and checked wi
 
 import itertools
 from collections.abc import Mapping
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -19,6 +20,7 @@ from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16
+from reticent.trainer.recipes import RECIPES
 
 __all__ = [
     "ACCESS",
@@ -46,6 +48,8 @@ __all__ = [
 
 #: Name of a model that was trained elsewhere, where others have that of their recipe.
 SUBJECT = "given"
+#: Names that a copy of it cannot have: an audit knows the base model and the unprotected twin by theirs.
+TAKEN = frozenset({SUBJECT, "base", *RECIPES})
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
 RiskName = Literal["emission", "context", "words", "individual", "passages"]
@@ -63,7 +67,7 @@ RISKS_OF: Mapping[str, tuple[RiskName, ...]] = MappingProxyType(
         "asker": ("emission", "passages"),
         "holder": ("emission", "context"),
         "knows_documents": ("words", "individual"),
-        "knows_relation": ("context",),
+        "knows_relation": ("context", "words"),
     }
 )
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
@@ -233,6 +237,14 @@ class AuditConfig(Section):
     seed: Annotated[int, of_job("seed")] = 0
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
+
+    @field_validator("groups")
+    @classmethod
+    def _named_apart(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
+        names = [PurePath(file).stem for file in groups]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two groups would be named {twice[0]}, as their files are; rename one of these")
+        return groups
 
     def check_complete(self) -> None:
         if self.attacks != DEFAULT_ATTACKS:
@@ -467,11 +479,15 @@ class SubjectConfig(Section):
     def _one_list(self) -> Self:
         if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
             raise ValueError("give one of members, column and others: who was trained on")
-        if wrong := [name for name in self.also if name == SUBJECT or not name.isidentifier()]:
+        if wrong := [name for name in self.also if name in TAKEN or not name.isidentifier()]:
             raise ValueError(f"also: {wrong[0]!a} cannot be the name of a copy")
         if self.endpoint is not None and (self.base is None or self.also or self.objective != "clm"):
             raise ValueError(
                 "endpoint: needs base, whose tokenizer cuts the texts; it is one causal model, without copies"
+            )
+        if self.allow_sending is not None and self.endpoint is None:
+            raise ValueError(
+                "allow_sending: is the host of an endpoint, and none is given; nothing is sent without one"
             )
         if not self.statement.strip():
             raise ValueError("statement: is blank; say where the list comes from and who says so")

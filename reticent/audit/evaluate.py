@@ -492,7 +492,7 @@ class Auditor:
             by_kind=by_kind,
             split_given=self.split_given or None,
             groups=group_membership(
-                {name: one.own for name, one in attacked.compared.items()},
+                self.own_scores,
                 self.membership.codes,
                 self.membership.code_member,
                 self.named_groups,

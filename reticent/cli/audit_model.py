@@ -93,8 +93,8 @@ def audit_model(
     """Judge a model that was trained elsewhere, from its files and a list of who it was trained on.
 
     No training, and no run before it. Attacks that need a training of one's own are not made, each with its reason on
-    the page, so the best word is that nothing was found. Nothing is sent anywhere; weights in pickle and code of the
-    model are never read.
+    the page, so the best word is that nothing was found. Nothing is sent anywhere but to an --endpoint; weights in
+    pickle and code of the model are never read.
     """
     if is_job(documents):
         raise PolicyError(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.job.run import Run
 
-__all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates"]
+__all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates", "judge_settings"]
 
 
 def gate_settings(run: Run) -> dict[str, Any]:
@@ -30,6 +30,12 @@ def gate_settings(run: Run) -> dict[str, Any]:
     if run.job.verdict is not None:
         settings["verdict"] = run.job.verdict.model_dump(mode="json")
     return settings
+
+
+def judge_settings(run: Run) -> dict[str, Any]:
+    """Return all that an audit is judged by: the gates, and who gets the model, which decides the risks that count."""
+    access = run.job.dossier.access
+    return gate_settings(run) | ({} if access is None else {"access": access})
 
 
 def gate_step(run: Run) -> Step:
@@ -64,11 +70,12 @@ def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 
 def judge_again(run: Run) -> None:
-    """Replace the verdict in a finished audit by that of the job's gates; nothing is measured again."""
+    """Replace the verdict in a finished audit by that of the job's gates and release; nothing is measured again."""
 
     gates, made = gate_settings(run), require_kind(run.folder / "audit", "audit")
-    others = {name: value for name, value in made.config.items() if name not in ("gates", "verdict")}
-    if others | gates == made.config:
+    config = {name: value for name, value in made.config.items() if name not in ("gates", "verdict", "access")}
+    config |= judge_settings(run)
+    if config == made.config:
         return
     if gates:
         make(run, gate_step(run))
@@ -77,9 +84,10 @@ def judge_again(run: Run) -> None:
         evidence = run.evidence
         settings = {name: value for name, value in evidence.settings.items() if name not in ("gate", "verdict")}
         settings |= {own: gates[name] for name, own in (("gates", "gate"), ("verdict", "verdict")) if name in gates}
+        settings["dossier"] = {**settings.get("dossier", {}), "access": run.job.dossier.access}  # type: ignore[dict-item]
         judged = with_earlier(run, judge_gates(run, replace(evidence, settings=settings)))
         (folder / "audit.json").write_text(json.dumps(to_json(judged), indent=1, allow_nan=False))
         counts.update(made.counts)
         keep_outcomes(run, judged)
 
-    make(run, Step.of(Artefact("audit", "audit", others | gates, made.inputs), build))
+    make(run, Step.of(Artefact("audit", "audit", config, made.inputs), build))

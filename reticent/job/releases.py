@@ -20,6 +20,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Training
 from reticent.job.config import load_kept_job
+from reticent.job.stages.near_copies import copied_individuals
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.membership import KindAttack
@@ -115,6 +116,6 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
         batch_size=settings.batch_size, seed=settings.seed, device=settings.device, bf16=settings.bf16,
     )  # fmt: skip
     return withdrawn_attack(
-        old.on(taught), new.on(taught), store.individual, has_left[store.individual],
+        old.on(taught), new.on(taught), store.individual, has_left[store.individual], copied_individuals(earlier.run),
         **bootstrap_of(settings.num_bootstrap, settings.seed, before.units),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
-from reticent.audit.evidence.extraction import ExtractedModel, Extraction, Verdict
+from reticent.audit.evidence.extraction import ExtractedModel, Extraction, PassageSettings, Verdict
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
@@ -19,6 +19,8 @@ from reticent.audit.evidence.rules import publish
 from reticent.audit.judgement.rows import (
     BESIDE,
     BEYOND,
+    LEFT,
+    NO_BASE_PASSAGES,
     NOT_SHOWN,
     ONE_SIDE,
     RISKS,
@@ -876,3 +878,32 @@ def test_a_control_is_told_from_a_model_that_is_made_to_leave(repeated: int | No
     for language, words in (("en", "documents of 120 people eight times"), ("fr", "huit fois les documents de 120")):
         (model,) = shown_models(replace(audit, risks=judge_risks(audit)), Texts(language))
         assert (words in model.about) == said
+
+
+def test_a_model_trained_elsewhere_is_never_within_whatever_its_copies_are_called() -> None:
+    models = entry("given", **QUIET), entry("clm", **LOUD)
+    assert W in {result.outcome for result in judged(*models)[0].results}
+    elsewhere = judged(*models, settings={"subject": {}})
+    assert W not in {result.outcome for row in elsewhere for result in row.results}
+
+
+def test_members_told_by_two_releases_have_ends_that_hold_with_those_of_other_attacks() -> None:
+    told = {"rate": around(0.04, 0.009, 600), "fpr": 0.01, "num_above": 3, "p_value": 1.0}
+    own = {"auc": around(0.52, 0.02), "num_members": 300, "num_nonmembers": 1000, "told": told}
+    model = filled(ModelEvidence, entry("ppclm", **QUIET) | {"withdrawn": own})
+    numbers = RISKS["individual"].numbers(Subject(model, None))
+    (found,) = (n.estimate for n in numbers if n.what.startswith(LEFT) and n.at_most is not None)
+    assert found is not None
+    assert (found.high or 0.0) > 0.05
+
+
+def test_whole_passages_without_a_base_model_are_not_said_to_be_unasked() -> None:
+    audit = audit_of(entry("given", **QUIET), passages={"given": FREE}, settings={"subject": {}})
+    assert audit.extraction is not None
+    (row,) = audit.extraction.models
+    assert row.passages is not None
+    asked = replace(row.passages, exposed=None, settings=filled(PassageSettings, {"suffix_tokens": 50}))
+    audit = replace(audit, extraction=replace(audit.extraction, models=[replace(row, passages=asked)]))
+    result = judge_risks(audit).rows[0].results[-1]
+    assert (result.risk, result.outcome, result.reason) == ("passages", N, NO_BASE_PASSAGES)
+    assert Texts("fr").evidence(NO_BASE_PASSAGES) != NO_BASE_PASSAGES

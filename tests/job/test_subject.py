@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.dossier.job import make_dossier
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.config import load_kept_job, parse_job
-from reticent.job.pipeline import execute
+from reticent.job.pipeline import execute, report_again
 from reticent.job.run import Run
 from reticent.trainer.given import write_given
 from reticent.trainer.models import load_model
@@ -331,6 +333,12 @@ def test_a_model_that_cannot_be_judged_is_refused_before_documents_are_read(
         ({"subject": {"statement": " "}}, "statement"),
         ({"subject": {"column": "trained"}}, "one of members, column and others"),
         ({"subject": {"also": {"given": "int8"}}}, "name of a copy"),
+        ({"subject": {"also": {"clm": "int8"}}}, "name of a copy"),
+        ({"subject": {"also": {"base": "int8"}}}, "name of a copy"),
+        ({"subject": {"allow_sending": "example.org"}}, "nothing is sent"),
+        ({"recipes": {"int8": {"base": "clm"}}}, "none is made"),
+        ({"audit": {"groups": ["ward.txt"]}}, "dealt at random"),
+        ({"audit": {"groups": ["a/ward.txt", "b/ward.txt"]}}, "two groups"),
         ({"audit": {"shadow": {"recipes": ["given"], "num_shadows": 4}}}, "recipe of a training"),
         ({"canaries": {}}, "before the training"),
         ({"split": {"heldout": 0.2}}, "split.heldout"),
@@ -439,10 +447,24 @@ def test_rules_are_signed_before_scores_and_rules_that_change_score_anew(place: 
     assert "could be chosen with those numbers in view" in (dossier / "dossier.html").read_text()
 
 
-@pytest.mark.parametrize(("access", "counted"), [("public", 5), ("questions", 5), ("inside", 3)])
+@pytest.mark.parametrize(("access", "counted"), [("public", 5), ("questions", 5), ("inside", 4)])
 def test_the_release_context_decides_which_risks_count(access: str, counted: int) -> None:
     assert len(VerdictConfig().of_access(access).risks) == counted
-    assert VerdictConfig(risks=("words", "passages")).of_access("inside").risks == ("passages",)
+    assert VerdictConfig(risks=("individual", "passages")).of_access("inside").risks == ("passages",)
+    assert "words" in VerdictConfig().of_access(access).risks  # whoever knows a relation has the test at the threshold
+
+
+def test_another_release_of_the_same_model_is_judged_anew(place: Path, tmp_path: Path) -> None:
+    def relevant(access: str | None, made: Callable[[Run], Any]) -> set[str]:
+        values = values_of(place, str(tmp_path / "run"), dossier={} if access is None else {"access": access})
+        made(Run(parse_job(values)))
+        (row,) = read_json(tmp_path / "run" / "report" / "report.json")["risks"]["rows"]
+        return {result["risk"] for result in row["results"] if result["relevant"]}
+
+    assert "individual" not in relevant("inside", execute)
+    assert "individual" in relevant("public", make_dossier)
+    assert "individual" not in relevant("inside", report_again)
+    assert "individual" in relevant(None, execute)
 
 
 def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(place: Path, tmp_path: Path) -> None:
@@ -468,7 +490,14 @@ class Server:
     """A server of completions on this machine, which gives the log-probabilities of a model; it dies when told to."""
 
     def __init__(
-        self, model: Any, *, port: int = 0, dies_after: int = 1 << 30, redirect: str = "", broken: bool = False
+        self,
+        model: Any,
+        *,
+        port: int = 0,
+        dies_after: int = 1 << 30,
+        redirect: str = "",
+        broken: bool = False,
+        cut: bool = False,
     ) -> None:
         self.asked, owner = 0, self
 
@@ -488,6 +517,7 @@ class Server:
                 found = {"token_logprobs": [*own[:2], math.nan, *own[3:]] if broken else own, "top_logprobs": top}
                 content = json.dumps({"choices": [{"text": "", "logprobs": found}]}).encode()
                 self.send_response(200)
+                self.send_header("Content-Length", str(len(content) + cut))
                 self.end_headers()
                 self.wfile.write(content)
 
@@ -566,3 +596,5 @@ def test_a_redirect_is_not_followed_and_broken_numbers_are_no_scores(
         assert not target.asked
     with Server(net, broken=True) as server, pytest.raises(ReticentError, match="no numbers"):
         execute(Run(parse_job(by_endpoint(place, tmp_path / "nan", server.url))))
+    with Server(net, cut=True) as server, pytest.raises(ReticentError, match="no usable answer"):
+        execute(Run(parse_job(by_endpoint(place, tmp_path / "cut", server.url))))

@@ -33,7 +33,7 @@ from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
+    from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel, Passages
     from reticent.audit.evidence.inversion import InPlace
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
@@ -47,9 +47,11 @@ __all__ = [
     "BEYOND",
     "FAIL",
     "GATES",
+    "LEFT",
     "MIN_SHADOWS",
     "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
+    "NO_BASE_PASSAGES",
     "NO_WHOLE_PASSAGES",
     "ONE_SIDE",
     "OTHER_LANGUAGE",
@@ -70,6 +72,7 @@ __all__ = [
     "is_over",
     "oriented",
     "simultaneous",
+    "why_no_whole",
 ]
 
 #: Outcomes of a gate; beside them stands NO_POWER of :mod:`reticent.audit.membership.validity`.
@@ -382,6 +385,8 @@ class _Asked(NamedTuple):
     attack: str | None
     told: Told | None
     invalid: str | None
+    #: Whether its ends hold with those of no other attack yet.
+    alone: bool = False
 
 
 def _ways(kinds: Mapping[str, KindMembership]) -> tuple[str, ...]:
@@ -396,7 +401,7 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
         for way in _ways(of_kinds):
             yield _Asked(way, name, attack.told, _invalid(attack))
     if whole and model.withdrawn:
-        yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None)
+        yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None, alone=True)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
@@ -405,7 +410,7 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
                 yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why)
     for name, at in _at_threshold(model).items() if not whole else ():
-        yield _Asked(name, None, at.told, None)
+        yield _Asked(name, None, at.told, None, alone=True)
 
 
 def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
@@ -419,7 +424,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
             f"{one.way}, {ABOVE if few else TOLD}{of}",
-            told.rate if one.attack or not told.rate else _bounded(simultaneous(told.rate, NUM_FAMILIES)),
+            told.rate if not one.alone or not told.rate else _bounded(simultaneous(told.rate, NUM_FAMILIES)),
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
@@ -479,7 +484,13 @@ def _passages(subject: Subject) -> Iterator[Number]:
     if passages and passages.exposed:
         yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
     elif passages:
-        yield Number(PASSAGE_OF, None, at_most=PASSAGE_AT_MOST, missing=NO_WHOLE_PASSAGES)
+        yield Number(PASSAGE_OF, None, at_most=PASSAGE_AT_MOST, missing=why_no_whole(passages))
+
+
+def why_no_whole(passages: Passages) -> str:
+    """Return why individuals of whom a whole passage comes back were not counted."""
+    asked = passages.settings is not None and passages.settings.suffix_tokens >= WHOLE_PASSAGE
+    return NO_BASE_PASSAGES if asked else NO_WHOLE_PASSAGES
 
 
 def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
@@ -502,6 +513,7 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
 NO_WHOLE_PASSAGES = f"whole passages, of {WHOLE_PASSAGE} tokens or more, were not asked for"
+NO_BASE_PASSAGES = "whole passages were not counted, as there is no base model that may write them too"
 #: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
 NUM_AREAS, USUAL_RATE = 10, 0.05
 

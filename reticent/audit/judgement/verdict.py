@@ -632,6 +632,8 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
     """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more, or as
     long on documents of which those of many individuals were repeated.
     """
+    if _is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
+        return []
     twin = _twin(model, audit.models)
     sections = model_sections(audit)
     origins = {name: (each.get("base"), each.get("foundation")) for name, each in sections.items()}

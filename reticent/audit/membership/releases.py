@@ -25,6 +25,7 @@ def withdrawn_attack(
     after: TokenScores,
     individuals: np.ndarray,
     has_left: np.ndarray,
+    copied: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> KindAttack:
     """Return the attack by the mean of log p of the release before less that of the release after, a token, over the
@@ -35,9 +36,13 @@ def withdrawn_attack(
     before, after : scores of the same tokens under the two releases
     individuals : uint32 array, shape (D,)
     has_left : bool array, shape (D,), documents of those who withdrew; the others were in neither release
+    copied : bool array by code, who holds near-copies of a member's document: of the others they are not compared, as
+        the release before knew their text too
     """
     codes, first = np.unique(individuals, return_index=True)
     scores, left = scores_of(codes, reference_score(before, after), individuals), has_left[first]
+    if copied is not None:
+        scores = np.where(copied[codes] & ~left, np.nan, scores)
     sides = [np.flatnonzero(side & ~np.isnan(scores)) for side in (left, ~left)]
     own, of_sides = (scores[sides[0]], scores[sides[1]]), (codes[sides[0]], codes[sides[1]])
     return KindAttack(

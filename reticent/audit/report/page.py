@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.judgement.rows import GATES, NO_WHOLE_PASSAGES, PASSAGE_OF, RISKS
+from reticent.audit.judgement.rows import GATES, PASSAGE_OF, RISKS, why_no_whole
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
@@ -307,7 +307,7 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
             has_canaries=extraction is not None and extraction.has_canaries,
             arms=ARMS,
             people_of=PASSAGE_OF,
-            no_whole_passages=NO_WHOLE_PASSAGES,
+            why_no_whole=why_no_whole,
             cell_size=cell,
         )
     )

@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,7 +84,7 @@ def _asked(url: str, model: str, ids: list[int]) -> dict[str, Any]:
         except urllib.error.HTTPError as error:
             if error.code < 500 or not left:
                 raise ArtifactError(f"{urlsplit(url).hostname}: the server answers {error.code}") from None
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
             if not left:
                 kind = type(error).__name__
                 raise ArtifactError(f"{urlsplit(url).hostname}: no usable answer of the server ({kind})") from None

@@ -14,13 +14,14 @@ from reticent.audit.evidence.rules import publish
 from reticent.audit.judgement.rows import RISKS
 from reticent.audit.judgement.verdict import ARITHMETIC
 from reticent.audit.report.page import published
-from reticent.core.artifact import JOB, MANIFEST, fingerprint, new_folder, require_kind, require_new
+from reticent.core.artifact import JOB, fingerprint, new_folder, require_kind, require_new
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.provenance import KEY, code_digest, digest_of_counts
-from reticent.ext.dossier.seal import EVIDENCE, dossier_digest
+from reticent.ext.dossier.seal import EVIDENCE, SIGNATURE, SUMS, dossier_digest, signed_files
 from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
+from reticent.job.gates import judge_again
 from reticent.job.maker import make
 from reticent.job.outcomes import digest_of
 from reticent.job.stages.audit import report_steps
@@ -45,6 +46,7 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     require_kind(run.folder / "report", "report")
     if out is not None:
         require_new(out)  # before the work
+    judge_again(run)
     for steps in (report_steps, dossier_steps):  # the first screen of the report has the dossier's first language
         for step in steps(run):
             make(run, step)
@@ -58,10 +60,11 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
 def copy_dossier(folder: Path, out: Path) -> None:
     """Copy a dossier without its manifest, to be sent."""
     with new_folder(out):
-        for file in sorted(folder.iterdir()):
-            if file.is_file() and file.name != MANIFEST and not file.name.startswith("."):
-                shutil.copyfile(file, out / file.name)
-                (out / file.name).chmod(0o600)
+        for name in (*signed_files(folder), SUMS, SIGNATURE):
+            if (folder / name).is_file() and not name.startswith("."):
+                (out / name).parent.mkdir(mode=0o700, exist_ok=True)
+                shutil.copyfile(folder / name, out / name)
+                (out / name).chmod(0o600)
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:

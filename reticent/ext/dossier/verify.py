@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
@@ -18,8 +19,13 @@ from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.rules import RULES_FILE
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
 from reticent.job.outcomes import of_the_model
+from reticent.trainer.given import PICKLES
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
+
+#: Files that may hold weights, or say that there are some; those of these that a training leaves beside a model.
+WEIGHTS = ("*.safetensors", "*.gguf", "*adapter_config.json", *PICKLES)
+OF_TRAINER = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"})
 
 #: What is said of the manifest in a copy of a run's own folder.
 _OF_A_RUN = "; a run keeps it beside its dossier, and a copy by `reticent dossier RUN --out FOLDER` has none"
@@ -127,7 +133,7 @@ def verify_model(
 
 def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
     """Whether these are the files that were handed over, among which there may be others that hold no weights."""
-    weights = {name for name in digests if name.endswith((".safetensors", ".gguf"))}
+    weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}
     return bool(given) and weights <= given.keys() and given.items() <= digests.items()
 

@@ -159,6 +159,8 @@ class Job(JobSettings):
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
             "classify": "trains on top of a training of the job",
+            "recipes": "are of trainings, and none is made",
+            "audit.groups": "compares people whom a split dealt at random, and this one is given",
         }
         for setting, reason in why.items():
             if attrgetter(setting)(self):

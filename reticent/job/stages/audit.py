@@ -33,7 +33,7 @@ from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.stats import corpus_statistics, detected_spans
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
-from reticent.job.gates import gate_settings, judge_gates
+from reticent.job.gates import judge_gates, judge_settings
 from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
 from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
@@ -184,7 +184,7 @@ def audit_steps(run: Run) -> Iterator[Step]:
         inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
     if run.job.memory_limit is None:
         inputs[NEAR_COPIES] = run.fingerprints.of(NEAR_COPIES)
-    config |= gate_settings(run)
+    config |= judge_settings(run)
     if run.job.probe is not None:
         config["probe"] = run.job.probe.model_dump(exclude={"subjects", "templates"})
     yield Step.of(Artefact("audit", "audit", config, inputs), partial(_build_audit, run))

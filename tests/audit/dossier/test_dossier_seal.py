@@ -13,18 +13,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fixtures.audits import filled
 from fixtures.command import command
 from fixtures.dossiers import dossier_evidence
 from fixtures.places import ROOT
 
 from reticent.audit.config import DossierConfig
-from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
+from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import schema_of, to_json
 from reticent.audit.texts import Texts
 from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
 from reticent.ext.dossier.export import export_with_card
-from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.job import check_dossier, copy_dossier
 from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
 from reticent.ext.dossier.stage import DOSSIER, _keep_replaced
@@ -368,3 +369,29 @@ def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_
     with pytest.raises(ArtifactError, match=r"evidence.json: is not the file that was listed"):
         export_with_card(run, "gpt2", "clm", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "is_tested"),
+    [("training_args.bin", True), ("notes.txt", True), ("pytorch_model.bin", False), ("adapter_config.json", False)],
+)
+def test_other_weights_beside_those_handed_over_are_not_the_tested_model(
+    tmp_path: Path, more: str, is_tested: bool
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    given = model_digests(tmp_path)
+    model = filled(ModelUnderTest, {"recipe": "given", "files": {}, "given": given})
+    (tmp_path / more).write_bytes(b"more")
+    assert (verify_model(SimpleNamespace(models=[model]), tmp_path) is model) == is_tested  # type: ignore[arg-type]
+
+
+def test_a_copy_of_a_dossier_has_the_files_for_a_secure_environment_too(places: Path, tmp_path: Path) -> None:
+    (tmp_path / JOB).write_text("{}")
+    folder = tmp_path / "dossier"
+    shutil.copytree(places / "signed", folder)
+    (folder / "secure-environment").mkdir()
+    (folder / "secure-environment" / "form.json").write_text("{}")
+    seal(folder, None)
+    copy_dossier(folder, tmp_path / "copy")
+    copied = {path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*.*")}
+    assert copied == {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}

@@ -252,7 +252,7 @@ SHOWN_TEXT = {
     *("surrogates.pool", "surrogates.names", "surrogates.language", "model.name", "model.base", "model.recipes"),
     *("model.foundation.text", "model.foundation.vocabulary", "recipes.base", "audit.attacks", "audit.shadow.recipes"),
     *("audit.shadow.attacks", "probe.targets", "probe.given", "probe.language", "gate.measure", "gate.recipes"),
-    *("gate.attack", "subject.model", "subject.base", "subject.also", "subject.allow_sending", "subject.statement"),
+    *("gate.attack", "subject.statement", "subject.model", "subject.base", "subject.also", "subject.allow_sending"),
     *(f"{of}{name}" for of in ("", "model.") for name in ("train.device", "train.lora.target_modules")),
     *(f"{of}train.dp.budget_file" for of in ("", "model.")),
 }

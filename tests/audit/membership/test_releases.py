@@ -46,6 +46,11 @@ def test_the_score_is_the_loss_that_came_back_and_individuals_are_means() -> Non
     assert found.told.p_value == pytest.approx(1 / 3)
     other = withdrawn_attack(after, before, np.array([7, 7, 8, 9]), np.array([True, True, False, False]), **OPTIONS)
     assert other.auc.value == 0.0
+    copied = np.isin(np.arange(10), [7, 9])  # 9 holds copies, 7 left
+    after = scores_of([-2.0, -6.0], [-1.0], [-2.0], [-4.0])
+    found = withdrawn_attack(before, after, np.array([7, 7, 8, 9]), np.array([True, True, False, False]), copied,
+                             **OPTIONS)  # fmt: skip
+    assert (found.auc.value, found.num_members, found.num_nonmembers) == (1.0, 1, 1)
 
 
 def trained(base: Any, ids: np.ndarray) -> Any:
