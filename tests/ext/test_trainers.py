@@ -321,16 +321,23 @@ def test_what_cannot_be_watched_or_handed_out_is_refused(tmp_path: Path) -> None
     tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
     with pytest.raises(PolicyError, match="rewritten"):
         protected_dataset(STORE, replace(get_recipe("ppclm"), context="surrogate"), tokenizer)
+    with pytest.raises(PolicyError, match="DP-SGD"):
+        protected_dataset(STORE, get_recipe("dp-clm"), tokenizer)
     dataset = dataset_of("gpt2")
     with pytest.raises(TrainingError, match="window"):
         ProtectedCollator(dataset)([{"input_ids": [1, 2]}])
 
 
-def test_evaluation_is_not_checked_and_the_guard_comes_off(batch: dict[str, torch.Tensor], kind: str) -> None:
+def test_evaluation_is_not_checked_and_teaches_nothing_and_the_guard_comes_off(
+    batch: dict[str, torch.Tensor], kind: str
+) -> None:
     model = toy_model(kind)
     guard = guard_model(model)
-    model.eval()
-    assert model(input_ids=batch["input_ids"], permitted=batch[PERMITTED]).logits is not None
+    model.eval()  # as from_pretrained gives a model
+    found = model(input_ids=batch["input_ids"], labels=batch["input_ids"], permitted=batch[PERMITTED])
+    assert not found.loss.requires_grad
+    assert not found.logits.requires_grad
+    assert not model(input_ids=batch["input_ids"], return_dict=False)[0].requires_grad
     guard.release()
     model.train()
     assert model(input_ids=batch["input_ids"]).logits.requires_grad

@@ -114,7 +114,8 @@ def protected_dataset(
     Raises
     ------
     PolicyError
-        The recipe rewrites its text for each epoch, or each batch: such a text is not there to be handed out.
+        The recipe rewrites its text for each epoch, or each batch: such a text is not there to be handed out. Or it
+        promises DP-SGD.
     ArtifactError, TrainingError
         As `reticent.train`: the tokens hold invalid values, or not the flags that the recipe needs.
     """
@@ -125,6 +126,8 @@ def protected_dataset(
             f"recipe {recipe.name}: its text is rewritten while it trains; train it by `reticent train`, or choose a "
             "recipe that keeps the text"
         )
+    if recipe.private:
+        raise PolicyError(f"recipe {recipe.name}: DP-SGD is of `reticent train` alone; another trainer adds no noise")
     special = special_ids(tokenizer, recipe.objective)
     protected = protect_store(store, recipe, special, len(tokenizer), has_spans_and_index=has_spans_and_index)
     windows = cut_windows(protected.store, window_length, special)
