@@ -31,7 +31,7 @@ from reticent.engine.detect import detect_spans, make_detectors, option_files
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.confirm import confirm_names
-from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.detector import FOUND, find_in_turn
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import (
     LESSONS,
@@ -327,15 +327,7 @@ def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any 
             if hasattr(detector, name) and getattr(detector, name) is None:
                 setattr(detector, name, common)
     (batch,) = documents.combine_chunks().to_batches() or [None]
-    found = FOUND.empty_table()
-    for detector in (
-        sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")) if batch is not None else ()
-    ):
-        reads = hasattr(detector, "detect_beside")
-        table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
-        names = pa.array([detector.name] * len(table), pa.string())
-        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
-    return found
+    return FOUND.empty_table() if batch is None else find_in_turn(detectors, batch)
 
 
 def _common(run: Run, detectors: Sequence[Any]) -> Any:
