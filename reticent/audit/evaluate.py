@@ -466,7 +466,7 @@ class Auditor:
                     informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
                     on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
-        self.own_scores = {} if self.split_given else {name: one.own for name, one in attacked.compared.items()}
+        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,

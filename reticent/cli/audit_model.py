@@ -9,6 +9,8 @@ import typer
 from reticent.cli.options import AsJson, Detector, Out, Quiet, Set, is_job, job_from_source
 from reticent.cli.runs import execute_job
 from reticent.core.errors import PolicyError
+from reticent.job.config.job import BY_LOG_PROBS
+from reticent.trainer.given import objective_of, positions_of
 
 __all__ = ["audit_model"]
 
@@ -66,8 +68,8 @@ def audit_model(
     also: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,…",
-            help="Copies to judge beside it, in one table: merged (rounded as the base is stored), int8 (eight bits a "
+            metavar="NAMES",
+            help="Copies to judge beside it, by commas, in one table: merged (rounded as the base is stored), int8 (eight bits a "
             "weight), or NAME=FOLDER.",
         ),
     ] = None,
@@ -94,9 +96,6 @@ def audit_model(
     the page, so the best word is that nothing was found. Nothing is sent anywhere; weights in pickle and code of the
     model are never read.
     """
-    from reticent.job.config.job import BY_LOG_PROBS
-    from reticent.trainer.given import objective_of, positions_of
-
     if is_job(documents):
         raise PolicyError(
             f"{documents}: has settings of its own; name the model in its table [subject], and use `reticent run`"

@@ -44,6 +44,8 @@ from reticent.engine.dedup import find_copies, write_left_out
 from reticent.engine.names import SYLLABLES, SurrogateNames
 from reticent.engine.pseudonymize import DateOptions
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.learn.command import learn_in_run
+from reticent.ext.learn.show import print_learned
 from reticent.ext.scrub.command import scrub_documents
 from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, read_key
 from reticent.job.checks import refuse_idle_scope
@@ -488,9 +490,6 @@ def learn(
 
     The run keeps it: `reticent run` tags with it from now on.
     """
-    from reticent.ext.learn.command import learn_in_run
-    from reticent.ext.learn.show import print_learned
-
     values = read_job(run)
     own = {"marks": marks and str(marks), "teacher": teacher, "documents": documents}
     values["detect"] = with_tagger(values["detect"], {name: value for name, value in own.items() if value is not None})

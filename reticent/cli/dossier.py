@@ -12,7 +12,9 @@ from reticent.audit.texts import Texts
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 from reticent.core.artifact import hash_file
+from reticent.ext.dossier.rules import RULES, RULES_FILE, rules_steps
 from reticent.ext.dossier.verify import Checked
+from reticent.job.maker import make
 from reticent.job.run import Run
 
 __all__ = ["DossierCommand", "dossier"]
@@ -66,10 +68,6 @@ def rules(
     Thresholds, relevant risks, gates, attacks and the release context; seeds by a keyed digest. It is signed where the
     job has dossier.key. Every score names these rules, and rules that change make all scores anew.
     """
-    from reticent.ext.dossier.rules import RULES, RULES_FILE, rules_steps
-    from reticent.job.maker import make
-    from reticent.job.run import Run
-
     job = job_of(read_job(source), [*(settings or []), "dossier.preregister=true"])
     run = Run(job, new_progress(quiet))
     run.prepare_folder()

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from reticent.cli.options import AsJson, Quiet, Seed, job_of, new_progress, read_job, refuse_given
 from reticent.core.artifact import write_private
 from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
+from reticent.ext.propile.prompts import objective_of
+from reticent.ext.score.texts import read_texts, without_repeats
+from reticent.job.run import Run
 
 if TYPE_CHECKING:
     from reticent.ext.score.texts import Candidate
@@ -65,8 +70,6 @@ def score(
     With --generate the model writes the candidates; of those that are nearly equal one is kept. No text is printed:
     --out keeps them.
     """
-    from reticent.ext.score.texts import read_texts, without_repeats
-
     if (texts is None) == (generate is None):
         raise PolicyError("give --texts or --generate, one of them")
     if generate is None:
@@ -77,9 +80,7 @@ def score(
     candidates = read_texts(texts) if texts is not None else []
     job = None if run is None else job_of(read_job(run), None)
     from reticent.audit.scoring.generate import Decoding
-    from reticent.ext.propile.prompts import objective_of
     from reticent.ext.score.scorer import Scorer
-    from reticent.job.run import Run
 
     progress = new_progress(quiet)
     scorer = Scorer(model, objective_of(model), base, device=device)
@@ -119,9 +120,6 @@ def _with_texts(rows: list[dict[str, Any]], candidates: list[Candidate]) -> byte
 
 
 def _print_rows(rows: list[dict[str, Any]], num_texts: int, out: Path | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = Table(*(name.replace("_", " ") for name in names))
     for row in rows[:SHOWN]:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
 from reticent.ext.annotate.command import evaluate_sample, sample_documents
 from reticent.ext.learn.command import learn_in_run
+from reticent.ext.learn.stage import chosen_lean
 from reticent.job.config import parse_job
 from reticent.job.detection import detect_documents
 from reticent.job.detection_learned import languages_of
@@ -300,3 +302,11 @@ def test_what_cannot_teach_is_refused(folder: Path, make: Any, message: str) -> 
     options = make(folder)
     with pytest.raises(ReticentError, match=message):
         learn_in_run(job(folder, options), QUIET)
+
+
+def test_fields_do_not_outweigh_false_finds_in_running_text() -> None:
+    gold = np.array([True] * 100 + [True, False, False, False])
+    running = np.array([False] * 100 + [True] * 4)
+    careful, bold = gold.astype(np.int64), np.ones(104, dtype=np.int64)
+    assert chosen_lean({0.0: careful, 1.0: bold}, gold, running, 0.95) == 0.0
+    assert chosen_lean({0.0: careful, 1.0: bold}, gold, np.zeros(104, dtype=bool), 0.95) == 1.0

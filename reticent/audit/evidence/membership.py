@@ -132,8 +132,6 @@ class KindAttack:
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
-    #: Of a copy of a model: 0.5 and the area less that of the same attack on the model itself.
-    over_source: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
     tpr: Annotated[Estimate | None, TOGETHER] = optional()
     auc_in_turn: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Unpack
 
 import numpy as np
+from scipy.stats import rankdata
 
 from reticent.audit.evidence.membership import GroupMembership
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate
@@ -76,8 +77,6 @@ def permutation_p_value(scores: np.ndarray, is_member: np.ndarray, units: np.nda
     scores : float array, shape (N,), NaN for none; is_member : bool array, shape (N,)
     units : integer array, shape (N,), household of each individual, which is on one side
     """
-    from scipy.stats import rankdata
-
     known = ~np.isnan(scores)
     _, first, row = np.unique(units[known], return_index=True, return_inverse=True)
     means = np.bincount(row.reshape(-1), rankdata(scores[known])) / np.bincount(row.reshape(-1))

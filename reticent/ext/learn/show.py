@@ -25,7 +25,7 @@ def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
         soft_wrap=True,
     )
     table = Table("words of", "marked", "recall", "precision", title=f"{report['folds']}-fold, by individual")
-    rows = {"all": report["overall"], **report["categories"]}
+    rows = {"all": report["overall"], "running text": report["running_text"], **report["categories"]}
     for name, found in rows.items():
         table.add_row(name, f"{found['recall']['words']:,}", *(_rate(found[side]) for side in ("recall", "precision")))
     console.print(table)

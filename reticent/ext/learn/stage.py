@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from reticent.engine.detect import Detector
     from reticent.job.run import Run
 
-__all__ = ["cross_validate", "learned_steps", "read_marks_of"]
+__all__ = ["chosen_lean", "cross_validate", "learned_steps", "read_marks_of"]
 
 #: Artefact of the documents that were drawn, with what a teacher found in them.
 TEACHER: Final = "teacher"
@@ -73,6 +73,8 @@ _STREAM: Final = 49
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
 #: What is tried to be taken from the score of no identifier.
 LEANS: Final = (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+#: Characters that a field's value may stand behind its colon.
+_FIELD: Final = 60
 #: Forms of missed words that are told.
 _MOST_FORMS: Final = 12
 #: Labels of rules that know a value by its form or its check digit.
@@ -420,16 +422,16 @@ def cross_validate(
     Parameters
     ----------
     precision : float
-        Of the words that are found; of all that keep it, the lean with the highest recall is chosen. Where none does,
-        it is 0.
+        Of the words that are found, among all and among those in running text, which fields would outweigh; of all that
+        keep it, the lean with the highest recall is chosen. Where none does, it is 0.
     measured : int
         The first so many documents are measured: those that people marked, where there are any.
 
     Returns
     -------
     dict, float
-        individuals, documents, ``overall`` and ``categories``: recall and precision of words, each with its interval
-        over individuals; ``missed``: the commonest forms that are missed, without text.
+        individuals, documents, ``overall``, ``running_text`` and ``categories``: recall and precision of words, each
+        with its interval over individuals; ``missed``: the commonest forms that are missed, without text.
     """
     individual = sorted_codes(lessons.column("individual_id"))[1]
     num = len(np.unique(individual))
@@ -459,12 +461,8 @@ def cross_validate(
     for rows, of_lean in parts:
         for lean, values in of_lean.items():
             lanes[lean][words.of(rows)] = values
-    gold = words.gold > 0
-    lean = 0.0
-    for other in LEANS:
-        hit = lanes[other] > 0
-        if hit.any() and (gold & hit).sum() / hit.sum() >= precision:
-            lean = other
+    gold, running = words.gold > 0, ~words.in_field
+    lean = chosen_lean(lanes, gold, running, precision)
     named = lanes[lean]
     owner = individual[:measured][words.document]
 
@@ -481,9 +479,22 @@ def cross_validate(
     }
     report = {
         "individuals": num, "documents": lessons.num_rows, "measured": measured, "folds": folds, "lean": lean,
-        "overall": both(gold, named > 0), "categories": categories, "missed": words.forms(gold & (named == 0)),
+        "overall": both(gold, named > 0), "running_text": both(gold & running, (named > 0) & running),
+        "categories": categories, "missed": words.forms(gold & (named == 0)),
     }  # fmt: skip
     return report, lean
+
+
+def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np.ndarray, precision: float) -> float:
+    """Return the last lean whose finds keep a precision among all words and among those in running text; 0 where none
+    does. Arrays have one entry a word.
+    """
+    lean = 0.0
+    for other, lane in lanes.items():
+        places = [found for found in (lane > 0, (lane > 0) & running) if found.any()]
+        if places and all((gold & found).sum() >= precision * found.sum() for found in places):
+            lean = other
+    return lean
 
 
 def _of(found: pa.Table, rows: np.ndarray) -> pa.Table:
@@ -511,6 +522,7 @@ class _Words:
             if span["label"] != UNKNOWN
         ]
         self.gold = self._marked(np.arange(lessons.num_rows), spans)
+        self.in_field = self._in_field()
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The words of these documents."""
@@ -531,13 +543,25 @@ class _Words:
             result[first:last] = numbers.get(category(label), numbers.get("OTHER", 0)) or numbers.get("OTHER", 0)
         return result
 
+    def _in_field(self) -> np.ndarray:
+        """Whether a word stands behind a colon in its line, and near it."""
+        result = np.zeros(len(self._starts), dtype=bool)
+        for row, text in enumerate(self._texts.to_pylist()):
+            own = slice(self.offsets[row], self.offsets[row + 1])
+            starts = self._starts[own].astype(np.int64)
+            last = {}
+            for mark in ":\n":
+                at = np.array([-1, *(found.start() for found in re.finditer(mark, text))])
+                last[mark] = at[np.searchsorted(at, starts) - 1]
+            result[own] = (last[":"] > last["\n"]) & (starts - last[":"] <= _FIELD)
+        return result
+
     def forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
         """The commonest forms of missed words: category, shape, whether in a field or in running text; no letter."""
         counts: Counter[tuple[str, str, str]] = Counter()
         for word in np.flatnonzero(missed).tolist():
             text = self._texts[int(self.document[word])].as_py()
-            line = text[text.rfind("\n", 0, int(self._starts[word])) + 1 : int(self._starts[word])]
-            place = "field" if ":" in line[-60:] else "running text"
+            place = "field" if self.in_field[word] else "running text"
             counts[self.names[self.gold[word]], _shape(text[self._starts[word] : self._ends[word]]), place] += 1
         return [
             {"category": name, "shape": shape, "place": place, "words": num}

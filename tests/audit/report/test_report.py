@@ -720,7 +720,7 @@ def test_one_objective_is_enough(objective: str, alone: Callable[[str], Page]) -
     page = alone(objective)
     other = {"mlm": "GPT-like", "clm": "BERT-like"}[objective]
     assert other not in text_of(page.find("body"))
-    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 3 + 1 + 1 + 3 + 1 + 2
+    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 3 + 1 + 1 + 3 + 1 + 2 + 1
 
 
 def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
