@@ -350,7 +350,8 @@ class Run:
         """Return the members' windows under a recipe of the job as a Hugging Face dataset, for any trainer.
 
         ``model`` is the first model that has the recipe, ``window_length`` that of its training. Columns and errors are
-        those of :func:`reticent.trainers.protected_dataset`; `ArtifactError` before ``execute(run, until="protect")``.
+        those of :func:`reticent.trainers.protected_dataset`; `ArtifactError` before ``execute(run, until="protect")``,
+        and where the job or its documents have changed since.
         """
         return resolve("reticent.ext.trainers.dataset:dataset_of_run")(self, recipe, model, window_length)
 

@@ -81,6 +81,22 @@ def test_texts_are_shown_by_policy(text: str, policy: Any, expected: str) -> Non
     assert bool(shown.findings) is (text != expected)
 
 
+class _Echo:
+    """Finds what the others found."""
+
+    name, columns = "echo", ()
+
+    def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
+        return found.drop_columns("detector")
+
+
+def test_a_detector_that_reads_the_finds_of_others_is_given_them() -> None:
+    guard = Guard(_rust.VerbatimFilter(10), [_Echo(), RulesDetector(num_threads=1)])  # type: ignore[list-item]
+    ((one, other),) = guard.find(["mail a@example.org now"])
+    assert (one.detector, other.detector) == ("echo", "rules")
+    assert (one.start, one.end, one.category) == (other.start, other.end, "EMAIL")
+
+
 @pytest.mark.parametrize(
     "form",
     [

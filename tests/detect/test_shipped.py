@@ -32,7 +32,9 @@ def test_each_language_has_a_tagger_that_finds_a_name_in_running_text(language: 
 
 
 def test_a_document_is_read_alike_in_any_batch() -> None:
-    texts = [text for text, _ in NOTES.values()]
+    """What another document has in the same place, a thing too, changes nothing."""
+    texts = ["She was seen with Melinda Hargrove and is well.", "She was given her Roy catheter and is well."]
+    texts += [text for text, _ in NOTES.values()]
     alone = [(number, *rest) for number, text in enumerate(texts) for _, *rest in found(text)]
     assert found(*texts) == alone
 

@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
+from fixtures.jobs import changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import random_store
 from fixtures.training import run
 
 import reticent
-from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.trainers.dataset import windows_of
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.trainer.export import write_model
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer
@@ -321,16 +327,23 @@ def test_what_cannot_be_watched_or_handed_out_is_refused(tmp_path: Path) -> None
     tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
     with pytest.raises(PolicyError, match="rewritten"):
         protected_dataset(STORE, replace(get_recipe("ppclm"), context="surrogate"), tokenizer)
+    with pytest.raises(PolicyError, match="DP-SGD"):
+        protected_dataset(STORE, get_recipe("dp-clm"), tokenizer)
     dataset = dataset_of("gpt2")
     with pytest.raises(TrainingError, match="window"):
         ProtectedCollator(dataset)([{"input_ids": [1, 2]}])
 
 
-def test_evaluation_is_not_checked_and_the_guard_comes_off(batch: dict[str, torch.Tensor], kind: str) -> None:
+def test_evaluation_is_not_checked_and_teaches_nothing_and_the_guard_comes_off(
+    batch: dict[str, torch.Tensor], kind: str
+) -> None:
     model = toy_model(kind)
     guard = guard_model(model)
-    model.eval()
-    assert model(input_ids=batch["input_ids"], permitted=batch[PERMITTED]).logits is not None
+    model.eval()  # as from_pretrained gives a model
+    found = model(input_ids=batch["input_ids"], labels=batch["input_ids"], permitted=batch[PERMITTED])
+    assert not found.loss.requires_grad
+    assert not found.logits.requires_grad
+    assert not model(input_ids=batch["input_ids"], return_dict=False)[0].requires_grad
     guard.release()
     model.train()
     assert model(input_ids=batch["input_ids"]).logits.requires_grad
@@ -352,6 +365,26 @@ def test_trl_trains_on_protected_rows_and_is_guarded(tmp_path: Path) -> None:
     trainer.train()
     assert guard.batches == 2
     assert sum(row["targets"] for row in guard.counts().values()) > 0
+
+
+def test_a_run_gives_the_tokens_that_its_job_asks_for_and_no_older_ones(tmp_path: Path) -> None:
+    hospital = make_hospital(tmp_path, 24)
+    write_model(
+        toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), hospital / "bert", recipe=get_recipe("mlm"), epoch=0
+    )
+    values = changed(values_of(hospital, tmp_path / "run"), model__base=str(hospital / "bert"))
+    values["train"] = {"window_length": 32}
+    with pytest.raises(ArtifactError, match="until protect"):
+        Run(parse_job(values)).dataset("ppmlm")
+    execute(Run(parse_job(values)), "protect")
+    dataset = Run(parse_job(values)).dataset("ppmlm")
+    assert max(map(len, dataset[:]["input_ids"])) == 32
+    (tmp_path / "gone.txt").write_text(
+        pq.read_table(next((tmp_path / "run" / "split").glob("*.parquet")))["individual_id"][0].as_py()
+    )
+    for newer in (changed(values, protect__k=5), changed(values, corpus__withdrawn=[str(tmp_path / "gone.txt")])):
+        with pytest.raises(ArtifactError, match="until protect"):
+            Run(parse_job(newer)).dataset("ppmlm")
 
 
 def test_a_dataset_is_read_as_documents_with_its_filter_and_selection() -> None:

@@ -198,6 +198,30 @@ def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None
     assert len(table) == 150
 
 
+def test_marks_that_do_not_say_whose_they_are_count_individuals(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten notes a person, in BRAT: features count people, who withdrew does not teach, what is of others is said."""
+    rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    for number, row in enumerate(rows):
+        row["individual_id"] = f"p{number // 10}"
+    pq.write_table(pa.Table.from_pylist(rows), folder / "notes.parquet")
+    (folder / "brat").mkdir()
+    for number, row in enumerate([*rows[:50], *pq.read_table(folder / "marked.parquet").to_pylist()[:2]]):
+        (folder / "brat" / f"{number}.txt").write_text(row["text"])
+        own = [(f"{s['label']} {s['start']} {s['end']}", row["text"][s["start"] : s["end"]]) for s in row["spans"]]
+        marks = (f"T{at}\t{place}\t{text}\n" for at, (place, text) in enumerate(own, start=1))
+        (folder / "brat" / f"{number}.ann").write_text("".join(marks))
+    (folder / "gone.txt").write_text("p0")
+    values = job(folder, {"marks": str(folder / "brat")}).model_dump()
+    values["corpus"]["withdrawn"] = [str(folder / "gone.txt")]
+    report = learn_in_run(parse_job(values), QUIET)
+    assert (report["documents"], report["individuals"]) == (42, 6)
+    taught = pq.read_table(folder / "run" / "learned" / "taught.parquet").column("individual_id").to_pylist()
+    assert {f"p{number}" for number in range(1, 5)} < set(taught)
+    assert "12 of 52 are none of this run" in capsys.readouterr().err
+
+
 def test_copies_and_planted_canaries_are_known_again(folder: Path) -> None:
     """Marks are of texts: two documents may have one, and a canary behind it is none of it."""
     rows = pq.read_table(folder / "notes.parquet").to_pylist()

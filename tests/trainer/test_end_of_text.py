@@ -20,6 +20,7 @@ from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.resume import identity_of
 from reticent.trainer.verify import read_ledger, verify_ledger
 from reticent.trainer.windows import SpecialIds, cut_windows
 
@@ -167,6 +168,14 @@ def test_settings_without_it_are_those_of_before() -> None:
     assert "end_of_text" not in {**off.cache_key(), **off.of_one_training()}
     assert on.cache_key() == {**off.cache_key(), "end_of_text": True}
     assert on.of_one_training() == {**off.of_one_training(), "end_of_text": True}
+
+
+@pytest.mark.parametrize(("kind", "recipe", "is_one"), [("bert", "ppmlm", True), ("gpt2", "ppclm", False)])
+def test_a_masked_training_goes_on_whatever_it_says(kind: str, recipe: str, is_one: bool) -> None:
+    """`run` keeps false where an earlier version began; true, for the causal models, is no other masked training."""
+    configs = (TrainConfig(end_of_text=on) for on in (True, False))
+    one, other = (identity_of(toy_model(kind), notes(num=2), get_recipe(recipe), each, 1) for each in configs)
+    assert (one == other) is is_one
 
 
 def test_toy_tokenizers_have_an_end() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_SPANS", "FOUND", "Detector", "spans_batch"]
+__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "spans_batch"]
 
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
@@ -44,3 +45,14 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
     arrays = [pa.array(values).cast(BATCH_SPANS.field(i).type) for i, values in enumerate(columns)]
     arrays.append(pa.array(np.full(len(arrays[0]), score, dtype=np.float32)))
     return pa.Table.from_arrays(arrays, schema=BATCH_SPANS)
+
+
+def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
+    """Return what detectors find in a batch (`FOUND`); those that read what the others found come last."""
+    found = FOUND.empty_table()
+    for detector in sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")):
+        reads = hasattr(detector, "detect_beside")
+        table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
+        names = pa.array([detector.name] * len(table), pa.string())
+        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
+    return found

@@ -105,7 +105,7 @@ def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
 def _without_things(spans: pa.Table, texts: pa.Array, num_threads: int) -> pa.Table:
     """The spans but for names that begin with a word of a firm, a place or a thing ("a Roy catheter")."""
     things = pa.record_batch(_rust.find_no_names(texts, num_threads=num_threads))
-    key = lambda table: table.column("document").to_numpy() << 32 | table.column("start").to_numpy()
+    key = lambda table: table.column("document").to_numpy().astype(np.int64) << 32 | table.column("start").to_numpy()
     is_name = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)
     is_thing = is_name & np.isin(key(spans), key(things))
     return spans.filter(pa.array(~is_thing))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from reticent.core.artifact import require_kind
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import make_detectors
+from reticent.engine.detect.detector import find_in_turn
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.verbatim import open_verbatim
@@ -131,10 +132,9 @@ class Guard:
         names = pa.array([str(number) for number in range(len(texts))], pa.string())
         schema = pa.schema([DOCUMENTS.field(name) for name in ("doc_id", "individual_id", "text")])
         batch = pa.RecordBatch.from_arrays([names, names, texts], schema=schema)
-        for detector in self.detectors:
-            for row in detector.detect(batch).to_pylist():
-                finding = Finding(row["start"], row["end"], category(row["label"]), detector.name)
-                found[row["document"]].append(finding)
+        for row in find_in_turn(self.detectors, batch).to_pylist():
+            finding = Finding(row["start"], row["end"], category(row["label"]), row["detector"])
+            found[row["document"]].append(finding)
         return found
 
 

@@ -31,7 +31,7 @@ from reticent.engine.detect import detect_spans, make_detectors, option_files
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.confirm import confirm_names
-from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.detector import FOUND, find_in_turn
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import (
     LESSONS,
@@ -51,7 +51,7 @@ from reticent.engine.noisy_threshold import read_or_draw_key
 from reticent.engine.randomness import generator
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
-from reticent.engine.withdrawn import read_ids
+from reticent.engine.withdrawn import read_ids, sha256
 from reticent.ext.annotate.annotation import read_annotation
 from reticent.ext.annotate.command import text_ends
 from reticent.ext.annotate.sample import iter_rows, text_digest
@@ -62,7 +62,6 @@ from reticent.job.stages.detect import NER_CACHE
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect import Detector
-    from reticent.ext.annotate.annotation import Annotation
     from reticent.job.run import Run
 
 __all__ = ["chosen_lean", "cross_validate", "learned_steps", "read_marks_of"]
@@ -96,6 +95,7 @@ def learned_steps(run: Run) -> Iterator[Step]:
         corpus[TEACHER] = run.fingerprints.of(TEACHER)
     if config.marks is not None:
         corpus["marks"] = fingerprint(Path(config.marks))
+        corpus |= {f"withdrawn.{n}": fingerprint(Path(file)) for n, file in enumerate(run.job.corpus.withdrawn)}
     settings = {name: value for name, value in asdict(config).items() if name != "marks"}
     settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _beside(run)}
     if not run.fingerprints.looking or (run.folder / KEY).exists():
@@ -233,9 +233,9 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
         They are a sample of other documents than the run's, an offset fits no text, or nothing is marked.
     """
     brat = next((folder for folder in (path, path / "brat") if (folder / "sample.json").is_file()), None)
-    if brat is not None or path.suffix.lower() in (".json", ".html", ".htm"):
+    if brat is not None or (format == "auto" and path.suffix.lower() in (".json", ".html", ".htm")):
         annotation = read_annotation(path)
-        rows = _rows_of_sample(run, annotation)
+        rows = _rows_of(run, [document.sha256 for document in annotation.sample.documents])
         if not len(rows) or (rows < 0).all():
             raise CorpusError(f"{path}: marks of other documents than this run has; draw a sample of it")
         if missing := int((rows < 0).sum()):
@@ -267,6 +267,8 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
     corpus = open_corpus(path, format=format, columns=None if marked else Columns(spans="spans"))
     batches = list(corpus.batches(columns=("doc_id", "individual_id", "text", "spans")))
     documents = pa.Table.from_batches(batches)
+    if marked and not FORMATS[corpus.format].names_individuals:
+        documents = _with_owners(run, path, corpus.format, documents)
     own = [
         [{name: span[name] for name in ("start", "end", "label")} for span in spans or ()]
         for spans in documents.column("spans").to_pylist()
@@ -274,19 +276,37 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
     return _table(documents.select(_DOCUMENTS.names).cast(_DOCUMENTS), own, weight)
 
 
-def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
-    """The rows in the run of the documents of a sample, -1 for one that is not there; they are known by their texts, so
-    that a sample holds after an update."""
+def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
+    """The rows in the run of documents with these digests of their texts, -1 for one that is not there: so a sample
+    holds after an update."""
     wanted: dict[str, list[int]] = {}
-    for place, document in enumerate(annotation.sample.documents):
-        wanted.setdefault(document.sha256, []).append(place)
-    rows, first, ends = np.full(len(annotation.sample.documents), -1, dtype=np.int64), 0, text_ends(run)
+    for place, digest in enumerate(digests):
+        wanted.setdefault(digest, []).append(place)
+    rows, first, ends = np.full(len(digests), -1, dtype=np.int64), 0, text_ends(run)
     for batch in run.documents.batches(columns=("text",)):
         for row, text in enumerate(batch.column("text").to_pylist(), start=first):
             if places := wanted.get(text_digest(text if ends is None else text[: ends[row]])):
                 rows[places.pop()] = row
         first += batch.num_rows
     return rows
+
+
+def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
+    """Marked documents that do not say whose they are: those of the run are its individuals', or features would count
+    documents."""
+    rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
+    known = np.flatnonzero(rows >= 0)
+    owners = np.array(documents.column("individual_id").to_pylist(), dtype=object)
+    order = known[np.argsort(rows[known])]
+    if len(order):
+        owners[order] = _documents(run.documents, rows[order]).column("individual_id").to_pylist()
+    if others := len(rows) - len(known):
+        run.progress.warn(
+            f"{path}: format {format} does not say whose a document is, and {others:,} of {len(rows):,} are none of "
+            "this run: each of them counts as an individual of its own, so what k of them have may be of fewer people"
+        )
+    place = documents.column_names.index("individual_id")
+    return documents.set_column(place, "individual_id", pa.array(owners.tolist(), pa.string()))
 
 
 # --------------------------------------------------------------------------------------------------------------- learn
@@ -309,15 +329,7 @@ def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any 
             if hasattr(detector, name) and getattr(detector, name) is None:
                 setattr(detector, name, common)
     (batch,) = documents.combine_chunks().to_batches() or [None]
-    found = FOUND.empty_table()
-    for detector in (
-        sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")) if batch is not None else ()
-    ):
-        reads = hasattr(detector, "detect_beside")
-        table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
-        names = pa.array([detector.name] * len(table), pa.string())
-        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
-    return found
+    return FOUND.empty_table() if batch is None else find_in_turn(detectors, batch)
 
 
 def _common(run: Run, detectors: Sequence[Any]) -> Any:
@@ -333,7 +345,10 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         for file in run.job.corpus.withdrawn:
             gone = read_ids(file, owners.unique(), run.job.corpus.ids)[0]
             marked = marked.filter(pc.invert(pc.is_in(marked.column("individual_id"), gone)))
-        tables.append(marked)
+        record = run.left_out(again=True)  # a register is no file, and marks may not say whose they are
+        left = record.people(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
+        left |= record.has("text", sha256(marked.column("text")))
+        tables.append(marked.filter(pa.array(~left)))
     num_marked = tables[0].num_rows if tables else 0
     if config.teacher or config.certain:
         taught = _taught(run, config)

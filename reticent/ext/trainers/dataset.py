@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.kernels import draw_words
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import open_tokens
+from reticent.job.pipeline import look_at_all, stages_until
 from reticent.trainer.labels import make_targets, protect_store
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer, special_ids
@@ -114,7 +115,8 @@ def protected_dataset(
     Raises
     ------
     PolicyError
-        The recipe rewrites its text for each epoch, or each batch: such a text is not there to be handed out.
+        The recipe rewrites its text for each epoch, or each batch: such a text is not there to be handed out. Or it
+        promises DP-SGD.
     ArtifactError, TrainingError
         As `reticent.train`: the tokens hold invalid values, or not the flags that the recipe needs.
     """
@@ -125,6 +127,8 @@ def protected_dataset(
             f"recipe {recipe.name}: its text is rewritten while it trains; train it by `reticent train`, or choose a "
             "recipe that keeps the text"
         )
+    if recipe.private:
+        raise PolicyError(f"recipe {recipe.name}: DP-SGD is of `reticent train` alone; another trainer adds no noise")
     special = special_ids(tokenizer, recipe.objective)
     protected = protect_store(store, recipe, special, len(tokenizer), has_spans_and_index=has_spans_and_index)
     windows = cut_windows(protected.store, window_length, special)
@@ -137,6 +141,9 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
     section = next((each for each in run.job.model if model in (None, each.name) and recipe in each.recipes), None)
     if section is None:
         raise PolicyError(f"the job has no model{f' {model}' if model else ''} with the recipe {recipe}")
+    looked = look_at_all(run.for_a_look(), stages_until("protect"))
+    if not all(look.step is not None and look.is_done for look in looked):
+        raise ArtifactError(f"{run.folder}: its tokens are not made as the job says now; run it until protect first")
     store = open_tokens(run.folder / "tokens" / section.name / run.job.tokens(recipe))
     return protected_dataset(
         store,

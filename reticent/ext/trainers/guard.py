@@ -4,7 +4,7 @@ Collators rebuild labels, packing moves them, a template adds tokens: what a dat
 the guard stands at the model itself. Each forward pass of a training must bring ``labels`` and ``permitted``
 (:mod:`reticent.ext.trainers.dataset`); a label must be -100 or the id that is permitted there, so a shift, another
 tokenizer, a cut and a lost column are refused alike. What comes out beside the loss (logits, hidden states) is
-detached: a loss that somebody computes from them has no gradient.
+detached: a loss that somebody computes from them has no gradient. Outside of training mode all of it is.
 """
 
 from __future__ import annotations
@@ -105,12 +105,13 @@ def _detached(value: Any) -> Any:
 
 
 def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    if not model.training:
-        return output
-    if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):
+    kept = OF_THE_LABELS if model.training else ()
+    if not hasattr(output, "keys") or (kept and all(output.get(name) is None for name in kept)):
+        if not kept:
+            return _detached(output)
         raise TrainingError("the model returned no loss of its own; one made from its logits cannot be watched")
     for name, value in output.items():
-        if name not in OF_THE_LABELS or getattr(value, "ndim", 0) > 2:
+        if name not in kept or getattr(value, "ndim", 0) > 2:
             output[name] = _detached(value)
     return output
 
@@ -119,7 +120,8 @@ def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
     """Hold every training step of a model, in whatever loop, to the tokens that may be targets.
 
     Each call of the model in training mode must have the arguments ``labels`` and ``permitted``, of one shape; labels
-    stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked.
+    stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked, and nothing that
+    comes out has a gradient.
 
     Raises (in the forward pass, so before any step)
     ------------------------------------------------
