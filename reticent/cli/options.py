@@ -77,9 +77,9 @@ Detector = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="gold, rules, records, gazetteer, context, learned, shipped, spacy, transformers, presidio or eds; repeat to "
-        "unite them (default: rules; gold where documents have marks; records where --set detect.records gives fields of "
-        "individuals). Options: --set detect.NAME.OPTION=VALUE.",
+        help="gold, rules, records, gazetteer, context, learned, shipped, spacy, transformers, presidio or eds; repeat "
+        "to unite them (default: rules; gold where documents have marks; records where --set detect.records gives fields "
+        "of individuals). Options: --set detect.NAME.OPTION=VALUE.",
     ),
 ]
 

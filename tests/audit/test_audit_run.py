@@ -549,7 +549,7 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
     lowercase = ground.audit.with_columns(input_ids=np.roll(ground.audit.input_ids, 3))  # any other tokens
     models = ground.run(CONFIG.replace(attacks=DOCUMENTS), lowercase_store=lowercase)["models"]
     assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == CAUSAL
-    assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(DOCUMENTS)
+    assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(DOCUMENTS) - needing(Need.ENDS)
     best = model_of({"models": models}, "clm", "clm", 8)["best_attack"]
     assert (best["auc"]["value"], best["num_attacks"]) == (1.0, len(CAUSAL))
     for name, measured in model_of({"models": models}, "clm", "clm", 8)["membership"].items():
