@@ -55,8 +55,8 @@ def build(
         typer.Option(
             metavar="NAME",
             help="What looks for identifiers: rules, gazetteer, context, learned, shipped, spacy, transformers, "
-            "presidio or eds; repeat for more (default: the job's but gold and records, which need more than a text; else "
-            "rules).",
+            "presidio or eds; repeat for more (default: the job's but gold and records, which need more than a text; "
+            "else rules).",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=(1 << 64) - 1, metavar="<int>", help="Key of the hashes.")] = 0,

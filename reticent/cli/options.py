@@ -78,8 +78,8 @@ Detector = Annotated[
     typer.Option(
         metavar="NAME",
         help="gold, rules, records, gazetteer, context, learned, shipped, spacy, transformers, presidio or eds; repeat "
-        "to unite them (default: rules; gold where documents have marks; records where --set detect.records gives fields "
-        "of individuals). Options: --set detect.NAME.OPTION=VALUE.",
+        "to unite them (default: rules; gold where documents have marks; records where --set detect.records gives "
+        "fields of individuals). Options: --set detect.NAME.OPTION=VALUE.",
     ),
 ]
 

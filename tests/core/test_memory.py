@@ -126,7 +126,7 @@ def test_an_error_for_want_of_memory_is_one_line_and_status_1(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("reticent.job.pipeline.execute", fail)
+        monkeypatch.setattr("reticent.cli.runs.execute", fail)
         assert command("index", documents, "--out", tmp_path / "run") == 1
         assert capfd.readouterr().err == f"reticent: {OUT_OF_MEMORY}\n"
 

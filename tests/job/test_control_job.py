@@ -83,7 +83,7 @@ def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_pa
     assert scores.num_rows == members + others
     # What was trained on, by its ledger, which is drawn again from the tokens.
     store = open_tokens(tmp_path / "run" / "tokens" / "control" / "train")
-    lengths = np.diff(store.doc_offsets)
+    lengths = np.diff(store.doc_offsets) + 1  # the end of each is a target too
     seen = int((lengths * np.where(drawn[store.individual], TIMES_REPEATED, 1)).sum())
     ledgers = {name: own.ledger for name, own in models.items() if own.ledger}
     assert (ledgers["m", "clm"].eligible, ledgers["control", "clm"].eligible) == (lengths.sum(), seen)

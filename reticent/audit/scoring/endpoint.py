@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -26,7 +26,9 @@ from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.store import TokenStore
-from reticent.trainer.windows import SpecialIds, cut_windows
+
+if TYPE_CHECKING:
+    from reticent.trainer.windows import SpecialIds
 
 __all__ = ["ANSWERS", "ENDPOINT", "check_host", "is_endpoint", "score_endpoint"]
 
@@ -132,6 +134,8 @@ def score_endpoint(
     PolicyError
         Its host was not named.
     """
+    from reticent.trainer.windows import cut_windows  # compiled kernels: a run that judges nothing loads none
+
     about = read_json(folder / ENDPOINT)
     check_host(about["url"], about["host"])
     file = Path(about["answers"])
