@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent import _rust
-from reticent.audit.stats.intervals import ratio_estimate
 from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
@@ -433,6 +432,8 @@ def cross_validate(
         individuals, documents, ``overall``, ``running_text`` and ``categories``: recall and precision of words, each
         with its interval over individuals; ``missed``: the commonest forms that are missed, without text.
     """
+    from reticent.audit.stats.intervals import ratio_estimate  # loads scipy and compiled kernels
+
     individual = sorted_codes(lessons.column("individual_id"))[1]
     num = len(np.unique(individual))
     own = np.unique(individual[:measured])
