@@ -52,7 +52,6 @@ from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.withdrawn import read_ids, sha256
 from reticent.ext.annotate.annotation import read_annotation
-from reticent.ext.annotate.command import text_ends
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
@@ -278,6 +277,8 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
     """The rows in the run of documents with these digests of their texts, -1 for one that is not there: so a sample
     holds after an update."""
+    from reticent.ext.annotate.command import text_ends  # loads compiled kernels
+
     wanted: dict[str, list[int]] = {}
     for place, digest in enumerate(digests):
         wanted.setdefault(digest, []).append(place)
