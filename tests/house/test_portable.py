@@ -98,6 +98,12 @@ def results(run: Path) -> dict[str, int]:
     return {str(p.relative_to(run)): p.stat().st_ino for p in sorted(run.rglob("manifest.json"))}
 
 
+def assert_said_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("seed = 0")]
+    assert said
+    assert all("up to date" in line for line in said), said
+
+
 def assert_up_to_date(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = results(run)
     capsys.readouterr()
@@ -107,9 +113,7 @@ def assert_up_to_date(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["plan"]["num_done"] == found["plan"]["num_steps"]
     for verb in (("report", run), ("run", run), ("protect", run), ("audit", run)):
         assert command(*verb) == 0
-        said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("seed = 0")]
-        assert said
-        assert all("up to date" in line for line in said), said
+        assert_said_up_to_date(capsys)
     assert results(run) == before
 
 
@@ -122,7 +126,7 @@ def test_a_run_is_up_to_date_from_any_directory(
     assert_up_to_date(Path("run"), capsys)
     monkeypatch.chdir(project)
     assert command("run", "job.toml") == 0
-    assert all("up to date" in line for line in capsys.readouterr().err.splitlines())
+    assert_said_up_to_date(capsys)
 
 
 def test_a_run_that_moved_with_its_documents_is_up_to_date(
