@@ -52,4 +52,6 @@ def test_the_core_is_one_library_for_every_python_from_3_11(files: list[str]) ->
 
 def test_no_source_test_or_record_is_in_it(files: list[str]) -> None:
     kinds = {Path(name).suffix for name in files if name.startswith("reticent/")}
-    assert kinds <= {".py", ".pyi", ".j2", ".html", ".css", ".js", ".toml", ".so", ".typed", ""}
+    assert kinds <= {".py", ".pyi", ".j2", ".html", ".css", ".js", ".toml", ".so", ".typed", ".parquet", ""}
+    tables = {name for name in files if name.endswith(".parquet")}
+    assert tables == {f"reticent/engine/detect/taggers/{language}.parquet" for language in ("de", "en", "es", "fr")}
