@@ -355,6 +355,7 @@ def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
         window_length=plan.shape.window_length,
         batch_size=plan.shape.batch_size,
         learning_rate=LEARNING_RATE,
+        end_of_text=False,  # as the trainers that it is compared with
         device=plan.device,
         bf16="on" if plan.bf16 else "off",
         **{name: value for name, value in options.items() if name in known},
