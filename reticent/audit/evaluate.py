@@ -289,7 +289,7 @@ class Auditor:
             with task("inversion") as advance:
                 found, candidates = self.invert(entry, compared, advance)
             measured = replace(measured, inversion=found)
-        measured = replace(measured, num_drawn=self._num_drawn[entry.path] or None)
+        measured = replace(measured, num_drawn=self._num_drawn.get(entry.path) or None)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
