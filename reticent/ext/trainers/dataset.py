@@ -17,11 +17,10 @@ import numpy as np
 import torch
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
-from reticent.engine.kernels import draw_words
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import open_tokens
 from reticent.job.pipeline import look_at_all, stages_until
-from reticent.trainer.labels import make_targets, protect_store
+from reticent.trainer.labels import draw_targets, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.windows import cut_windows
@@ -79,14 +78,8 @@ class ProtectedWindows:
         """Return the column ``permitted`` of a batch, int64 (B, T); see the module. Of masked recipes only tokens of
         words without a protected token are.
         """
-        protected = (batch.flags & self.recipe.protected_flags) != 0
-        eligible = batch.is_text & ~protected
-        if self.recipe.objective == "clm":  # nothing predicts the first token of a row
-            eligible[:, 0] = False
-        else:  # all of the words that the loop draws from
-            draw_words(batch.word_ids, protected, batch.windows, 1.0, 0, 0, eligible)
-        permitted = np.where(eligible, batch.input_ids, IGNORE_INDEX)
-        permitted[protected] = PROTECTED
+        permitted = draw_targets(batch, self.recipe, Ledger(), mask_share=1.0, seed=0, epoch=0)
+        permitted[(batch.flags & self.recipe.protected_flags) != 0] = PROTECTED
         return permitted
 
 

@@ -98,22 +98,24 @@ class TargetGuard:
         row += torch.tensor(counted)
 
 
-def _detached(value: Any) -> Any:
+def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
+    """Detach every tensor in an output; of a mapping not those that are named, unless they have an axis more."""
     if isinstance(value, torch.Tensor):
         return value.detach()
-    return type(value)(_detached(each) for each in value) if isinstance(value, tuple | list) else value
+    if hasattr(value, "keys"):
+        for name, part in value.items():
+            if name not in kept or getattr(part, "ndim", 0) > 2:
+                value[name] = _detached(part)
+        return value
+    return type(value)(map(_detached, value)) if isinstance(value, tuple | list) else value
 
 
 def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    kept = OF_THE_LABELS if model.training else ()
-    if not hasattr(output, "keys") or (kept and all(output.get(name) is None for name in kept)):
-        if not kept:
-            return _detached(output)
+    if not model.training:
+        return _detached(output)
+    if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):
         raise TrainingError("the model returned no loss of its own; one made from its logits cannot be watched")
-    for name, value in output.items():
-        if name not in kept or getattr(value, "ndim", 0) > 2:
-            output[name] = _detached(value)
-    return output
+    return _detached(output, kept=OF_THE_LABELS)
 
 
 def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
