@@ -134,7 +134,7 @@ def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Ty
     }
     for each in [name] if name in shown else shown:
         panel, attribute, module = shown[each]
-        if outline and each != name:
+        if outline and name not in shown:
             app.command(each, help=_first_line(module, attribute), rich_help_panel=panel)(_nothing)
             continue
         command = getattr(importlib.import_module(f"reticent.cli.{module}"), attribute)
@@ -232,8 +232,9 @@ def _run() -> None:
     _take_log_format()
     for argument in sys.argv[1:]:
         refuse_secrets(argument)
-    completing = any(variable.endswith("_COMPLETE") for variable in os.environ if variable.startswith("_RETICENT"))
-    command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None, outline=not completing)
+    # A shell that completes asks for the options of each command.
+    outline = "_RETICENT_COMPLETE" not in os.environ
+    command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None, outline=outline)
     if not is_json():
         command(standalone_mode=True)
         return
