@@ -10,7 +10,6 @@ detached: a loss that somebody computes from them has no gradient. Outside of tr
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
+from reticent.core.artifact import write_private
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, ProtectedCollator, windows_of
@@ -58,8 +58,7 @@ class TargetGuard:
         rows = [{"epoch": epoch, **row} for epoch, row in self.counts().items()]
         total = {name: sum(row[name] for row in rows) for name in (*COUNTS, "violations")}
         content = {"format": FORMAT, **more, "batches": self.batches, **total, "epochs": rows}
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(content, file, indent=1)
+        write_private(Path(path), json.dumps(content, indent=1).encode())
 
     def _before(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         permitted = kwargs.pop(PERMITTED, None)
