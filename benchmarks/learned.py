@@ -33,7 +33,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.detector import FOUND, find_in_turn
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
 from reticent.engine.detect.shipped import shipped_tagger
@@ -67,14 +67,8 @@ class Notes:
         made: list[Any] = make_detectors(BESIDE)
         learn_common_words(open_corpus(documents), made)
         (batch,) = documents.combine_chunks().to_batches()
-        names = [pa.array([detector.name], pa.string()) for detector in made]
-        tables = [detector.detect(batch) for detector in made]
-        found = pa.concat_tables(
-            table.append_column(FOUND.field("detector"), pa.array(name.to_pylist() * len(table), pa.string()))
-            for name, table in zip(names, tables, strict=True)
-        )
         common = next(detector.common_words for detector in made if hasattr(detector, "common_words"))
-        return cls(lessons, found, common)
+        return cls(lessons, find_in_turn(made, batch), common)
 
     def take(self, rows: np.ndarray) -> Notes:
         place = np.full(self.lessons.num_rows, -1)
@@ -143,7 +137,7 @@ class Words:
 
     def strict(self, found: pa.Table) -> dict[str, float]:
         """Precision, recall and F1 of whole spans with their category."""
-        own = set(zip(*(found.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True))
+        own = set(_rows(found))
         hits = len(own & self.marks)
         return {"precision": hits / max(len(own), 1), "recall": hits / len(self.marks),
                 "f1": 2 * hits / (len(own) + len(self.marks))}  # fmt: skip
