@@ -33,7 +33,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import FOUND, find_in_turn
+from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
 from reticent.engine.detect.shipped import shipped_tagger
@@ -71,11 +71,7 @@ class Notes:
         return cls(lessons, find_in_turn(made, batch), common)
 
     def take(self, rows: np.ndarray) -> Notes:
-        place = np.full(self.lessons.num_rows, -1)
-        place[rows] = np.arange(len(rows))
-        document = place[self.found.column("document").to_numpy()]
-        kept = self.found.set_column(0, FOUND.field(0), pa.array(document)).filter(pa.array(document >= 0))
-        return Notes(self.lessons.take(pa.array(rows)), kept, self.common)
+        return Notes(self.lessons.take(pa.array(rows)), found_in(self.found, rows), self.common)
 
     def learn(self, config: TaggerConfig) -> Tagger:
         return learn_tagger(

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "spans_batch"]
+__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "found_in", "named", "spans_batch"]
 
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
@@ -53,6 +53,18 @@ def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
     for detector in sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")):
         reads = hasattr(detector, "detect_beside")
         table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
-        names = pa.array([detector.name] * len(table), pa.string())
-        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
+        found = pa.concat_tables([found, named(table, detector.name)])
     return found
+
+
+def named(spans: pa.Table, detector: str) -> pa.Table:
+    """Return `BATCH_SPANS` as `FOUND`, with the detector that found them."""
+    return spans.append_column(FOUND.field("detector"), pa.array([detector] * len(spans), pa.string()))
+
+
+def found_in(found: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return the finds (`FOUND`) in some documents (ascending rows, one at least), which are counted from 0."""
+    document = found.column("document").to_numpy()
+    place = np.searchsorted(rows, document)
+    kept = rows[np.minimum(place, len(rows) - 1)] == document
+    return found.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))

@@ -30,7 +30,7 @@ from reticent.engine.detect import detect_spans, make_detectors, option_files
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.confirm import confirm_names
-from reticent.engine.detect.detector import FOUND, find_in_turn
+from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import (
     LESSONS,
@@ -449,11 +449,11 @@ def cross_validate(
         rest = np.flatnonzero(fold != number)
         try:
             tagger = learn_tagger(
-                lessons.take(rest), _of(found, rest), config, key=key, common=common, detectors=detectors
+                lessons.take(rest), found_in(found, rest), config, key=key, common=common, detectors=detectors
             )
         except CorpusError:  # too little is left to learn from: it finds nothing
             return []
-        texts, beside = lessons.column("text").take(rows).combine_chunks(), _of(found, rows)
+        texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
         spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
         return [(rows, {lean: words.lanes(rows, table) for lean, table in spans.items()})]
 
@@ -497,14 +497,6 @@ def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np
         if places and all((gold & found).sum() >= precision * found.sum() for found in places):
             lean = other
     return lean
-
-
-def _of(found: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Finds in some documents, which are counted from 0."""
-    document = found.column("document").to_numpy()
-    place = np.searchsorted(rows, document)
-    kept = rows[np.minimum(place, len(rows) - 1)] == document
-    return found.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))
 
 
 class _Words:
