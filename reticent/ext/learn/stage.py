@@ -163,27 +163,27 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
         )
 
 
-def _taught(run: Run, config: LearnConfig) -> pa.Table:
+def _taught(run: Run, config: LearnConfig, detectors: Sequence[Any], common: Any) -> pa.Table:
     """The documents that were drawn, as lessons."""
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
-    tables = []
+    documents, tables = _documents(run.documents, rows), []
     if config.teacher:
         spans = SpanReader(folder).table(0, len(rows))
-        tables.append(_lessons(run, rows, spans, config.weight("teacher")))
+        tables.append(_lessons(documents, spans, config.weight("teacher")))
     if config.certain:
-        documents = _documents(run.documents, rows)
-        found = _found(run, documents, certain := _detectors(run))
-        if not any(detector.name in ("records", "rules") for detector in certain):
+        if not any(detector.name in ("records", "rules") for detector in detectors):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
+        # Rules hear of the common words where another detector asks for them.
+        wanted = any(getattr(detector, "common_words", False) is None for detector in detectors)
+        found = _found(documents, detectors, common if wanted else None)
         tables.append(_certain(documents, found, config.weight("certain")))
     return pa.concat_tables(tables)
 
 
-def _lessons(run: Run, rows: np.ndarray, spans: pa.Table, weight: float) -> pa.Table:
-    """Documents of a run by row, with spans that count them from 0."""
-    documents = _documents(run.documents, rows)
-    marks: list[list[dict[str, Any]]] = [[] for _ in rows]
+def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
+    """Documents with the spans in them."""
+    marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in spans.select(["document", "start", "end", "label"]).to_pylist():
         marks[span.pop("document")].append(span)
     return _table(documents, marks, weight)
@@ -320,10 +320,8 @@ def _detectors(run: Run) -> list[Detector]:
     return [detector for detector in found if not detector.columns]
 
 
-def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any = None) -> pa.Table:
+def _found(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
     """What these detectors find in documents (`FOUND`)."""
-    if common is None and any(getattr(detector, "common_words", False) is None for detector in detectors):
-        common = _common(run, detectors)
     for detector in detectors:
         for name in ("common_words", "known_words"):
             if hasattr(detector, name) and getattr(detector, name) is None:
@@ -350,18 +348,18 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         left |= record.has("text", sha256(marked.column("text")))
         tables.append(marked.filter(pa.array(~left)))
     num_marked = tables[0].num_rows if tables else 0
+    detectors = _detectors(run)
+    common = _common(run, detectors)
     if config.teacher or config.certain:
-        taught = _taught(run, config)
+        taught = _taught(run, config, detectors, common)
         if num_marked:  # what people say of a document goes before what a teacher says of it
             seen = pa.array(set(tables[0].column("text").to_pylist()), pa.large_string())
             taught = taught.filter(pc.invert(pc.is_in(taught.column("text"), seen)))
         tables.append(taught)
     lessons = pa.concat_tables(tables).combine_chunks()
-    detectors = _detectors(run)
     names = [detector.name for detector in detectors]
-    common = _common(run, detectors)
     ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
-    found = _found(run, lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
+    found = _found(lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
     settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
     _require_enough(lessons, settings.k)
     languages = OtherLanguages()
