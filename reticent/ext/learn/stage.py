@@ -373,7 +373,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             lessons, found, settings, key=_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
-    (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
+    tagger.write(folder / "tagger.parquet")
     report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
