@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "found_in", "named", "spans_batch"]
+__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "found_in", "named", "spans_batch", "turn"]
 
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
@@ -50,11 +50,17 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
 def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
     """Return what detectors find in a batch (`FOUND`); those that read what the others found come last."""
     found = FOUND.empty_table()
-    for detector in sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")):
+    for detector in sorted(detectors, key=turn):
         reads = hasattr(detector, "detect_beside")
         table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
         found = pa.concat_tables([found, named(table, detector.name)])
     return found
+
+
+def turn(detector: Any) -> int:
+    """Return when a detector is asked: 0, 1 if it reads what the others found, 2 if it says whose: it may read another
+    reader's."""
+    return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
 
 
 def named(spans: pa.Table, detector: str) -> pa.Table:

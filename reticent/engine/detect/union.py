@@ -22,7 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, found_in, named
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, found_in, named, turn
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.schema import SPANS
@@ -197,9 +197,8 @@ class _Union:
             for place, detector in enumerate(self.detectors)
             if not hasattr(detector, "detect_beside")
         }
-        # Those that say whose finds they read come last: they may read another reader's.
         readers = [place for place in range(len(self.detectors)) if place not in found]
-        for place in sorted(readers, key=lambda place: hasattr(self.detectors[place], "reads")):
+        for place in sorted(readers, key=lambda place: turn(self.detectors[place])):
             beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
             found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
