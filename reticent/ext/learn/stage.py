@@ -51,7 +51,7 @@ from reticent.engine.randomness import generator
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.withdrawn import read_ids, sha256
-from reticent.ext.annotate.annotation import read_annotation
+from reticent.ext.annotate.annotation import check_ends, read_annotation
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
@@ -247,17 +247,12 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
         kept = np.flatnonzero((rows >= 0) & is_read)
         kept = kept[np.argsort(rows[kept])]
         documents = _documents(run.documents, rows[kept])
+        lengths = pc.utf8_length(documents.column("text")).to_pylist()
+        for place, length in zip(kept.tolist(), lengths, strict=True):
+            name = annotation.sample.documents[place].name
+            check_ends(annotation.spans[place], length, f"{path}: document {name}")
         names = ("start", "end", "label")
         own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
-        lengths = pc.utf8_length(documents.column("text")).to_pylist()
-        for place, spans, length in zip(kept.tolist(), own, lengths, strict=True):
-            for number, span in enumerate(spans, start=1):
-                if span["end"] > length:
-                    name = annotation.sample.documents[place].name
-                    raise CorpusError(
-                        f"{path}: document {name} span {number}: ends at {span['end']}, outside of its {length} "
-                        "characters"
-                    )
         return _table(documents, own, weight)
     if format == "auto" and path.is_dir() and any(path.glob("**/*.ann")):
         format = "brat"
