@@ -148,12 +148,12 @@ def _rows(found: pa.Table) -> list[tuple[int, int, int, str]]:
     return list(zip(*(found.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True))
 
 
-def _at(words: Words, notes: Notes, tagger: Tagger, where: np.ndarray, precision: float = PRECISION) -> float:
-    """The highest recall over leans at which the notes that are asked have this precision."""
+def _at(words: Words, notes: Notes, tagger: Tagger, where: np.ndarray) -> float:
+    """The highest recall over leans at which the notes that are asked have `PRECISION`."""
     best = 0.0
     for lean in LEANS:
         hit = words.covered(_rows(notes.find(tagger.leaning(lean)))) & where
-        if hit.any() and (words.gold & hit).sum() >= precision * hit.sum():
+        if hit.any() and (words.gold & hit).sum() >= PRECISION * hit.sum():
             best = max(best, float((words.gold & hit).sum() / (words.gold & where).sum()))
     return best
 
@@ -364,7 +364,7 @@ def _names(num: int, k: int, config: TaggerConfig) -> dict[str, Any]:
             rows.append((text.text + " The patient is stable and eats well.", text.spans))
         return Notes.of(rows)
 
-    reference = {number: [f"{name}" for name in others[: len(own)]] for number, own in sides.items()}
+    reference = {number: others[: len(own)] for number, own in sides.items()}
     taggers = {"attack": written(sides).learn(config), "blind": written(reference).learn(config)}
     scores = {
         who: {number: _margins(tagger, own) for number, own in (*sides.items(), (0, none))}
