@@ -33,7 +33,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
 from reticent.engine.detect.shipped import shipped_tagger
@@ -67,21 +67,11 @@ class Notes:
         made: list[Any] = make_detectors(BESIDE)
         learn_common_words(open_corpus(documents), made)
         (batch,) = documents.combine_chunks().to_batches()
-        names = [pa.array([detector.name], pa.string()) for detector in made]
-        tables = [detector.detect(batch) for detector in made]
-        found = pa.concat_tables(
-            table.append_column(FOUND.field("detector"), pa.array(name.to_pylist() * len(table), pa.string()))
-            for name, table in zip(names, tables, strict=True)
-        )
         common = next(detector.common_words for detector in made if hasattr(detector, "common_words"))
-        return cls(lessons, found, common)
+        return cls(lessons, find_in_turn(made, batch), common)
 
     def take(self, rows: np.ndarray) -> Notes:
-        place = np.full(self.lessons.num_rows, -1)
-        place[rows] = np.arange(len(rows))
-        document = place[self.found.column("document").to_numpy()]
-        kept = self.found.set_column(0, FOUND.field(0), pa.array(document)).filter(pa.array(document >= 0))
-        return Notes(self.lessons.take(pa.array(rows)), kept, self.common)
+        return Notes(self.lessons.take(pa.array(rows)), found_in(self.found, rows), self.common)
 
     def learn(self, config: TaggerConfig) -> Tagger:
         return learn_tagger(
@@ -143,7 +133,7 @@ class Words:
 
     def strict(self, found: pa.Table) -> dict[str, float]:
         """Precision, recall and F1 of whole spans with their category."""
-        own = set(zip(*(found.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True))
+        own = set(_rows(found))
         hits = len(own & self.marks)
         return {"precision": hits / max(len(own), 1), "recall": hits / len(self.marks),
                 "f1": 2 * hits / (len(own) + len(self.marks))}  # fmt: skip
@@ -158,12 +148,12 @@ def _rows(found: pa.Table) -> list[tuple[int, int, int, str]]:
     return list(zip(*(found.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True))
 
 
-def _at(words: Words, notes: Notes, tagger: Tagger, where: np.ndarray, precision: float = PRECISION) -> float:
-    """The highest recall over leans at which the notes that are asked have this precision."""
+def _at(words: Words, notes: Notes, tagger: Tagger, where: np.ndarray) -> float:
+    """The highest recall over leans at which the notes that are asked have `PRECISION`."""
     best = 0.0
     for lean in LEANS:
         hit = words.covered(_rows(notes.find(tagger.leaning(lean)))) & where
-        if hit.any() and (words.gold & hit).sum() >= precision * hit.sum():
+        if hit.any() and (words.gold & hit).sum() >= PRECISION * hit.sum():
             best = max(best, float((words.gold & hit).sum() / (words.gold & where).sum()))
     return best
 
@@ -374,7 +364,7 @@ def _names(num: int, k: int, config: TaggerConfig) -> dict[str, Any]:
             rows.append((text.text + " The patient is stable and eats well.", text.spans))
         return Notes.of(rows)
 
-    reference = {number: [f"{name}" for name in others[: len(own)]] for number, own in sides.items()}
+    reference = {number: others[: len(own)] for number, own in sides.items()}
     taggers = {"attack": written(sides).learn(config), "blind": written(reference).learn(config)}
     scores = {
         who: {number: _margins(tagger, own) for number, own in (*sides.items(), (0, none))}

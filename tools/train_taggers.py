@@ -34,7 +34,7 @@ import pyarrow as pa
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.detector import find_in_turn
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
 from reticent.engine.detect.shipped import FOLDER
 
@@ -515,11 +515,7 @@ def found_beside(documents: pa.Table) -> pa.Table:
     detectors: list[Any] = make_detectors(BESIDE)
     learn_common_words(open_corpus(table), detectors)
     (batch,) = table.combine_chunks().to_batches()
-    found = [(detector.name, detector.detect(batch)) for detector in detectors]
-    return pa.concat_tables(
-        spans.append_column(FOUND.field("detector"), pa.array([name] * len(spans), pa.string()))
-        for name, spans in found
-    )
+    return find_in_turn(detectors, batch)
 
 
 def trained(language: str, data: Path | None, num_documents: int = NUM_DOCUMENTS) -> Tagger:

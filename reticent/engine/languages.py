@@ -152,18 +152,24 @@ class OtherLanguages:
 def told_of_known(texts: pa.Array) -> np.ndarray:
     """Return each document's place in `KNOWN`, -1 in another language; a short one without a common word is English."""
     known = [list(_WORDS_OF_NOTES).index(name) for name in KNOWN]
-    start = pc.utf8_lower(pc.utf8_slice_codeunits(texts, 0, _NUM_CHARACTERS))
-    hits = np.stack([_counts(start, _PATTERNS_OF_NOTES[name]) for name in KNOWN])
-    own = np.where(hits.max(axis=0, initial=0) > 0, hits.argmax(axis=0), KNOWN.index("en"))
-    told = _told(texts, _NUM_CHARACTERS)
+    num_words, hits = _hits(texts, _NUM_CHARACTERS)
+    own = np.where(hits[known].max(axis=0, initial=0) > 0, hits[known].argmax(axis=0), KNOWN.index("en"))
+    told = _best(num_words, hits)
     return np.where((told < 0) | np.isin(told, known), own, -1)
 
 
 def _told(texts: pa.Array, num_characters: int) -> np.ndarray:
     """Return each document's place in `_WORDS_OF_NOTES`, one more where no language is told, -1 for a short one."""
+    return _best(*_hits(texts, num_characters))
+
+
+def _hits(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
+    """The number of words in the beginning of each document, and by language how many are of `_WORDS_OF_NOTES`."""
     start = pc.utf8_lower(pc.utf8_slice_codeunits(texts, 0, num_characters))
-    num_words = _counts(start, _WORD)
-    hits = np.stack([_counts(start, pattern) for pattern in _PATTERNS_OF_NOTES.values()])
+    return _counts(start, _WORD), np.stack([_counts(start, pattern) for pattern in _PATTERNS_OF_NOTES.values()])
+
+
+def _best(num_words: np.ndarray, hits: np.ndarray) -> np.ndarray:
     best = np.where(hits.max(axis=0, initial=0) < _LEAST_SHARE * num_words, len(_WORDS_OF_NOTES), hits.argmax(axis=0))
     return np.where(num_words < FEWEST_WORDS, -1, best)
 

@@ -16,7 +16,6 @@ from pydantic import (
 
 from reticent.core.section import PUBLISHED, Section, holds_something
 from reticent.engine.detect.choose import DETECTORS, check_options, require_detector
-from reticent.engine.detect.learned import LearnConfig
 from reticent.engine.detect.preset import expand_preset
 
 __all__ = ["DetectConfig"]
@@ -96,6 +95,8 @@ class DetectConfig(Section):
             check_options(name, self.of(name))
         learned = self.of("learned")
         if "learned" in self.detectors and not learned.get("model"):
+            from reticent.engine.detect.learned import LearnConfig  # loads compiled kernels
+
             LearnConfig(
                 **{name: value for name, value in learned.items() if name not in ("model", "key", "num_threads")}
             )

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "spans_batch"]
+__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "found_in", "named", "spans_batch", "turn"]
 
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
@@ -50,9 +50,27 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
 def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
     """Return what detectors find in a batch (`FOUND`); those that read what the others found come last."""
     found = FOUND.empty_table()
-    for detector in sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")):
+    for detector in sorted(detectors, key=turn):
         reads = hasattr(detector, "detect_beside")
         table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
-        names = pa.array([detector.name] * len(table), pa.string())
-        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
+        found = pa.concat_tables([found, named(table, detector.name)])
     return found
+
+
+def turn(detector: Any) -> int:
+    """Return when a detector is asked: 0, 1 if it reads what the others found, 2 if it says whose: it may read another
+    reader's."""
+    return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
+
+
+def named(spans: pa.Table, detector: str) -> pa.Table:
+    """Return `BATCH_SPANS` as `FOUND`, with the detector that found them."""
+    return spans.append_column(FOUND.field("detector"), pa.array([detector] * len(spans), pa.string()))
+
+
+def found_in(found: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return the finds (`FOUND`) in some documents (ascending rows, one at least), which are counted from 0."""
+    document = found.column("document").to_numpy()
+    place = np.searchsorted(rows, document)
+    kept = rows[np.minimum(place, len(rows) - 1)] == document
+    return found.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from reticent import _rust
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.confirm import without_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, told_of_known
 
@@ -75,11 +75,8 @@ class ShippedDetector:
         tables = [BATCH_SPANS.empty_table()]
         for number in np.unique(language[language >= 0]).tolist():
             rows = np.flatnonzero(language == number)
-            place = np.full(len(texts), -1, dtype=np.int64)
-            place[rows] = np.arange(len(rows))
-            document = place[found.column("document").to_numpy()]
-            own = found.set_column(0, FOUND.field(0), pa.array(document)).filter(pa.array(document >= 0))
-            spans = shipped_tagger(KNOWN[number]).find(texts.take(pa.array(rows)), own, num_threads=self.num_threads)
+            tagger, own = shipped_tagger(KNOWN[number]), found_in(found, rows)
+            spans = tagger.find(texts.take(pa.array(rows)), own, num_threads=self.num_threads)
             at = pa.array(rows).take(spans.column("document").combine_chunks())
             tables.append(spans.set_column(0, BATCH_SPANS.field(0), at))
         spans = _formless(pa.concat_tables(tables), texts)

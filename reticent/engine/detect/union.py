@@ -22,7 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, found_in, named, turn
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.schema import SPANS
@@ -197,9 +197,8 @@ class _Union:
             for place, detector in enumerate(self.detectors)
             if not hasattr(detector, "detect_beside")
         }
-        # Those that say whose finds they read come last: they may read another reader's.
         readers = [place for place in range(len(self.detectors)) if place not in found]
-        for place in sorted(readers, key=lambda place: hasattr(self.detectors[place], "reads")):
+        for place in sorted(readers, key=lambda place: turn(self.detectors[place])):
             beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
             found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
@@ -319,17 +318,12 @@ class _Beside:
 
     def of_row(self, row: int) -> _Beside:
         """The same for the batch of one document."""
-        own = self._found.filter(pc.equal(self._found.column("document"), row))
-        return _Beside(self._detector, own.set_column(0, FOUND.field(0), pa.array(np.zeros(len(own), dtype=np.int64))))
+        return _Beside(self._detector, found_in(self._found, np.array([row])))
 
 
 def _beside(found: Mapping[str, pa.Table]) -> pa.Table:
     """What detectors found in one batch (`FOUND`)."""
-    tables = [
-        table.append_column(FOUND.field("detector"), pa.array([name] * len(table), pa.string()))
-        for name, table in found.items()
-    ]
-    return pa.concat_tables([FOUND.empty_table(), *tables])
+    return pa.concat_tables([FOUND.empty_table(), *(named(table, name) for name, table in found.items())])
 
 
 def _check_table(found: object, name: str) -> None:

@@ -31,7 +31,7 @@ from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.sources.markup import read_brat
 from reticent.ext.annotate.sample import Sample, SampledDocument, text_digest
 
-__all__ = ["Annotation", "Span", "check_texts", "merged_spans", "read_annotation", "write_annotation"]
+__all__ = ["Annotation", "Span", "check_ends", "check_texts", "merged_spans", "read_annotation", "write_annotation"]
 
 FORMAT: Final = "reticent.annotation/1"
 SAMPLE: Final = "sample.json"
@@ -205,9 +205,14 @@ def check_texts(annotation: Annotation, texts: Mapping[int, str], path: Path | s
         text = texts.get(document.row)
         if text is None or text_digest(text) != document.sha256:
             raise CorpusError(f"{where}: its text is not the one that was drawn (document {document.row} of the run)")
-        for number, (_, end, _) in enumerate(spans, start=1):
-            if end > len(text):
-                raise CorpusError(f"{where} span {number}: ends at {end}, outside of its {len(text)} characters")
+        check_ends(spans, len(text), where)
+
+
+def check_ends(spans: Iterable[Span], length: int, where: str) -> None:
+    """Raise `CorpusError` where a span ends outside of a text of this length; ``where`` names the document."""
+    for number, (_, end, _) in enumerate(spans, start=1):
+        if end > length:
+            raise CorpusError(f"{where} span {number}: ends at {end}, outside of its {length} characters")
 
 
 def _read_sample(content: Any, path: Path) -> Sample:

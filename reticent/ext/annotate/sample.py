@@ -174,11 +174,9 @@ def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list
     known: dict[str, int] = {}
     parts = []
     side: dict[str, str] = {}
-    sources = pc.unique(
-        pc.replace_substring_regex(pq.read_table(file, columns=["detector"]).column("detector"), "^.*:", "")
-    )
-    if "learned" in sources.to_pylist():
-        side = {name: "others" for name in sources.to_pylist() if name != "learned"}
+    sources = {name.rpartition(":")[2] for name in spans.read(columns=["detector"]).column(0).unique().to_pylist()}
+    if "learned" in sources:
+        side = {name: "others" for name in sources if name != "learned"}
         known = {"others": 0, "learned": 1}
     for group in range(spans.num_row_groups):  # documents stand whole in one
         table = spans.read_row_group(group, columns=["document", "start", "end", "detector"])

@@ -30,7 +30,7 @@ from reticent.engine.detect import detect_spans, make_detectors, option_files
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.confirm import confirm_names
-from reticent.engine.detect.detector import FOUND, find_in_turn
+from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import (
     LESSONS,
@@ -51,7 +51,7 @@ from reticent.engine.randomness import generator
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.withdrawn import read_ids, sha256
-from reticent.ext.annotate.annotation import read_annotation
+from reticent.ext.annotate.annotation import check_ends, read_annotation
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
@@ -163,27 +163,27 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
         )
 
 
-def _taught(run: Run, config: LearnConfig) -> pa.Table:
+def _taught(run: Run, config: LearnConfig, detectors: Sequence[Any], common: Any) -> pa.Table:
     """The documents that were drawn, as lessons."""
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
-    tables = []
+    documents, tables = _documents(run.documents, rows), []
     if config.teacher:
         spans = SpanReader(folder).table(0, len(rows))
-        tables.append(_lessons(run, rows, spans, config.weight("teacher")))
+        tables.append(_lessons(documents, spans, config.weight("teacher")))
     if config.certain:
-        documents = _documents(run.documents, rows)
-        found = _found(run, documents, certain := _detectors(run))
-        if not any(detector.name in ("records", "rules") for detector in certain):
+        if not any(detector.name in ("records", "rules") for detector in detectors):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
+        # Rules hear of the common words where another detector asks for them.
+        wanted = any(getattr(detector, "common_words", False) is None for detector in detectors)
+        found = _found(documents, detectors, common if wanted else None)
         tables.append(_certain(documents, found, config.weight("certain")))
     return pa.concat_tables(tables)
 
 
-def _lessons(run: Run, rows: np.ndarray, spans: pa.Table, weight: float) -> pa.Table:
-    """Documents of a run by row, with spans that count them from 0."""
-    documents = _documents(run.documents, rows)
-    marks: list[list[dict[str, Any]]] = [[] for _ in rows]
+def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
+    """Documents with the spans in them."""
+    marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in spans.select(["document", "start", "end", "label"]).to_pylist():
         marks[span.pop("document")].append(span)
     return _table(documents, marks, weight)
@@ -247,17 +247,12 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
         kept = np.flatnonzero((rows >= 0) & is_read)
         kept = kept[np.argsort(rows[kept])]
         documents = _documents(run.documents, rows[kept])
+        lengths = pc.utf8_length(documents.column("text")).to_pylist()
+        for place, length in zip(kept.tolist(), lengths, strict=True):
+            name = annotation.sample.documents[place].name
+            check_ends(annotation.spans[place], length, f"{path}: document {name}")
         names = ("start", "end", "label")
         own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
-        lengths = pc.utf8_length(documents.column("text")).to_pylist()
-        for place, spans, length in zip(kept.tolist(), own, lengths, strict=True):
-            for number, span in enumerate(spans, start=1):
-                if span["end"] > length:
-                    name = annotation.sample.documents[place].name
-                    raise CorpusError(
-                        f"{path}: document {name} span {number}: ends at {span['end']}, outside of its {length} "
-                        "characters"
-                    )
         return _table(documents, own, weight)
     if format == "auto" and path.is_dir() and any(path.glob("**/*.ann")):
         format = "brat"
@@ -320,10 +315,8 @@ def _detectors(run: Run) -> list[Detector]:
     return [detector for detector in found if not detector.columns]
 
 
-def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any = None) -> pa.Table:
+def _found(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
     """What these detectors find in documents (`FOUND`)."""
-    if common is None and any(getattr(detector, "common_words", False) is None for detector in detectors):
-        common = _common(run, detectors)
     for detector in detectors:
         for name in ("common_words", "known_words"):
             if hasattr(detector, name) and getattr(detector, name) is None:
@@ -350,18 +343,18 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         left |= record.has("text", sha256(marked.column("text")))
         tables.append(marked.filter(pa.array(~left)))
     num_marked = tables[0].num_rows if tables else 0
+    detectors = _detectors(run)
+    common = _common(run, detectors)
     if config.teacher or config.certain:
-        taught = _taught(run, config)
+        taught = _taught(run, config, detectors, common)
         if num_marked:  # what people say of a document goes before what a teacher says of it
             seen = pa.array(set(tables[0].column("text").to_pylist()), pa.large_string())
             taught = taught.filter(pc.invert(pc.is_in(taught.column("text"), seen)))
         tables.append(taught)
     lessons = pa.concat_tables(tables).combine_chunks()
-    detectors = _detectors(run)
     names = [detector.name for detector in detectors]
-    common = _common(run, detectors)
     ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
-    found = _found(run, lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
+    found = _found(lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
     settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
     _require_enough(lessons, settings.k)
     languages = OtherLanguages()
@@ -375,7 +368,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             lessons, found, settings, key=_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
-    (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
+    tagger.write(folder / "tagger.parquet")
     report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
@@ -449,11 +442,11 @@ def cross_validate(
         rest = np.flatnonzero(fold != number)
         try:
             tagger = learn_tagger(
-                lessons.take(rest), _of(found, rest), config, key=key, common=common, detectors=detectors
+                lessons.take(rest), found_in(found, rest), config, key=key, common=common, detectors=detectors
             )
         except CorpusError:  # too little is left to learn from: it finds nothing
             return []
-        texts, beside = lessons.column("text").take(rows).combine_chunks(), _of(found, rows)
+        texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
         spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
         return [(rows, {lean: words.lanes(rows, table) for lean, table in spans.items()})]
 
@@ -497,14 +490,6 @@ def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np
         if places and all((gold & found).sum() >= precision * found.sum() for found in places):
             lean = other
     return lean
-
-
-def _of(found: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Finds in some documents, which are counted from 0."""
-    document = found.column("document").to_numpy()
-    place = np.searchsorted(rows, document)
-    kept = rows[np.minimum(place, len(rows) - 1)] == document
-    return found.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))
 
 
 class _Words:
