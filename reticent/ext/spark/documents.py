@@ -401,7 +401,7 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
     files = [*settings.withdrawn, *settings.readmitted]
     if not files and not record:
         return frame
-    lines = fold_ids(pa.array([line for file in files for line in read_lines(file)], pa.string()))
+    lines = fold_ids(read_lines(*files))
     names = frame.select("individual_id").filter("individual_id is not null").distinct()
     found = names.mapInArrow(Task(partial(_known, lines, record, settings.ids)), "individual_id string").collect()
     known = pa.array(sorted(row[0] for row in found), pa.string())
