@@ -85,6 +85,7 @@ __all__ = [
     "require_kind",
     "require_new",
     "signals_deferred",
+    "sync",
     "temporary_of",
     "unfinished_path",
     "verify",
@@ -611,7 +612,7 @@ def nest_artifact(path: Path, name: str) -> None:
         path.rename(backup)  # from where `_recover` brings it back
         nested.rename(path)
         backup.rename(path / name)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -622,9 +623,9 @@ def write_private(path: Path, content: bytes) -> None:
         try:
             temporary.touch(mode=0o600)
             temporary.write_bytes(content)
-            _sync(temporary)
+            sync(temporary)
             temporary.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
         except BaseException:
             with signals_deferred(), suppress(OSError):
                 _recover(path)
@@ -702,7 +703,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
     files = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         file.chmod(0o600)
-        _sync(file)
+        sync(file)
         digest = written_digest(file) or hash_file(file)
         files[str(file.relative_to(folder))] = {"sha256": digest, "num_bytes": file.stat().st_size}
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": format_of(kind), "config": config}
@@ -711,10 +712,10 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)
-    _sync(manifest)
+    sync(manifest)
     for directory in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         directory.chmod(0o700)
-        _sync(directory)
+        sync(directory)
 
 
 def _replace(path: Path, temporary: Path) -> None:
@@ -725,7 +726,7 @@ def _replace(path: Path, temporary: Path) -> None:
         path.rename(backup)
     try:
         temporary.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except BaseException:
         if path.exists():
             path.rename(temporary)
@@ -752,7 +753,8 @@ def _free_backup_of(path: Path) -> Path:
     return backup
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make a file or a folder durable: what was written is on the disk when this returns."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -113,9 +113,9 @@ def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = 
     return matched(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}"), len(ids.unique())
 
 
-def read_lines(file: Path | str) -> list[str]:
-    """Return the ids in a list; raises `PolicyError` as :func:`read_ids` does."""
-    return [line for _, line in _numbered(file)]
+def read_lines(*files: Path | str) -> pa.Array:
+    """Return the ids in lists; raises `PolicyError` as :func:`read_ids` does."""
+    return pa.array([line for file in files for _, line in _numbered(file)], pa.string())
 
 
 def _numbered(file: Path | str) -> list[tuple[int, str]]:
@@ -359,8 +359,7 @@ class Withdrawals:
         elif settings.opt_out is not None or tables:
             raise PolicyError("corpus.opt_out: this source has no table of who withdrew; corpus.withdrawn takes files")
         elif settings.withdrawn:
-            lines = [line for file in settings.withdrawn for line in read_lines(file)]
-            self._listed = form_of(pa.array(lines, pa.string()), settings.ids)
+            self._listed = form_of(read_lines(*settings.withdrawn), settings.ids)
 
     def _tell_source(self, origin: Registering, tables: Sequence[str]) -> None:
         settings, known = self.settings, origin.ids_of(None)
@@ -473,8 +472,8 @@ class Withdrawals:
         """
         settings = self.settings
         if self.record and settings.opt_out is None and not any(map(self._is_table, settings.readmitted)):
-            lines = [line for file in (*settings.withdrawn, *settings.readmitted) for line in read_lines(file)]
-            _refuse(self.record.num_others(pa.array(lines, pa.string()), settings.ids))
+            named = read_lines(*settings.withdrawn, *settings.readmitted)
+            _refuse(self.record.num_others(named, settings.ids))
 
     def readmitted(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
         """Return the individuals who opted in again, where someone was left out."""

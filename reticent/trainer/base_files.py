@@ -27,6 +27,7 @@ __all__ = [
     "checked_tokenizer_json",
     "differing_parts",
     "num_weights",
+    "positions_in",
     "read_tokenizer_json",
     "shapes_of",
     "without_foreign_keys",
@@ -79,12 +80,24 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
     for section in (config, config.get("text_config")):
         if isinstance(section, dict) and "vocab_size" in section:
             _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
-        for name in ("max_position_embeddings", "n_positions") if isinstance(section, dict) else ():
-            positions = section.get(name)
-            if isinstance(positions, int) and 0 < positions < window_length:
+        for positions in _positions(section):
+            if 0 < positions < window_length:
                 raise TrainingError(
                     f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
                 )
+
+
+def positions_in(folder: Path) -> int | None:
+    """Return how many tokens the model of a folder reads at once; None where ``config.json`` does not say."""
+    file = folder / "config.json"
+    return next(_positions(read_json(file) if file.is_file() else {}), None)
+
+
+def _positions(config: Any) -> Iterator[int]:
+    """What a config says of the tokens that its model reads at once."""
+    for name in ("max_position_embeddings", "n_positions") if isinstance(config, dict) else ():
+        if isinstance(config.get(name), int):
+            yield int(config[name])
 
 
 #: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.

@@ -7,7 +7,6 @@ the same values. Weights in pickle and code are refused, and neither is ever rea
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -15,10 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import hash_file
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import read_json
 from reticent.core.model_folder import folder_of_model
-from reticent.trainer.base_files import check_base, differing_parts
+from reticent.trainer.base_files import check_base, differing_parts, positions_in
 from reticent.trainer.export import ALLOWED
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
@@ -78,8 +78,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
     folder = _folder(model, "subject.model")
     form = _form(folder)
     for name in ("config.json", "tokenizer_config.json", ADAPTER):
-        content = read_json(folder / name) if (folder / name).is_file() else {}
-        if isinstance(content, dict) and content.get("auto_map"):
+        if _read(folder / name).get("auto_map"):
             raise ArtifactError(
                 f"{folder / name}: auto_map: the model brings code of its own, which was not read and is never run; "
                 "ask for it in an architecture that transformers has"
@@ -105,6 +104,12 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
             )
 
 
+def _read(file: Path) -> dict[str, Any]:
+    """The content of a file of JSON; nothing where it is not there, or is no object."""
+    content = read_json(file) if file.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
 def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"))
 
@@ -115,8 +120,7 @@ def objective_of(model: str, base: str | None) -> str | None:
         folder = folder_of_model(each, download=True) if each is not None else None
         if folder is None or not folder.is_dir():
             continue
-        content = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-        for name in content.get("architectures") or () if isinstance(content, dict) else ():
+        for name in _read(folder / "config.json").get("architectures") or ():
             for end, objective in CLASSES.items():
                 if str(name).endswith(end):
                     return objective
@@ -129,21 +133,14 @@ def positions_of(model: str, base: str | None) -> int | None:
     """Return how many tokens a model reads at once, from its files or those of its base; None where they do not say."""
     for each in (model, base):
         folder = folder_of_model(each) if each is not None else None
-        content = read_json(folder / "config.json") if folder and (folder / "config.json").is_file() else {}
-        for name in ("max_position_embeddings", "n_positions"):
-            if isinstance(content, dict) and isinstance(content.get(name), int):
-                return int(content[name])
+        if folder is not None and (positions := positions_in(folder)) is not None:
+            return positions
     return None
 
 
 def digests_of_given(model: str) -> dict[str, str]:
     """Return the SHA-256 of each file of a model as it was handed over: what those who brought it can compare."""
-    folder = _folder(model, "subject.model")
-    found = {}
-    for path in _files(folder):
-        with path.open("rb") as opened:
-            found[path.name] = hashlib.file_digest(opened, "sha256").hexdigest()
-    return found
+    return {path.name: hash_file(path) for path in _files(_folder(model, "subject.model"))}
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 
 import torch
 
-from reticent.core.artifact import STATE, locked, make_private_folder, written_reason
+from reticent.core.artifact import STATE, locked, make_private_folder, sync, written_reason
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
@@ -108,9 +107,9 @@ def save_state(
         temporary.touch(mode=0o600)
         save_file(tensors, temporary, metadata=header)
         temporary.chmod(0o600)
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(folder / STATE)
-        _sync(folder)
+        sync(folder)
     except (OSError, SafetensorError) as error:
         temporary.unlink(missing_ok=True)
         raise ArtifactError(f"{folder / STATE}: not written ({written_reason(error)})") from None
@@ -228,11 +227,3 @@ def _weights_digest(model: torch.nn.Module) -> str:
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

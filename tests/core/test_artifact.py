@@ -71,7 +71,7 @@ def rename(self, target, original=Path.rename):
     return original(self, target)
 
 if point == "sync":
-    artifact._sync = die
+    artifact.sync = die
 if point == "manifest":
     Path.write_text = lambda self, text, **_: die() if self.name == "manifest.json" else self.write_bytes(text.encode())
 if point == "wiping":
@@ -310,7 +310,7 @@ def test_a_second_interruption_does_not_stop_the_cleaning_up(tmp_path: Path, mon
 def test_a_replacement_that_fails_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     path = tmp_path / "index"
     write(path)
-    before, sync, rename = content(path), artifact._sync, Path.rename
+    before, sync, rename = content(path), artifact.sync, Path.rename
 
     def fail_sync(folder: Path) -> None:
         if folder == tmp_path:
@@ -323,7 +323,7 @@ def test_a_replacement_that_fails_is_undone(tmp_path: Path, monkeypatch: pytest.
         return rename(self, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(artifact, "_sync", fail_sync) if step == "sync" else patch.setattr(Path, "rename", fail_rename)
+        patch.setattr(artifact, "sync", fail_sync) if step == "sync" else patch.setattr(Path, "rename", fail_rename)
         with pytest.raises(ArtifactError, match=r"not written \(No space left on device\)"):
             write(path, "new")
     assert content(path) == before
@@ -392,7 +392,7 @@ def test_a_full_disk_leaves_the_old_artefact(small_disk: Path) -> None:
     assert leftovers(small_disk) == []
 
 
-@pytest.mark.parametrize("step", ["_sync", "_finish", "_replace"])
+@pytest.mark.parametrize("step", ["sync", "_finish", "_replace"])
 def test_a_failure_of_the_system_while_finishing_is_an_artefact_error_and_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -416,8 +416,8 @@ def test_the_manifest_is_written_last_and_then_the_folder_is_renamed(
     """States that a crash can leave: files that are safe on the disk before the manifest, and that before the
     rename."""
     steps = []
-    sync, rename = artifact._sync, Path.rename
-    monkeypatch.setattr(artifact, "_sync", lambda path: (steps.append(path.name), sync(path)))
+    sync, rename = artifact.sync, Path.rename
+    monkeypatch.setattr(artifact, "sync", lambda path: (steps.append(path.name), sync(path)))
     monkeypatch.setattr(Path, "rename", lambda self, target: (steps.append(f"-> {target.name}"), rename(self, target)))
     write(tmp_path / "index")
     temporary = next(step for step in steps if step.startswith(".index.tmp-"))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures import tokenizers
+from fixtures.notes import listed
 from fixtures.spark import (
     SECRET,
     SURNAMES,
@@ -467,11 +468,6 @@ def test_a_path_that_is_there_is_no_pattern(session: Any, tmp_path: Path, name: 
     (tmp_path / name / "_delta_log" / "00000000000000000000.json").write_text("{}")
     with pytest.raises(CorpusError, match="a Delta table, whose files hold rows"):
         on_spark.open_documents(str(tmp_path / name), spark=session)
-
-
-def listed(tmp_path: Path, name: str, *ids: str) -> Path:
-    (tmp_path / name).write_text("".join(f"{each}\n" for each in ids))
-    return tmp_path / name
 
 
 #: Who is listed, and who opted in again; the documents that changed; who stays out, or what is said.

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
-from fixtures.notes import NOTE_WORD, fill, settings, staged
+from fixtures.notes import NOTE_WORD, fill, listed, settings, staged
 from fixtures.postgres import PASSWORD, Database, needs_postgres
 
 from reticent.core.artifact import read_manifest
@@ -195,12 +195,6 @@ def index_of(database: Database) -> list[Any]:
 
 def people(run: Path) -> set[str]:
     return set(pq.read_table(run / "split" / "individuals.parquet").column("individual_id").to_pylist())
-
-
-def listed(tmp_path: Path, name: str, *ids: object) -> Path:
-    file = tmp_path / name
-    file.write_text("".join(f"{each}\n" for each in ids))
-    return file
 
 
 #: What left 3 out in the first reading, and what the second one says.

@@ -190,8 +190,9 @@ def open_documents(
             f"spark.sql.files.{skips[0]} is true, by which files of the data frame are passed over in silence; set it "
             "to false before the frame is made, or give the paths of the files"
         )
-    frame, files = (documents, None) if is_frame else _of_files(spark, documents)
-    num_hidden = 0 if is_frame else _num_hidden(spark, documents)
+    paths = [] if is_frame else _paths(spark, documents)
+    frame, files = (documents, None) if is_frame else _of_files(spark, paths)
+    num_hidden = 0 if is_frame else _num_hidden(spark, paths)
     if num_hidden:
         warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
     with _naming_types(spark, files, columns), errors_of_tasks():
@@ -236,11 +237,10 @@ def open_documents(
     return made
 
 
-def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str, int]]:
+def _of_files(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, dict[str, int]]:
     """A data frame of Parquet files with places, and the number of each file in the order of their names."""
     from pyspark.sql.functions import col
 
-    paths = _paths(spark, documents)
     inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
     try:
         with errors_of_tasks(), setting(spark, inferring, "false"):
@@ -339,11 +339,11 @@ def _is_true(setting: str | None) -> bool:
     return (setting or "").lower() == "true"
 
 
-def _num_hidden(spark: SparkSession, documents: Any) -> int:
+def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
     """Files under the paths that Spark passes over, as their name or that of a folder begins with _ or a point."""
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
-        for path in map(hadoop, _paths(spark, documents)):
+        for path in map(hadoop, paths):
             system = path.getFileSystem(_configuration(spark))
             for start in system.globStatus(path) or ():
                 root = len(start.getPath().toUri().getPath())
@@ -401,7 +401,7 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
     files = [*settings.withdrawn, *settings.readmitted]
     if not files and not record:
         return frame
-    lines = fold_ids(pa.array([line for file in files for line in read_lines(file)], pa.string()))
+    lines = fold_ids(read_lines(*files))
     names = frame.select("individual_id").filter("individual_id is not null").distinct()
     found = names.mapInArrow(Task(partial(_known, lines, record, settings.ids)), "individual_id string").collect()
     known = pa.array(sorted(row[0] for row in found), pa.string())

@@ -92,7 +92,7 @@ class AdbcDatabase:
         for batch in self._read(columns, 1 << 16, gone=True) if self._gone else ():
             ids = [plain_ids(batch.column(number)).cast(pa.string()) for number in range(2)]
             digests = _digests(batch.column(2)) if self._sha256 else pa.nulls(len(batch), pa.binary())
-            yield pa.record_batch([*ids, digests], names=DOCUMENTS_LEFT.names)
+            yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
         """Return a query that finds rows of a fault."""

@@ -111,8 +111,8 @@ HIDDEN: Final = (
     "row-level security hides rows of it from this role; read a view of the table's owner, or with a role that sees "
     'all, or say of notes that only the rows it shows are wanted: corpus.row_security = "filtered"'
 )
-#: Parts of the messages of errors in the middle of a reading, which have no code -> their meaning. They are looked for,
-#: and the message is never shown.
+#: Patterns of the messages of errors in the middle of a reading, which have no code -> their meaning. They are looked
+#: for, and the message is never shown.
 PHRASES: Final[Mapping[str, str]] = {
     "server closed the connection": MEANINGS["08"],
     "terminating connection": MEANINGS["08"],
@@ -254,7 +254,7 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
         meaning = HIDDEN
     if code is None:
         status = getattr(getattr(error, "status_code", None), "name", None) or type(error).__name__
-        known = CONNECTIONS if doing == CONNECTING else {re.escape(phrase): said for phrase, said in PHRASES.items()}
+        known = CONNECTIONS if doing == CONNECTING else PHRASES
         meaning = next((said for pattern, said in known.items() if re.search(pattern, str(error))), None)
         parts = [meaning, f"no SQLSTATE, {status}"]
     else:

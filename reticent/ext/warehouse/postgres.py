@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.table import shown
+from reticent.engine.withdrawn import DOCUMENTS_LEFT
 from reticent.ext.warehouse.database import PRESETS, Connection, Selection, literal
 
 __all__ = ["Postgres", "open_postgres"]
@@ -163,14 +164,8 @@ class Postgres:
         for batch in (
             self._read(self._hold(), None, columns, self._digested, 1 << 16, gone=True) if len(self._gone) else ()
         ):
-            yield pa.record_batch(
-                [
-                    batch.column(0).cast(pa.string()),
-                    batch.column(1).cast(pa.string()),
-                    batch.column(2).cast(pa.binary()),
-                ],
-                names=["doc_id", "individual_id", "sha256"],
-            )
+            values = [column.cast(field.type) for column, field in zip(batch.columns, DOCUMENTS_LEFT, strict=True)]
+            yield pa.record_batch(values, schema=DOCUMENTS_LEFT)
 
     def _digested(self, field: pa.Field, name: str) -> str:
         text = self._as_text(field, name)
