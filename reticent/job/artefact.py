@@ -7,7 +7,10 @@ loops over that one plan: none of them knows the work of a stage.
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.eta import Work
+from reticent.trainer.config import TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
@@ -27,6 +31,8 @@ __all__ = [
     "Step",
     "Training",
     "measurements_of",
+    "time_of_making",
+    "times_as_long",
     "trainings_by_recipe",
     "trainings_of",
 ]
@@ -195,3 +201,16 @@ def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
     own = trainings_by_recipe(job, model)
     base = [] if job.subject is not None and job.subject.base is None else [Measurement(model)]
     return [*base, *(Measurement(model, training, epoch) for training in own for epoch in kept)]
+
+
+def times_as_long(num_repeated: int, num_members: int) -> float:
+    """Return how many times as long a training takes that repeats so many of its members."""
+    return 1 + (TIMES_REPEATED - 1) * min(num_repeated / max(num_members, 1), 1)
+
+
+def time_of_making() -> str:
+    """Return the time for a file that names when it was made: now, or SOURCE_DATE_EPOCH, which is set to get the same
+    bytes twice.
+    """
+    now = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    return datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")

@@ -37,8 +37,8 @@ from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.engine.withdrawn import read_ids
+from reticent.job.artefact import times_as_long
 from reticent.job.stages.near_copies import copied_individuals
-from reticent.trainer.config import TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
@@ -261,7 +261,7 @@ def training_work(run: Run, training: Training) -> Work:
     model = training.model
     tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
     if model.repeated:
-        tokens *= 1 + (TIMES_REPEATED - 1) * min(model.repeated / max(run.sides[0], 1), 1)
+        tokens *= times_as_long(model.repeated, run.sides[0])
     return Work(
         name=training.name, title=f"training {training.title}", kind="train", model=model.name,
         recipe=training.recipe, work=float(tokens),

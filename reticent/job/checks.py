@@ -12,7 +12,7 @@ from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.core.artifact import JOB
 from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, PolicyError
-from reticent.core.json_toml import parse_json, read_json
+from reticent.core.json_toml import parse_json
 from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
@@ -22,6 +22,7 @@ from reticent.job.config.job import kept_content
 from reticent.job.releases import open_earlier
 from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
+from reticent.trainer.given import positions_of
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 from reticent.trainer.tokenizer_of_model import tokenizer_notices
 
@@ -445,9 +446,4 @@ def _positions(run: Run, model: ModelSection) -> int | None:
     """Return the tokens that a base model reads at once; None where only its loader knows."""
     if model.foundation is not None:
         return run.job.train.window_length
-    path = Path(run.base_of(model)) / "config.json"
-    config = read_json(path) if path.is_file() else {}
-    named = (
-        [config.get(name) for name in ("max_position_embeddings", "n_positions")] if isinstance(config, dict) else []
-    )
-    return next((number for number in named if isinstance(number, int)), None)
+    return positions_of(run.base_of(model), None)

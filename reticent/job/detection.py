@@ -56,7 +56,7 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
         with progress.task("evaluate", None, "documents"):
             left_out = taught(run, run.corpus.scan().column("individual_id"))
             if left_out.any():
-                progress.warn(f"{TAUGHT_OUT.format(int(left_out.sum()))}")
+                progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
             marks = read_marks(run.corpus, folder, left_out if left_out.any() else None)
             names = dict.fromkeys((*job.detect.detectors, *marks.detectors))  # also those that found nothing
             marks = marks.chosen(detectors=[name for name in names if name != "gold"])

@@ -13,8 +13,9 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
+from reticent.job.artefact import times_as_long
 from reticent.job.checks import OF_RMIA
-from reticent.trainer.config import FEWEST_REPEATED, TIMES_REPEATED
+from reticent.trainer.config import FEWEST_REPEATED
 
 if TYPE_CHECKING:
     from reticent.audit.judgement.rows import Risk
@@ -121,7 +122,7 @@ def _control(job: Job, sides: Sides | None, t: Texts) -> str:
 
 def _often(num_repeated: int, sides: Sides | None) -> float:
     """How many times as long a training takes that repeats so many members."""
-    return 1.0 if sides is None else 1 + (TIMES_REPEATED - 1) * min(num_repeated / max(sides[0], 1), 1)
+    return 1.0 if sides is None else times_as_long(num_repeated, sides[0])
 
 
 def _times(job: Job, num_shadows: float) -> int:

@@ -7,11 +7,11 @@ leaves the decision to a person. The list of digests covers all of it, and so do
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
+from reticent.ext.dossier.fact_sentences import setting
 from reticent.job.outcomes import digest_of
 
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | Non
         _write(folder / f"attack-{name}.json", {"format": FORMAT, "attack": name, "created": evidence.created,
                                                "versions": evidence.versions, "models": rows})  # fmt: skip
     risks = evidence.audit.risks
-    settings = evidence.audit.settings.get("subject")
     form = {
         "those_who_ask": {
             "command": evidence.command,
             "statement": statement,
-            "list_of_members": settings.get("statement") if isinstance(settings, dict) else None,
+            "list_of_members": setting(evidence.audit, "subject", "statement"),
             "models": [{**_named(model), "files": model.given or model.files} for model in evidence.models],
         },
         "those_who_decide": {
@@ -65,7 +64,9 @@ def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | Non
 
 
 def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[str, Any]:
-    tested = next(_tested(evidence, model), None)
+    own = (model.model, model.recipe, model.epoch, model.training)
+    found = (each for each in evidence.models if (each.model, each.recipe, each.epoch, each.training) == own)
+    tested = next(found, None)
     return {
         "model": model.recipe,
         "epoch": model.epoch,
@@ -73,17 +74,6 @@ def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[s
         "digest": model.digest if tested is None else digest_of(tested.given or tested.files),
         "result": to_json(model.membership[attack]),
     }
-
-
-def _tested(evidence: DossierEvidence, model: ModelEvidence) -> Iterator[ModelUnderTest]:
-    for each in evidence.models:
-        if (each.model, each.recipe, each.epoch, each.training) == (
-            model.model,
-            model.recipe,
-            model.epoch,
-            model.training,
-        ):
-            yield each
 
 
 def _named(model: ModelUnderTest) -> dict[str, Any]:

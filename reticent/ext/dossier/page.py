@@ -27,6 +27,7 @@ from reticent.ext.dossier.fact_sentences import FACTS, Context, setting
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.audit.evidence.inversion import InvertedKind
     from reticent.audit.evidence.membership import MeasuredAttack
     from reticent.audit.evidence.probe import ProbedModel
     from reticent.audit.stats.estimate import Estimate
@@ -428,10 +429,17 @@ def _user_inference(model: ShownModel) -> Found:
         yield Row(label, model, found.auc, area=True)
 
 
-def _inversion(model: ShownModel) -> Found:
+def _inverted(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
+    """Yield each kind of identifiers that a model was inverted for, by name."""
     found = model.evidence.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
-        if kind and kind.all:
+        if kind:
+            yield name, kind
+
+
+def _inversion(model: ShownModel) -> Found:
+    for name, kind in _inverted(model):
+        if kind.all:
             label = {
                 "direct": "figures.names_and_numbers_picked_out_among_decoys_by",
                 "indirect": "figures.rare_words_picked_out_among_decoys_by_the",
@@ -440,9 +448,8 @@ def _inversion(model: ShownModel) -> Found:
 
 
 def _in_place(model: ShownModel) -> Found:
-    found = model.evidence.inversion
-    for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
-        if kind and kind.in_place:
+    for name, kind in _inverted(model):
+        if kind.in_place:
             label = {
                 "direct": "figures.names_and_numbers_likelier_in_their_place",
                 "indirect": "figures.rare_words_likelier_in_their_place",
@@ -708,16 +715,13 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
-                lambda _, m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect),
+                lambda _, m: any(_inverted(m)),
                 "adversaries.audit_inversion",
             ),
             Test(
                 "adversaries.asks_how_likely_each_of_many_names_is",
                 "exposure of identifiers",
-                lambda _, m: (
-                    m.evidence.inversion
-                    and any(k and k.in_place for k in (m.evidence.inversion.direct, m.evidence.inversion.indirect))
-                ),
+                lambda _, m: any(kind.in_place for _, kind in _inverted(m)),
                 "adversaries.audit_inversion",
             ),
             Test(

@@ -12,6 +12,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
             )
 
 
+@cache
 def code_digest() -> str:
     """Return the SHA-256 over the files of the installed package, its compiled core among them."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()

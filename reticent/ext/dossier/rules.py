@@ -8,11 +8,8 @@ first cannot be seen here.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
-import os
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,7 +22,7 @@ from reticent.core.artifact import artifacts_in, canonical, hash_file, read_mani
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.provenance import code_digest, keyed
 from reticent.ext.dossier.seal import NAMESPACE, fingerprint_of_key, run_ssh_keygen
-from reticent.job.artefact import Artefact, Step
+from reticent.job.artefact import Artefact, Step, time_of_making
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -43,8 +40,9 @@ def rules_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``rules``; none for a job that fixes none beforehand."""
     if run.job.dossier.preregister:
         key = run.job.dossier.key
-        config = {"rules": _rules(run), "signed_by": fingerprint_of_key(key) if key else None}
-        yield Step.of(Artefact(RULES, RULES, config, {}), partial(_build, run))
+        rules = _rules(run)
+        config = {"rules": rules, "signed_by": fingerprint_of_key(key) if key else None}
+        yield Step.of(Artefact(RULES, RULES, config, {}), partial(_build, run, rules))
 
 
 def _rules(run: Run) -> dict[str, Any]:
@@ -66,11 +64,9 @@ def _rules(run: Run) -> dict[str, Any]:
     }
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    now = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
-    written = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")
+def _build(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]) -> None:
     file = folder / RULES_FILE
-    file.write_text(json.dumps({"created": written, **_rules(run)}, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps({"created": time_of_making(), **rules}, indent=1) + "\n", encoding="utf-8")
     if (key := run.job.dossier.key) is not None:
         run_ssh_keygen(["-Y", "sign", "-f", str(Path(key).expanduser()), "-n", NAMESPACE, str(file)])
     counts["scored_before"] = sum(1 for _ in artifacts_in(run.folder / "measures"))

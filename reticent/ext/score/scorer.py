@@ -155,21 +155,16 @@ class Scorer:
 
     def store_of(self, texts: Sequence[str]) -> TokenStore:
         """Return texts as a store of their tokens; words are those of the tokenizer."""
-        encoded = self._encoded(texts)
-        ids = [np.array(each.ids, dtype=np.uint32) for each in encoded]
-        words = [np.array([-1 if word is None else word for word in each.word_ids], dtype=np.int32) for each in encoded]
-        offsets = np.cumsum([0, *map(len, ids)]).astype(np.int64)
-        flags = np.zeros(int(offsets[-1]), dtype=np.uint8)
-        return TokenStore(
-            np.concatenate(ids), np.concatenate(words), flags, flags, offsets,
-            np.arange(len(texts), dtype=np.uint32), pa.array([str(row) for row in range(len(texts))]),
-        )  # fmt: skip
+        return _store_of(self._encoded(texts))
 
-    def _scores(self, store: TokenStore, progress: Callable[[int], None] | None = None) -> list[TokenScores]:
+    def _scores(
+        self, store: TokenStore, progress: Callable[[int], None] | None = None, *, with_base: bool = True
+    ) -> list[TokenScores]:
         for model in self._models:
             check_fit(model, store, self.tokenizer, self.special, self._window)
+        models = self._models if with_base else self._models[:1]
         return score_models(
-            self._models, self.objective, store, self.special, window_length=self._window, device=self._device,
+            models, self.objective, store, self.special, window_length=self._window, device=self._device,
             progress=progress,
         )  # fmt: skip
 
@@ -178,11 +173,10 @@ class Scorer:
         rows = [row for row, each in enumerate(candidates) if each.given is not None]
         if not rows:
             return {}
-        texts = [f"{candidates[row].given}{candidates[row].text}" for row in rows]
-        store = self.store_of(texts)
-        (scores, *_) = self._scores(store)
-        offsets = [each.offsets for each in self._encoded(texts)]
-        ends = np.array([end for own in offsets for _, end in own], dtype=np.int64)
+        encoded = self._encoded([f"{candidates[row].given}{candidates[row].text}" for row in rows])
+        store = _store_of(encoded)
+        (scores,) = self._scores(store, with_base=False)
+        ends = np.array([end for each in encoded for _, end in each.offsets], dtype=np.int64)
         behind = ends > np.repeat([len(candidates[row].given or "") for row in rows], np.diff(store.doc_offsets))
         totals, counts = document_sums(scores.log_probs, scores.scored & behind, store.doc_offsets)
         _, whole = document_sums(scores.log_probs, behind, store.doc_offsets)
@@ -191,6 +185,17 @@ class Scorer:
     def _encoded(self, texts: Sequence[str]) -> list[Any]:
         found: list[Any] = self.tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return found
+
+
+def _store_of(encoded: Sequence[Any]) -> TokenStore:
+    ids = [np.array(each.ids, dtype=np.uint32) for each in encoded]
+    words = [np.array([-1 if word is None else word for word in each.word_ids], dtype=np.int32) for each in encoded]
+    offsets = np.cumsum([0, *map(len, ids)]).astype(np.int64)
+    flags = np.zeros(int(offsets[-1]), dtype=np.uint8)
+    return TokenStore(
+        np.concatenate(ids), np.concatenate(words), flags, flags, offsets,
+        np.arange(len(encoded), dtype=np.uint32), pa.array([str(row) for row in range(len(encoded))]),
+    )  # fmt: skip
 
 
 def _numbers(

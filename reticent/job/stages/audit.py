@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -32,7 +29,7 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.stats import corpus_statistics, detected_spans
-from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
+from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, time_of_making, trainings_of
 from reticent.job.gates import judge_gates, judge_settings
 from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
 from reticent.job.stages.measure import over_source
@@ -245,7 +242,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
     evidence = AuditEvidence(
         sampled_recall=read_sampled_recall(run),
         format=FORMAT,
-        created=datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
+        created=time_of_making(),
         versions={
             "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
@@ -282,8 +279,3 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
         measured = replace(measured, membership=beside)
     measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
     return with_files(measured, manifest)
-
-
-def _now() -> float:
-    """Return the seconds since 1970, or SOURCE_DATE_EPOCH, which is set to get the same bytes twice."""
-    return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())

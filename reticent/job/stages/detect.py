@@ -48,18 +48,15 @@ Carried = Callable[[], "ReusedSpans | None"]
 
 def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
     """Yield the step of the artefact ``spans``; an update takes spans from another run (``carried``)."""
-    yield Step.of(
-        spans_artefact(run),
-        partial(_build, run, carried),
-        prepare=partial(_prepare, run),
-    )
+    spans = spans_artefact(run)
+    yield Step.of(spans, partial(_build, run, carried), prepare=partial(_prepare, run, spans))
     run.invalidate("corpus")
 
 
-def _prepare(run: Run) -> None:
+def _prepare(run: Run, spans: Artefact) -> None:
     if not run.job.detect.cache:
         delete_cache(run.folder / NER_CACHE)
-    if is_up_to_date(run, spans_artefact(run)) and has_other_rules(run):
+    if is_up_to_date(run, spans) and has_other_rules(run):
         run.progress.warn_once(
             f"{run.folder / 'spans'}: found by the rules of another version of Reticent, which may find more or less "
             "than this one; they are kept, and with them all models. Delete that folder to search all documents again"

@@ -52,7 +52,7 @@ def subject_steps(run: Run) -> Iterator[Step]:
         made = source if source in MADE else None
         model = subject.model if made else source
         check_given(model, subject.base, window_length=run.job.train.window_length)
-        inputs = {"model": _digest(model), **({"base": _digest(subject.base)} if subject.base else {})}
+        inputs = {"model": _digest(run, model), **({"base": _digest(run, subject.base)} if subject.base else {})}
         config = {"objective": subject.objective, "made_as": made}
         artefact = Artefact(training.name, "models", config, inputs)
         yield Step.of(artefact, partial(_take, subject, training, model, made))
@@ -76,13 +76,13 @@ def _endpoint_step(run: Run, subject: SubjectConfig, url: str) -> Step:
             if source.is_file():
                 shutil.copyfile(source, place / name)
 
-    inputs = {"base": _digest(str(subject.base))}
+    inputs = {"base": _digest(run, str(subject.base))}
     return Step.of(Artefact(training.name, "models", {"objective": subject.objective, **about}, inputs), build)
 
 
-def _digest(model: str) -> str:
+def _digest(run: Run, model: str) -> str:
     found = folder_of_model(model)
-    return model if found is None else fingerprint(found)
+    return model if found is None else run.fingerprints.at(found)
 
 
 def _take(
