@@ -11,7 +11,7 @@ from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 
-__all__ = ["is_unprotected", "model_sections", "own_recipes", "recipe_of"]
+__all__ = ["is_elsewhere", "is_unprotected", "model_sections", "own_recipes", "recipe_of", "subject_of"]
 
 
 def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
@@ -19,6 +19,19 @@ def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
     found = audit.settings.get("model")
     sections = found if isinstance(found, list | tuple) else ()
     return {str(each.get("name")): each for each in sections if isinstance(each, Mapping)}
+
+
+def subject_of(audit: AuditEvidence) -> Mapping[str, object] | None:
+    """Return the settings of models that were trained elsewhere, on members that somebody names; None if they were
+    trained here.
+    """
+    found = audit.settings.get("subject")
+    return found if isinstance(found, Mapping) else None
+
+
+def is_elsewhere(audit: AuditEvidence) -> bool:
+    """Return whether the models were trained elsewhere."""
+    return subject_of(audit) is not None
 
 
 def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:

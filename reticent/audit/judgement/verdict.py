@@ -65,7 +65,7 @@ from reticent.audit.judgement.rows import (
 )
 from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
-from reticent.audit.recipes import is_unprotected, model_sections, recipe_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, recipe_of
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
@@ -321,7 +321,7 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     """
     settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
-    if _is_elsewhere(audit):
+    if is_elsewhere(audit):
         rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
@@ -417,11 +417,6 @@ def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
     return replace(copied, results=results, outcome=source.outcome, reason=source.reason, change=source.change)
 
 
-def _is_elsewhere(audit: AuditEvidence) -> bool:
-    """Return whether the models were trained elsewhere, on members that somebody names."""
-    return isinstance(audit.settings.get("subject"), Mapping)
-
-
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
     settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
     config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
@@ -444,8 +439,8 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _may_know(first, audit) else []
-    notes += [THEIR_LIST] if _is_elsewhere(audit) else []
-    notes += [NO_BASE] if _is_elsewhere(audit) and all(each.recipe != "base" for each in audit.models) else []
+    notes += [THEIR_LIST] if is_elsewhere(audit) else []
+    notes += [NO_BASE] if is_elsewhere(audit) and all(each.recipe != "base" for each in audit.models) else []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
@@ -520,7 +515,7 @@ def _judged_risk(
             result,
             outcome=chosen.outcome,
             what=chosen.number.what,
-            reason=NOTHING_FOUND if chosen.reason == WITHOUT_TWIN and _is_elsewhere(audit) else chosen.reason,
+            reason=NOTHING_FOUND if chosen.reason == WITHOUT_TWIN and is_elsewhere(audit) else chosen.reason,
             number_at_most=chosen.number.at_most,
         )
     unasked = [row.number.missing for row in rows if row.number.missing and row.number.missing != result.reason]
@@ -632,7 +627,7 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
     """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more, or as
     long on documents of which those of many individuals were repeated.
     """
-    if _is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
+    if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _twin(model, audit.models)
     sections = model_sections(audit)

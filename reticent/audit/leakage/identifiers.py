@@ -250,6 +250,12 @@ class Identifiers:
         in_place = wrong_before[self.places + self.lengths] == wrong_before[self.places]
         return Predicted(anywhere, unseen, in_place)
 
+    def of_occurrences(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the identifiers of the chosen occurrences, bool (num,)."""
+        among = np.zeros(self.num, dtype=bool)
+        among[self.numbers[chosen]] = True
+        return among
+
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
         """Yield the parts of the headline ("both", "direct", "indirect"), with a mask of the occurrences of each."""
         within = self.lengths <= self.n

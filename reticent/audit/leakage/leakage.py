@@ -299,8 +299,7 @@ def _excess_of_part(
         for side, of_word in ((member, is_member), (~member, ~is_member))
     ]
     members, heldout = (own.per_individual(of_side, leaked) for own, of_side in sides)
-    among = np.zeros(identifiers.num, dtype=bool)
-    among[identifiers.numbers[chosen]] = True
+    among = identifiers.of_occurrences(chosen)
     weights = compared.users.weights(among)
     alone = excess_of(
         *(own.per_individual(of_side, leaked, weights) for own, of_side in sides), signed=signed, **bootstrap
@@ -772,9 +771,7 @@ class LeakageAudit:
         stands[own.find(self.true[here], following)[1]] = True
         result: dict[Part, float] = {}
         for part, chosen in own.parts():
-            asked = np.zeros(own.num, dtype=bool)
-            asked[own.numbers[chosen]] = True
-            result[part] = _variance(leaked[:, asked & stands])
+            result[part] = _variance(leaked[:, own.of_occurrences(chosen) & stands])
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
@@ -803,8 +800,7 @@ class LeakageAudit:
         """Rates whose differences hold the spread of both sides."""
         users, result = self.compared.users, {}
         for part, chosen in self.identifiers.parts():
-            among = np.zeros(self.identifiers.num, dtype=bool)
-            among[self.identifiers.numbers[chosen]] = True
+            among = self.identifiers.of_occurrences(chosen)
             of_members, of_others = among & (users.members > 0), among & (users.others > 0)
             own, others = of_members & ~of_others, of_others & ~of_members
             sizes = [int(np.count_nonzero(side)) for side in (of_members, of_others, own, others)]

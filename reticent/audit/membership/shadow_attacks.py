@@ -180,8 +180,7 @@ def informia_score(target: np.ndarray, average: np.ndarray, population: np.ndarr
     ----------
     target, average, population : as for `rmia_score`
     """
-    with np.errstate(divide="ignore"):
-        gain = np.log(np.maximum(target, LEAST_PROBABILITY)) - np.log(np.maximum(average, LEAST_PROBABILITY))
+    gain = np.log(np.maximum(target, LEAST_PROBABILITY)) - np.log(np.maximum(average, LEAST_PROBABILITY))
     beside = gain[population & ~np.isnan(gain)]
     return gain - beside.mean() if len(beside) else np.full(len(gain), np.nan)
 

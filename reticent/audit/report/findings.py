@@ -9,13 +9,13 @@ Each sentence about models is `Marked` with what it says of each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
-from reticent.audit.recipes import is_unprotected, recipe_of
+from reticent.audit.recipes import is_unprotected, recipe_of, subject_of
 from reticent.audit.report.figure import has_value
 from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
 from reticent.audit.report.risk_text import AREAS, found_mark, is_found, number_in_words, risk_mark
@@ -371,8 +371,7 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
 
 def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
     """Who says who was trained on, of a model that was trained elsewhere."""
-    subject = audit.settings.get("subject")
-    if isinstance(subject, Mapping):
+    if (subject := subject_of(audit)) is not None:
         yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
 

@@ -38,7 +38,7 @@ from reticent.audit.judgement.verdict import (
     WITHOUT_TWIN,
 )
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
-from reticent.audit.recipes import is_unprotected, model_sections, own_recipes, recipe_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.audit.texts import (
     FOUND,
@@ -186,7 +186,7 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
 
 
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
-    if recipe is None and isinstance(audit.settings.get("subject"), Mapping):
+    if recipe is None and is_elsewhere(audit):
         made = "verdict.objective_trained_elsewhere" if model.recipe == SUBJECT else "verdict.objective_copy_of_it"
         return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)
     if recipe is None:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores
+from reticent.audit.scoring.token_scores import TokenScores, unscored
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.store import TokenStore
@@ -140,12 +140,7 @@ def score_endpoint(
     check_host(about["url"], about["host"])
     file = Path(about["answers"])
     known = dict(_kept(file))
-    scores: dict[str, np.ndarray] = {
-        name: np.full(store.num_tokens, -1, np.int32)
-        if name in INTEGERS
-        else np.full(store.num_tokens, np.nan, np.float32)
-        for name in COLUMNS
-    }
+    scores = unscored(store.num_tokens)
     windows = cut_windows(store, window_length, special)
     file.touch(mode=0o600)
     with file.open("a", encoding="utf-8") as answers:

@@ -34,7 +34,7 @@ from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, pr
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores
+from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores, unscored
 
 __all__ = [
     "Scorer",
@@ -347,7 +347,7 @@ class Scorer:
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
         self._pending: deque[tuple[int, np.ndarray, tuple[torch.Tensor, ...]]] = deque()
         num_ends = 0 if self._end is None else store.num_documents
-        self._scores = [_unscored(store.num_tokens + num_ends) for _ in models]
+        self._scores = [unscored(store.num_tokens + num_ends) for _ in models]
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yield every window of this process once, longest first, so that memory peaks at the start."""
@@ -528,13 +528,6 @@ class _Information(Scorer):
             log_p, log_q = (torch.log_softmax(values.float(), dim=-1).clamp(min=LEAST_LOG_PROB) for values in logits)
             gain = log_p.sub_(log_q)
             return gain.gather(1, true_N[:, None])[:, 0] - torch.linalg.vecdot(log_q.exp_(), gain)
-
-
-def _unscored(num_tokens: int) -> dict[str, np.ndarray]:
-    return {
-        name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
-        for name in COLUMNS
-    }
 
 
 def _join(scores: dict[str, np.ndarray]) -> None:

@@ -5,7 +5,6 @@ Shapes: D documents, H numbers of a state, B rows a batch, T cells a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,14 +31,9 @@ def document_states(
     batch_size: int = 64,
     device: str = "auto",
     bf16: str = "auto",
-    progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """Return the mean, and the root of the mean square, of the last hidden states of each document's tokens, with
     nothing masked; float64 (D, 2 H), NaN for a document without a token.
-
-    Parameters
-    ----------
-    progress : called with the number of windows done
 
     Raises
     ------
@@ -52,7 +46,6 @@ def document_states(
     net: Any = model.to(device=where).eval()  # type: ignore
     windows = cut_windows(store, window_length, special)
     sums: np.ndarray | None = None
-    done = 0
     for numbers in windows.scoring_order(batch_size):
         batch = windows.gather(numbers)
         ids, seen, text = (torch.from_numpy(a).to(where) for a in (batch.input_ids, batch.attention, batch.is_text))
@@ -63,9 +56,6 @@ def document_states(
         if sums is None:
             sums = np.zeros((store.num_documents, both.shape[1]))
         np.add.at(sums, windows.documents[numbers], both)
-        done += len(numbers)
-        if progress:
-            progress(done)
     if sums is None:
         return np.full((store.num_documents, 2), np.nan)
     if not np.isfinite(sums).all():

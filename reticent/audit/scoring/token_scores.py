@@ -21,6 +21,7 @@ __all__ = [
     "BaseModelScores",
     "TokenScores",
     "load_candidates",
+    "unscored",
 ]
 
 
@@ -102,6 +103,14 @@ COLUMNS = [column.name for column in fields(TokenScores) if column.name not in (
 
 
 INTEGERS = ("argmax", "rank")
+
+
+def unscored(num_tokens: int) -> dict[str, np.ndarray]:
+    """Return the arrays of so many tokens of which none is scored yet, by name."""
+    return {
+        name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
+        for name in COLUMNS
+    }
 
 
 def _list_of(name: str) -> pa.DataType:
