@@ -134,6 +134,8 @@ def _print_rows(rows: list[dict[str, Any]], num_texts: int, out: Path | None) ->
 
 
 def _shown(value: float | bool | None) -> str:
-    if value is None or isinstance(value, bool | int):
-        return {None: "–", True: "yes", False: "no"}.get(value) or str(value)  # type: ignore[arg-type]
-    return f"{value:.4g}"
+    if value is None:
+        return "–"
+    if isinstance(value, bool):  # before numbers, as True equals 1
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

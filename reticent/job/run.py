@@ -167,9 +167,8 @@ class Run:
             Someone would come back, or a document of theirs that has another id now.
         """
         record, lists = LeftOut.read(self.folder), self.job.corpus.withdrawn
-        is_kept = (
-            self.job.corpus.remote is not None and not self.withdrawn
-        )  # when they were read, by the stage `corpus`
+        # By the stage `corpus`, when the documents were read.
+        is_kept = self.job.corpus.remote is not None and not self.withdrawn
         if not (lists or record) or (record and (is_kept or not again)):
             return record
         reading = Withdrawals(self.job.corpus, record)
