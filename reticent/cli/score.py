@@ -138,4 +138,4 @@ def _shown(value: float | bool | None) -> str:
         return "–"
     if isinstance(value, bool):  # before numbers, as True equals 1
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
