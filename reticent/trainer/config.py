@@ -192,7 +192,7 @@ class TrainConfig(Section):
     seed: Annotated[int, of_job("seed")] = 0
     packing: bool = Field(
         default=False,
-        description="put several windows into one row, with a block-diagonal mask; batch_size counts rows",
+        description="put several windows into one row, each attended by itself; batch_size counts rows",
     )
     torch_compile: bool = Field(
         default=False, description="compile the model; the first steps then take tens of seconds"

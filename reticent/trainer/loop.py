@@ -10,7 +10,6 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
-import copy
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +25,7 @@ from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.progress import log_warning
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
+from reticent.trainer.attention import attention_of_training
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world
@@ -44,7 +44,6 @@ from reticent.trainer.models import (
     require_sound,
     special_ids,
 )
-from reticent.trainer.packing import block_diagonal_mask
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import (
@@ -162,25 +161,20 @@ def graceful_stop() -> Iterator[Stop]:
 
 
 @torch.no_grad()
-def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
-    """Force ``sdpa``; `TrainingError` unless a window has the same logits in a packed row as alone."""
+def require_packable(model: PreTrainedModel) -> None:
+    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_of_training`."""
     config: Any = model.config
-    if config._attn_implementation != "sdpa":
-        try:
-            model.set_attn_implementation("sdpa")
-        except (ValueError, ImportError):
-            raise TrainingError(f"train.packing: {config.model_type} has no sdpa attention; set it to false") from None
     training = model.training
     model.eval()
-    ids = (torch.arange(12, device=model.device) * 7 + 11)[None] % config.vocab_size
-    segments = (torch.arange(12, device=model.device) >= 5).int()[None]
-    positions = torch.arange(12, device=model.device)[None] - 5 * segments
     every = torch.arange(12, device=model.device)
+    ids = (every * 7 + 11)[None] % config.vocab_size
+    bounds = torch.tensor([0, 5, 12], dtype=torch.int32, device=model.device)
+    positions = (every - 5 * (every >= 5))[None]
     first = first_position(model)
     try:
         if first is None:
             raise ValueError
-        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions + first)
+        together = logits_at(model, ids, None, every, positions + first, bounds)
         alone = torch.cat(
             [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
              for part in (ids[:, :5], ids[:, 5:])]
@@ -188,7 +182,7 @@ def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
     except (TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"train.packing: {config.model_type} takes no "
-            + ("position numbers" if first is None else f"block-diagonal mask ({type(error).__name__})")
+            + ("position numbers" if first is None else f"bounds of windows ({type(error).__name__})")
         ) from None
     finally:
         model.train(training)
@@ -318,6 +312,7 @@ def train(
         state = found or State()
 
         model = model.to(device=device).train()  # type: ignore
+        held.enter_context(attention_of_training(model, packed=config.packing))
         adapter = _adapt(model, recipe, config)
         windows = _cut(protected, special, config, device)
         step.prepare(model, windows, state.private)
@@ -415,7 +410,7 @@ def _take_steps(
 ) -> None:
     """Take the remaining steps of the epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
-    plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
+    plan = step.plan_epoch(windows, make, state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
         log_warning(
             f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of a training, whose rate never "
@@ -440,7 +435,7 @@ def _take_steps(
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
                 state.step += 1
-            run.ledger = data.ledger
+            run.ledger.add(data.ledger)
             state.done += 1
             state.num_tokens += int(num_tokens)
             state.num_filled += int(filled)
@@ -498,7 +493,7 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
     if recipe.freeze_embeddings:
         freeze_embeddings(model)
     if config.packing:
-        require_packable(model, causal=recipe.objective == "clm")
+        require_packable(model)
     return adapter
 
 

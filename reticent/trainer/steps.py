@@ -7,7 +7,7 @@ There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
     step.prepare(model, windows, state.private)        # may change how the model runs, never its weights
     step.wrap(optimizer)
     for each epoch:
-        plan = step.plan_epoch(windows, make, ledger, state)
+        plan = step.plan_epoch(windows, make, state)
         for data in plan.data:                         # made ahead, in a thread of its own
             losses = step.backward(data, num_targets, state.step)
     step.finish(state.step)                            # the model is plain again
@@ -17,7 +17,6 @@ There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -34,7 +33,7 @@ from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import first_position, lm_head, logits_of
-from reticent.trainer.packing import block_diagonal_mask, lay_out, packed_order
+from reticent.trainer.packing import lay_out, packed_order
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
 from reticent.trainer.windows import Batch, Windows
@@ -72,7 +71,7 @@ class StepData(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger after this step; batches that were prepared further ahead are not counted yet."""
+        """The counts of this step alone; the loop adds them when it takes the step."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -134,7 +133,7 @@ class Step(Protocol):
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Bind to the optimizer, which holds the trained weights of the prepared model."""
 
-    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+    def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts the targets made."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
@@ -168,9 +167,11 @@ class MicroBatch:
     Attributes
     ----------
     input_ids : int64 tensor, shape (B, T)
-    attention : bool tensor, shape (B, T), False for padding; None if no token attends to padding
-    positions, segments : int64 and int32 tensors, shape (B, T); None unless rows are packed
-        A token's position in its window, and the number of its window in the row, -1 for padding.
+    attention : bool tensor, shape (B, T), False for padding; None if there is none, or no token attends to it
+    positions : int64 tensor, shape (B, T); None unless rows are packed
+        A token's position in its window.
+    bounds : int32 tensor, shape (W + 1,); None unless rows are packed
+        Where windows begin and end in the flattened batch.
     at : int64 tensor, shape (N,)
         Cells of the flattened batch whose output predicts a target, ascending.
     labels : int64 tensor, shape (N,)
@@ -183,7 +184,7 @@ class MicroBatch:
     input_ids: torch.Tensor
     attention: torch.Tensor | None
     positions: torch.Tensor | None
-    segments: torch.Tensor | None
+    bounds: torch.Tensor | None
     at: torch.Tensor
     labels: torch.Tensor
     windows: np.ndarray
@@ -192,7 +193,7 @@ class MicroBatch:
     @property
     def inputs(self) -> tuple[torch.Tensor | None, ...]:
         """The arguments of the model, in its order."""
-        return self.input_ids, self.attention, self.positions, self.segments, self.at, self.labels
+        return self.input_ids, self.attention, self.positions, self.bounds, self.at, self.labels
 
     @property
     def num_targets(self) -> int:
@@ -201,7 +202,7 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class MicroBatches:
-    """The micro-batches of this process for one step, and the ledger after the step."""
+    """The micro-batches of this process for one step, and their counts."""
 
     micro_batches: list[MicroBatch]
     num_targets: int
@@ -264,20 +265,18 @@ def iter_steps(
     windows: Windows,
     plan: Sequence[Sequence[Part]],
     make: MakeTargets,
-    ledger: Ledger,
     *,
     causal: bool,
     device: torch.device,
 ) -> Iterator[MicroBatches]:
     """Yield the steps of a plan with their tensors on the device; to be run in a thread of its own.
 
-    ``ledger`` counts targets as they are made. Each step carries a copy of it as of that step, because batches prepared
-    ahead are not trained on yet. A process without a micro-batch in a step gets one without targets, because it must
-    take part in every sum.
+    Each step has a ledger of its own, because batches prepared ahead are not trained on yet. A process without a
+    micro-batch in a step gets one without targets, because it must take part in every sum.
     """
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     for parts in plan:
-        made, num_tokens, num_filled, num_cells = [], 0, 0, 0
+        made, num_tokens, num_filled, num_cells, ledger = [], 0, 0, 0, Ledger()
         for part in parts:
             batch = windows.gather(part.windows)
             targets = make(batch, ledger)
@@ -298,20 +297,20 @@ def iter_steps(
             with torch.cuda.stream(stream):
                 made = [on_device(micro, device) for micro in made]
                 ready = stream.record_event()
-        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, copy.deepcopy(ledger), ready)
+        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, ledger, ready)
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
     """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
-    the padding on the right.
+    the padding on the right. The host, which knows the padding, leaves the mask out where there is none.
     """
     labels = predicted_labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(targets.input_ids),
-        attention=None if causal else torch.from_numpy(batch.attention),
+        attention=None if causal or batch.attention.all() else torch.from_numpy(batch.attention),
         positions=None,
-        segments=None,
+        bounds=None,
         at=torch.from_numpy(at),
         labels=torch.from_numpy(labels.reshape(-1)[at]),
         windows=batch.windows,
@@ -331,7 +330,7 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
         input_ids=torch.from_numpy(laid.input_ids),
         attention=None,
         positions=torch.from_numpy(laid.positions),
-        segments=torch.from_numpy(laid.segments),
+        bounds=torch.from_numpy(laid.bounds),
         at=torch.from_numpy(at),
         labels=torch.from_numpy(laid.labels.reshape(-1)[at]),
         windows=batch.windows,
@@ -376,9 +375,9 @@ class TargetLoss(torch.nn.Module):
     Logits are computed only at the cells that predict a target, so a protected token has no gradient.
     """
 
-    def __init__(self, model: PreTrainedModel, *, causal: bool, packed: bool = False):
+    def __init__(self, model: PreTrainedModel, *, packed: bool = False):
         super().__init__()
-        self.model, self.causal = model, causal
+        self.model = model
         self._first = (first_position(model) or 0) if packed else 0
         # In a tuple: as an attribute it would be a second module, and its weights are the model's already.
         self._head = (lm_head(model),)
@@ -388,15 +387,13 @@ class TargetLoss(torch.nn.Module):
         input_ids_BT: torch.Tensor,
         attention_BT: torch.Tensor | None,
         positions_BT: torch.Tensor | None,
-        segments_BT: torch.Tensor | None,
+        bounds: torch.Tensor | None,
         at_N: torch.Tensor,
         labels_N: torch.Tensor,
     ) -> torch.Tensor:
-        attention = attention_BT
-        if segments_BT is not None and positions_BT is not None:
-            attention = block_diagonal_mask(segments_BT, positions_BT, self.causal)
+        if positions_BT is not None:
             positions_BT = positions_BT + self._first
-        logits_NV = logits_of(self.model, self._head[0], input_ids_BT, attention, at_N, positions_BT)
+        logits_NV = logits_of(self.model, self._head[0], input_ids_BT, attention_BT, at_N, positions_BT, bounds)
         return F.cross_entropy(logits_NV.float(), labels_N, reduction="sum")
 
 
@@ -405,7 +402,7 @@ def target_loss(
 ) -> torch.Tensor:
     """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
     causal = objective == "clm"
-    return TargetLoss(model, causal=causal)(*on_device(micro_batch(batch, targets, causal), device).inputs)
+    return TargetLoss(model)(*on_device(micro_batch(batch, targets, causal), device).inputs)
 
 
 # ---------------------------------------------------------------------------------------------------------- plain step
@@ -456,7 +453,7 @@ class PlainStep:
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Compile the model and share gradients among processes, if configured."""
-        network = TargetLoss(model, causal=self.causal, packed=self.config.packing)
+        network = TargetLoss(model, packed=self.config.packing)
         if self.config.torch_compile:
             network.compile(dynamic=True)
         self.network = network
@@ -471,11 +468,11 @@ class PlainStep:
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Do nothing."""
 
-    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+    def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the epoch's micro-batches in the order of (seed, epoch)."""
         plan = plan_steps(windows, self.config, self.world, state.epoch)
         num_steps = state.first_step + len(plan) * (self.config.num_epochs - state.epoch + 1)
-        data = iter_steps(windows, plan[state.done :], make, ledger, causal=self.causal, device=self.device)
+        data = iter_steps(windows, plan[state.done :], make, causal=self.causal, device=self.device)
         return EpochPlan(len(plan), num_steps, data)
 
     def backward(self, data: MicroBatches, num_targets: float, step: int) -> list[torch.Tensor]:

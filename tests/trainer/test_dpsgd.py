@@ -132,7 +132,7 @@ def start(
         return make_targets(batch, recipe, ledger, mask_id=windows.special.mask, mask_share=0.3, seed=0, epoch=1)
 
     def parts(step: int = 0) -> list[Part]:
-        return next(steps.iter_steps(windows, units, make, Ledger(), first=step, last=step + 1)).parts
+        return next(steps.iter_steps(windows, units, make, first=step, last=step + 1)).parts
 
     return steps, parts
 

@@ -30,6 +30,7 @@ from fixtures.training import (
     run,
     step_of,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore, open_tokens
@@ -39,7 +40,7 @@ from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.steps import target_loss
+from reticent.trainer.steps import PlainStep, target_loss
 from reticent.trainer.verify import read_ledger
 from reticent.trainer.windows import Batch, cut_windows
 
@@ -171,6 +172,60 @@ def test_the_rest_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
         (1, 1, 4), (1, 2, 4), (2, 3, 4), (2, 4, 4)
     ]  # fmt: skip
     assert result.num_steps == 4
+
+
+# ------------------------------------------------------------------ what the loop waits for
+
+
+class DeviceReads(TorchDispatchMode):
+    """Counts operations whose result the host must have before it goes on."""
+
+    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names += [name for name in self.NAMES if func._schema.name == f"aten::{name}"]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("packing", [False, True])
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_the_host_reads_nothing_from_the_device_between_two_logged_steps(
+    kind: str, recipe: str, packing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU the loop also reads each loss, by ``tolist``, which is no operation."""
+    reads, take = DeviceReads(), loop._take_steps
+
+    def spy(*arguments: Any) -> None:
+        with reads:
+            assert bool(torch.ones(1))  # one read is seen
+            take(*arguments)
+
+    monkeypatch.setattr(loop, "_take_steps", spy)
+    model = toy_model(kind)
+    model.config.pad_token_id = 0
+    store = random_store(12, protected=0.4)  # windows of 3 to 31 tokens: batches with padding and without
+    result = run(kind, recipe, tmp_path, model=model, store=store, packing=packing, batch_size=2)
+    assert result.num_steps > 4
+    assert reads.names == ["_local_scalar_dense"] * 2
+
+
+def test_a_step_carries_the_counts_of_this_step_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried: list[Ledger] = []
+    backward = PlainStep.backward
+
+    def spy(self: Any, data: Any, *arguments: Any) -> Any:
+        carried.append(data.ledger)
+        return backward(self, data, *arguments)
+
+    monkeypatch.setattr(PlainStep, "backward", spy)
+    result = run("bert", "ppmlm", tmp_path, store=random_store(12, protected=0.4, length=6), num_epochs=3)
+    assert [len(ledger.epochs) for ledger in carried] == [1] * result.num_steps
+    assert sum(ledger.targets for ledger in carried) == result.ledger.targets > 0
+    assert sum(ledger.protected for ledger in carried) == result.ledger.protected > 0
 
 
 # ------------------------------------------------------------------ a whole run

@@ -9,7 +9,6 @@ This module imports Opacus. :class:`~reticent.ext.dp.dpsgd.PrivateStep` plans a 
 
 from __future__ import annotations
 
-import copy
 import math
 import secrets
 import warnings
@@ -494,7 +493,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatches:
-    """The physical batches of one step, and the ledger after the step; the targets of a private step are units."""
+    """The physical batches of one step, and their counts; the targets of a private step are units."""
 
     parts: list[Part]
     ledger: Ledger
@@ -561,8 +560,7 @@ class NoisyGradient:
         self,
         windows: Windows,
         units: Units,
-        make: Callable[[Batch, Ledger], Targets],
-        ledger: Ledger,
+        make: MakeTargets,
         *,
         first: int,
         last: int,
@@ -571,14 +569,14 @@ class NoisyGradient:
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
-            parts = []
+            parts, ledger = [], Ledger()
             for part in physical_batches(sample, windows, self.config.max_physical_batch_size):
                 batch = windows.gather(part.windows)
                 parts.append(Part(batch, make(batch, ledger), part.units))
             if not parts:
                 dummy = dummy_batch(windows)
                 parts.append(Part(dummy, make(dummy, ledger), np.zeros(1, dtype=np.int64)))
-            yield PhysicalBatches(parts, copy.deepcopy(ledger))
+            yield PhysicalBatches(parts, ledger)
 
     def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
         """Store the clipped, noisy mean in ``.grad``, the same in every process.
@@ -789,11 +787,11 @@ class PrivateStep:
         """Clip and add noise for this optimizer."""
         self.noisy.wrap(optimizer)
 
-    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+    def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run)."""
         size = self.plan.steps_per_epoch
         before = (state.epoch - 1) * size
-        data = self.noisy.iter_steps(windows, self.units, make, ledger, first=before + state.done, last=before + size)
+        data = self.noisy.iter_steps(windows, self.units, make, first=before + state.done, last=before + size)
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
