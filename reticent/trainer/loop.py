@@ -10,8 +10,10 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -48,13 +50,13 @@ from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import (
     State,
+    StateWriter,
     delete_state,
     delete_training,
     identity_of,
     only_training_in,
     read_state,
     restore,
-    save_state,
 )
 from reticent.trainer.steps import MakeTargets, PlainStep, Step
 from reticent.trainer.verify import write_ledger
@@ -235,7 +237,8 @@ def train(
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
 
-    On SIGTERM or Ctrl-C a training finishes its step, saves its state and ends as the signal would have ended it.
+    A training saves its state from time to time, in a thread of its own. On SIGTERM or Ctrl-C it finishes its step,
+    saves its state and ends as the signal would have ended it.
     After a stop or a kill, the same call continues from the last saved state; a training that begins anew deletes the
     checkpoints and the ledger of an earlier one in ``out``. Under torchrun every process calls it with the same
     arguments; each process gets ``batch_size`` windows, and only the first writes.
@@ -331,12 +334,29 @@ def train(
             torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
             graceful_stop() as stop,
             open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
+            StateWriter(out, identity) as writer,
         ):
             reader = LossReader(state, metrics, world, config.logging_steps, out)
             # Of this process alone; the state has the sum over all.
             ledger = state.ledger if world.is_main else Ledger()
+            # The cost of a private training is charged by its name, which the state keeps: it has one from the start.
+            saved = time.monotonic() if privacy is None or found else -math.inf
             run = _Run(
-                model, optimizer, step, state, ledger, config, out, identity, world, stop, metrics, reader, Clock()
+                model,
+                optimizer,
+                step,
+                state,
+                ledger,
+                config,
+                out,
+                world,
+                stop,
+                metrics,
+                reader,
+                Clock(),
+                writer,
+                saved,
+                state.step,
             )
             while state.epoch <= config.num_epochs:
                 run.clock.begin_epoch()
@@ -353,8 +373,9 @@ def train(
                 _take_steps(run, windows, make, progress)
                 _end_epoch(run, recipe, fast_tokenizer, adapter)
                 state.begin_epoch()
-                if state.epoch <= config.num_epochs:
-                    run.save()
+                if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
+                    run.save()  # a checkpoint stays where the training fails later
+            writer.wait()  # it must not come after the state is deleted
         cost = step.finish(state.step)
         at_error.pop_all()
         if adapter:
@@ -388,12 +409,23 @@ class _Run:
     ledger: Ledger
     config: TrainConfig
     out: Path
-    identity: dict[str, Any]
     world: World
     stop: Stop
     metrics: Metrics
     reader: LossReader
     clock: Clock
+    writer: StateWriter
+    #: When the last state was saved, or the training began, by `time.monotonic`, and after which step.
+    saved: float
+    saved_step: int
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the first process is to save a state before the next step."""
+        steps, minutes = self.config.save_steps, self.config.save_minutes
+        by_steps = steps > 0 and self.state.step % steps == 0 and self.state.step > self.saved_step
+        by_time = minutes > 0 and time.monotonic() - self.saved >= 60 * minutes
+        return self.world.is_main and (by_steps or by_time)
 
     def save(self) -> None:
         """Save the state for a resumed run. Every process must call it, because ledgers are summed."""
@@ -402,7 +434,8 @@ class _Run:
         self.state.sizes = self.metrics.sizes()
         self.state.seconds += self.clock.lap()
         if self.world.is_main:
-            save_state(self.out, self.identity, self.state, self.model, self.optimizer)
+            self.writer.save(self.state, self.model, self.optimizer)
+        self.saved, self.saved_step = time.monotonic(), self.state.step
 
 
 def _take_steps(
@@ -419,9 +452,11 @@ def _take_steps(
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
     with closing(prefetched(plan.data)) as feed:
         for data in run.clock.watch(feed):
-            num_targets, num_tokens, filled, cells, stops = run.world.sum(*data.counts, run.stop.asked)
-            if stops:  # a signal to one process stops all of them before the same step
+            num_targets, num_tokens, filled, cells, stops, due = run.world.sum(*data.counts, run.stop.asked, run.is_due)
+            if stops or due:  # a signal to one process stops all of them before the same step
                 run.save()
+            if stops:
+                run.writer.wait()
                 raise SystemExit(128 + signal.SIGTERM)
             taken = num_targets > 0 or step.takes_empty
             if taken:
@@ -447,8 +482,6 @@ def _take_steps(
                 progress({**about, "loss": reader.last})
             if taken:
                 schedule.step()  # last: until the next step begins, the optimizer has the rate of this one
-            if config.save_steps and state.step % config.save_steps == 0 and state.done < plan.epoch_steps:
-                run.save()
     reader.read()
 
 
