@@ -51,6 +51,7 @@ __all__ = [
     "num_rows",
     "require_sound",
     "special_ids",
+    "states_of",
     "without_own_settings",
 ]
 
@@ -479,14 +480,27 @@ def logits_of(
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """:func:`logits_at` with a known head, in a form that torch.compile can trace."""
+    states = states_of(model, head, input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
+    return states if head is None else head(states)
+
+
+def states_of(
+    model: PreTrainedModel,
+    head: Any,
+    input_ids_BT: torch.Tensor,
+    attention_BT: torch.Tensor | None,
+    wanted: torch.Tensor,
+    position_ids_BT: torch.Tensor | None = None,
+    bounds: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return what the head of :func:`logits_of` reads, (N, D); without a head, the logits themselves."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT
     if bounds is not None:
         inputs["cu_seq_lens_q"] = bounds
     values = model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state
-    at = values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
-    return at if head is None else head(at)
+    return values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
 
 
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.

@@ -32,7 +32,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.models import first_position, lm_head, logits_of
+from reticent.trainer.models import first_position, lm_head, num_rows, states_of
 from reticent.trainer.packing import lay_out, packed_order
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
@@ -366,7 +366,58 @@ def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
 #
 # The loss: the sum of the cross entropy over targets, with logits computed at these cells alone.
 #
-# Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target.
+# Where the logits are many, they are made and forgotten a piece at a time: no copy of all in float32 exists, nor of all
+# at all. The last bits of the gradient then differ from those of one piece.
+#
+# Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target, D dimensions, V vocabulary.
+
+#: Most logits that exist at once: 256 MB of float32.
+MOST_LOGITS = 1 << 26
+
+
+class _LossInPieces(torch.autograd.Function):
+    """The head and the cross entropy in one, which makes its gradients with the loss and so keeps no logits (as the
+    fused linear cross entropy of Liger-Kernel does).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        needed = [states_ND, *weights] if any(ctx.needs_input_grad) else []
+        gradients = [torch.zeros_like(tensor) for tensor in needed]
+        total = torch.zeros((), device=states_ND.device)
+        for states, labels, *of_states in zip(
+            states_ND.split(rows), labels_N.split(rows), *(gradient.split(rows) for gradient in gradients[:1]),
+            strict=True,
+        ):  # fmt: skip
+            with torch.set_grad_enabled(bool(needed)):
+                states = states.detach().requires_grad_(bool(needed))
+                logits = head(states)
+            scores = torch.log_softmax(logits.detach(), dim=-1, dtype=torch.float32)
+            total -= scores.gather(1, labels[:, None]).sum()
+            if not needed:
+                continue
+            slope = scores.exp_().scatter_add_(1, labels[:, None], scores.new_full((len(labels), 1), -1.0))
+            found = torch.autograd.grad(logits, [states, *weights], slope.to(logits.dtype))
+            of_states[0].copy_(found[0])
+            for gradient, piece in zip(gradients[1:], found[1:], strict=True):
+                gradient += piece
+        ctx.gradients = gradients
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        states, *weights = (gradient.mul_(of_loss) for gradient in ctx.gradients)
+        del ctx.gradients
+        return states, None, None, None, *weights
+
+
+@torch.compiler.disable
+def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
+    head = torch.nn.Identity() if head is None else head
+    weights = [weight for weight in head.parameters() if weight.requires_grad]
+    return _LossInPieces.apply(states_ND, labels_N, head, rows, *weights)
 
 
 class TargetLoss(torch.nn.Module):
@@ -381,6 +432,7 @@ class TargetLoss(torch.nn.Module):
         self._first = (first_position(model) or 0) if packed else 0
         # In a tuple: as an attribute it would be a second module, and its weights are the model's already.
         self._head = (lm_head(model),)
+        self._most_rows = max(1, MOST_LOGITS // num_rows(model))
 
     def forward(
         self,
@@ -393,7 +445,11 @@ class TargetLoss(torch.nn.Module):
     ) -> torch.Tensor:
         if positions_BT is not None:
             positions_BT = positions_BT + self._first
-        logits_NV = logits_of(self.model, self._head[0], input_ids_BT, attention_BT, at_N, positions_BT, bounds)
+        head = self._head[0]
+        states_ND = states_of(self.model, head, input_ids_BT, attention_BT, at_N, positions_BT, bounds)
+        if len(at_N) > self._most_rows:
+            return _loss_in_pieces(states_ND, labels_N, head, self._most_rows)
+        logits_NV = states_ND if head is None else head(states_ND)
         return F.cross_entropy(logits_NV.float(), labels_N, reduction="sum")
 
 
