@@ -116,7 +116,9 @@ class PrivacyConfig(Section):
         description="share of the units in a step; default: batch_size * gradient_accumulation_steps are expected",
     )
     max_physical_batch_size: int = Field(
-        default=16, ge=1, description="windows in memory at once; changes the draws of dropout, never the guarantee"
+        default=16,
+        ge=1,
+        description="windows in memory at once (64 to 256 on a large GPU); changes dropout, never the guarantee",
     )
     accountant: Literal["prv", "rdp"] = Field(default="prv", description="rdp is looser by a tenth; for comparison")
     seed: Annotated[int | None, of_job(None)] = None

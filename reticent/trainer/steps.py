@@ -17,9 +17,9 @@ There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -53,8 +53,11 @@ __all__ = [
     "Step",
     "StepData",
     "TargetLoss",
+    "arrive",
+    "feeding",
     "iter_steps",
     "micro_batch",
+    "moved",
     "on_device",
     "plan_steps",
     "predicted_labels",
@@ -219,11 +222,8 @@ class MicroBatches:
 
     def wait(self) -> list[MicroBatch]:
         """Return the micro-batches; the device, not the host, waits until they have arrived."""
-        if self.ready is not None:
-            stream = torch.cuda.current_stream()
-            stream.wait_event(self.ready)
-            for tensor in (tensor for micro in self.micro_batches for tensor in _tensors(micro).values()):
-                tensor.record_stream(stream)
+        for micro in self.micro_batches if self.ready is not None else ():
+            arrive(_tensors(micro).values(), self.ready)
         return self.micro_batches
 
 
@@ -274,7 +274,6 @@ def iter_steps(
     Each step has a ledger of its own, because batches prepared ahead are not trained on yet. A process without a
     micro-batch in a step gets one without targets, because it must take part in every sum.
     """
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     for parts in plan:
         made, num_tokens, num_filled, num_cells, ledger = [], 0, 0, 0, Ledger()
         for part in parts:
@@ -292,12 +291,9 @@ def iter_steps(
             nothing = Targets(batch.inputs, np.full_like(batch.inputs, IGNORE_INDEX))
             made.append(micro_batch(batch, nothing, causal))
         num_targets = sum(micro.num_targets for micro in made)
-        ready = None
-        if stream is not None:
-            with torch.cuda.stream(stream):
-                made = [on_device(micro, device) for micro in made]
-                ready = stream.record_event()
-        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, ledger, ready)
+        with feeding(device) as ready:
+            made = [on_device(micro, device) for micro in made]
+        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, ledger, ready())
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
@@ -348,13 +344,37 @@ def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
 
 
 def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
-    """Move a micro-batch; to CUDA through pinned memory, without waiting."""
+    """Move a micro-batch."""
+    return replace(micro, **{name: moved(tensor, device) for name, tensor in _tensors(micro).items()})  # type: ignore[arg-type]
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Move a tensor of the host; to CUDA through pinned memory, without waiting."""
     pinned = device.type == "cuda"
-    moved = {
-        name: (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
-        for name, tensor in _tensors(micro).items()
-    }
-    return replace(micro, **moved)  # type: ignore[arg-type]
+    return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
+
+
+@lru_cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+@contextlib.contextmanager
+def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
+    """Move tensors beside the computation while the block runs; what it yields gives the event of their arrival."""
+    if device.type != "cuda":
+        yield lambda: None
+        return
+    with torch.cuda.stream(_stream(device)):
+        yield _stream(device).record_event
+
+
+def arrive(tensors: Iterable[torch.Tensor], ready: torch.cuda.Event) -> None:
+    """Let the device, not the host, wait until tensors of `feeding` are there."""
+    stream = torch.cuda.current_stream()
+    stream.wait_event(ready)
+    for tensor in tensors:
+        tensor.record_stream(stream)
 
 
 def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
