@@ -107,8 +107,8 @@ class UnitRows:
     at : pair of int64 tensors, shapes (B, 1) and (B, M)
         Cells whose output predicts a target; a row with fewer has others, whose label is `IGNORE_INDEX`.
     labels_BM : int64 tensor
-    weights_B : float32 tensor
-        1 / number of targets of the row's unit, or 1 if it has none.
+    divisors_B : int64 tensor
+        Number of targets of the row's unit, or 1 if it has none.
     units_B, slots_B : int64 tensors
         The unit of each row, and its place among ``num_units * longest``, the rows of each unit end to end.
     """
@@ -116,7 +116,7 @@ class UnitRows:
     inputs: dict[str, torch.Tensor]
     at: tuple[torch.Tensor, torch.Tensor]
     labels_BM: torch.Tensor
-    weights_B: torch.Tensor
+    divisors_B: torch.Tensor
     units_B: torch.Tensor
     slots_B: torch.Tensor
     num_units: int
@@ -153,7 +153,7 @@ class UnitRowsMaker:
         is_target_BT = labels_BT != IGNORE_INDEX
         num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
         columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
-        num_targets_U = np.bincount(units_B, is_target_BT.sum(axis=1)).clip(min=1)
+        num_targets_U = np.bincount(units_B[np.nonzero(is_target_BT)[0]], minlength=units_B[-1] + 1).clip(min=1)
         ranks_B = np.arange(len(units_B)) - np.searchsorted(units_B, units_B)
         longest = int(ranks_B.max()) + 1
         inputs = {"input_ids": targets.input_ids}
@@ -168,7 +168,7 @@ class UnitRowsMaker:
             {name: self._moved(values) for name, values in inputs.items()},
             (self._moved(np.arange(len(units_B))[:, None]), self._moved(columns_BM)),
             self._moved(np.take_along_axis(labels_BT, columns_BM, axis=1)),
-            self._moved((1 / num_targets_U[units_B]).astype(np.float32)),
+            self._moved(num_targets_U[units_B]),
             self._moved(units_B),
             self._moved(units_B * longest + ranks_B),
             int(units_B[-1]) + 1,
@@ -453,7 +453,7 @@ def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
     losses_BM = F.cross_entropy(
         logits_BMV.float().transpose(1, 2), rows.labels_BM, reduction="none", ignore_index=IGNORE_INDEX
     )
-    return losses_BM.sum(dim=1) * rows.weights_B
+    return losses_BM.sum(dim=1) / rows.divisors_B
 
 
 # ------------------------------------------------------------------------------------------------------------ sampling
@@ -623,7 +623,7 @@ class PhysicalBatches:
     def wait(self) -> list[UnitRows]:
         """Return the physical batches; the device, not the host, waits until they have arrived."""
         for rows in self.rows if self.ready is not None else ():
-            tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.weights_B, rows.units_B, rows.slots_B)
+            tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
             arrive(tensors, self.ready)
         return self.rows
 
