@@ -1,9 +1,12 @@
-"""Everything that needs a GPU, in one call: the tests that skip without one, then the benchmarks.
+"""Everything that needs a GPU, in one call of ten minutes.
 
+    python -m benchmarks.gpu --out RESULTS                        # what is fast: training, scoring, writing text
     python -m benchmarks.gpu --prepare FOLDER                     # where the Rust core, the corpora and the models are
-    python -m benchmarks.gpu --prepared FOLDER --out RESULTS --time-limit 570
+    python -m benchmarks.gpu --prepared FOLDER --out RESULTS      # the tests that skip without a GPU, then benchmarks
 
-A machine with a GPU often has little else. The first command writes what the second one needs and cannot make there:
+The first needs nothing but the package: `benchmarks.throughput`, then, where the corpora are, the grid of
+`studies.holes` in the time that is left (``--holes-base NAME=FOLDER`` chooses its base model; cells that are done stay
+done). A machine with a GPU often has little else: ``--prepare`` writes what ``--prepared`` needs and cannot make there,
 token stores, documents, pydantic, and the packages that carry models. Training then needs numpy, pyarrow, numba, torch
 and transformers; the whole job of the foundation models also Polars and the Rust core. Each part runs by itself,
 in the time that the ones before it left: a part that fails or is stopped does not stop the others. ``RESULTS`` gets a
@@ -66,6 +69,20 @@ class Part:
         ]
 
 
+def fast_parts(out: Path, size: str, time_limit: float, base: str | None) -> Iterator[Part]:
+    """How fast everything is, and then the grid of `studies.holes`."""
+    seconds = f"{0.6 * time_limit:.0f}"
+    found = ("--out", str(out / "throughput.json"))
+    yield Part(
+        name="throughput", command=("benchmarks.throughput", "--size", size, "--seconds", seconds, *found), share=0.9
+    )
+    grid = ("--size", "gpu" if base else "quick", *(("--base", base) if base else ()))
+    if size == "toy":
+        grid = ("--size", "toy", "--arms", "clm")
+    holes = ("studies.holes", *grid, "--out", str(out / "holes"))
+    yield Part(name="holes", command=holes, needs=("pydantic", "polars", "reticent._rust"), share=1.0)
+
+
 def parts(prepared: Path, size: str) -> Iterator[Part]:
     """The parts in order; a time limit of its own lets the training benchmark write what it has."""
     files = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py") if "cuda.is_available" in path.read_text())
@@ -107,19 +124,21 @@ def prepare(folder: Path, size: str) -> None:
     (folder / "commit").write_text(commit() or "")
 
 
-def run_all(prepared: Path, out: Path, time_limit: float, of: Iterable[Part]) -> dict[str, Any]:
+def run_all(prepared: Path | None, out: Path, time_limit: float, of: Iterable[Part]) -> dict[str, Any]:
     """Run every part and return what became of each; records and logs are in ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     started, before = time.time(), time.monotonic()
     summary: dict[str, Any] = {}
     for part in of:
         left = time_limit - (time.monotonic() - before)
-        if missing := part.missing([prepared / "site"]):
+        if missing := part.missing([prepared / "site"] if prepared else []):
             summary[part.name] = {"done": False, "why": f"not installed: {', '.join(missing)}"}
         elif left < 10:
             summary[part.name] = {"done": False, "why": "no time was left"}
         else:
             summary[part.name] = _run(part, prepared, out, left * part.share)
+        if summary[part.name]["done"]:
+            print((out / f"{part.name}.log").read_text())
         print(f"{part.name}: {json.dumps(summary[part.name])}", flush=True)
         (out / "summary.json").write_text(json.dumps(summary, indent=1))
         for record in (*RECORD.glob("*.json"), *STUDIES.glob("*.json")):
@@ -128,14 +147,16 @@ def run_all(prepared: Path, out: Path, time_limit: float, of: Iterable[Part]) ->
     return summary
 
 
-def _run(part: Part, prepared: Path, out: Path, seconds: float) -> dict[str, Any]:
+def _run(part: Part, prepared: Path | None, out: Path, seconds: float) -> dict[str, Any]:
     """Run a part in a process group of its own, so that nothing it started outlives it."""
-    paths = [str(ROOT), str(prepared / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RETICENT_DATA": str(prepared / "data")}
+    paths = [str(ROOT), *([str(prepared / "site")] if prepared else []), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    if prepared:
+        environment["RETICENT_DATA"] = str(prepared / "data")
+        if (known := prepared / "commit").exists():
+            environment["RETICENT_COMMIT"] = known.read_text()
     if part.device:
         environment["RETICENT_TEST_DEVICE"] = part.device
-    if (known := prepared / "commit").exists():
-        environment["RETICENT_COMMIT"] = known.read_text()
     command = [sys.executable, "-m", *(argument.format(int(seconds * 0.8)) for argument in part.command)]
     log, started = out / f"{part.name}.log", time.monotonic()
     with log.open("w") as file:
@@ -200,16 +221,21 @@ def main() -> None:
     parser.add_argument("--prepare", type=Path, help="only write what the machine with the GPU needs into this folder")
     parser.add_argument("--prepared", type=Path, help="the folder that was prepared")
     parser.add_argument("--out", type=Path, help="folder for logs, records and the summary")
-    parser.add_argument("--time-limit", type=float, default=3600.0, help="seconds for all parts together")
+    parser.add_argument("--time-limit", type=float, default=570.0, help="seconds for all parts together")
     parser.add_argument("--size", choices=["toy", "cpu", "gpu"], default="gpu")
+    parser.add_argument(
+        "--holes-base", help="NAME=FOLDER of a model for the grid of studies.holes; default: a small one"
+    )
     arguments = parser.parse_args()
     if arguments.prepare:
         prepare(arguments.prepare.resolve(), arguments.size)
         return
-    if not (arguments.prepared and arguments.out):
-        parser.error("give --prepare FOLDER, or --prepared FOLDER and --out FOLDER")
-    prepared = arguments.prepared.resolve()
-    found = run_all(prepared, arguments.out.resolve(), arguments.time_limit, parts(prepared, arguments.size))
+    if not arguments.out:
+        parser.error("give --out FOLDER, or --prepare FOLDER")
+    out, size, limit = arguments.out.resolve(), arguments.size, arguments.time_limit
+    prepared = arguments.prepared.resolve() if arguments.prepared else None
+    of = parts(prepared, size) if prepared else fast_parts(out, size, limit, arguments.holes_base)
+    found = run_all(prepared, out, limit, of)
     sys.exit(0 if all(part["done"] for part in found.values()) else 1)
 
 

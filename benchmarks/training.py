@@ -348,7 +348,7 @@ def _peak_bytes(device: str) -> int:
 
 def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
     known = set(TrainConfig.model_fields)
-    options = {"packing": way.packing, "torch_compile": way.compiled, **more}
+    options = {"packing": way.packing, "torch_compile": way.compiled, "save_minutes": 0, **more}
     return TrainConfig(
         num_epochs=plan.num_epochs,
         checkpoint_epochs=(),
@@ -363,15 +363,17 @@ def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
 
 
 def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> list[float]:
-    """Train with our loop and return the loss of each epoch.
+    """Train with our loop and return the loss of each epoch. The Trainer saves nothing here, and so do we."""
+    turns.tokens, read_ahead, end_epoch = plan.store.num_tokens, loop.prefetched, loop._end_epoch
 
-    Where it would save, an epoch is over: the Trainer saves nothing here, and so do we.
-    """
-    turns.tokens, read_ahead = plan.store.num_tokens, loop.prefetched
+    def end(run: Any, *arguments: Any) -> None:
+        end_epoch(run, *arguments)
+        turns.end_epoch(last=run.state.epoch == run.config.num_epochs)
+
     seams: dict[str, Callable[..., Any]] = {
         "prefetched": lambda *arguments, **more: turns.timed(read_ahead(*arguments, **more)),
-        "save_state": lambda *_: turns.end_epoch(last=False),
-        "write_model": lambda *_, **__: turns.end_epoch(last=True),
+        "write_model": lambda *_, **__: None,
+        "_end_epoch": end,
     }
     before = {name: getattr(loop, name) for name in seams}
     tokenizer = str(plan.store.tokenizer_path)

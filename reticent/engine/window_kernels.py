@@ -81,18 +81,15 @@ def lay_rows(
     columns: np.ndarray,
     out_ids: np.ndarray,
     out_labels: np.ndarray,
-    segments: np.ndarray,
     positions: np.ndarray,
 ) -> None:
     """Lay window w of the arrays (W, S), ``lengths[w]`` long, into row ``rows[w]``, column ``columns[w]``, of (B, T).
 
-    Cells of no window stay as they are; the others say in ``segments`` which window is theirs and in ``positions``
-    where in it they stand.
+    Cells of no window stay as they are; the others say in ``positions`` where in their window they stand.
     """
     for window in range(len(lengths)):
         row, column = rows[window], columns[window]
         for i in range(lengths[window]):
             out_ids[row, column + i] = input_ids[window, i]
             out_labels[row, column + i] = labels[window, i]
-            segments[row, column + i] = window
             positions[row, column + i] = i

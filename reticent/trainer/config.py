@@ -116,7 +116,9 @@ class PrivacyConfig(Section):
         description="share of the units in a step; default: batch_size * gradient_accumulation_steps are expected",
     )
     max_physical_batch_size: int = Field(
-        default=16, ge=1, description="windows in memory at once; changes the draws of dropout, never the guarantee"
+        default=16,
+        ge=1,
+        description="windows in memory at once (64 to 256 on a large GPU); changes dropout, never the guarantee",
     )
     accountant: Literal["prv", "rdp"] = Field(default="prv", description="rdp is looser by a tenth; for comparison")
     seed: Annotated[int | None, of_job(None)] = None
@@ -192,7 +194,7 @@ class TrainConfig(Section):
     seed: Annotated[int, of_job("seed")] = 0
     packing: bool = Field(
         default=False,
-        description="put several windows into one row, with a block-diagonal mask; batch_size counts rows",
+        description="put several windows into one row, each attended by itself; batch_size counts rows",
     )
     torch_compile: bool = Field(
         default=False, description="compile the model; the first steps then take tens of seconds"
@@ -201,7 +203,12 @@ class TrainConfig(Section):
     save_steps: int = Field(
         default=0,
         ge=0,
-        description="steps between two saved states, from which training can be resumed; 0: one after each epoch",
+        description="steps between two saved states, from which training can be resumed; 0: by save_minutes alone",
+    )
+    save_minutes: float = Field(
+        default=10.0,
+        ge=0,
+        description="minutes between two saved states; each checkpoint, and a stop, save one too. 0: they alone",
     )
     logging_steps: int = Field(
         default=10, ge=1, description="steps between two lines of the log; on CUDA also between two checks of the loss"
@@ -231,7 +238,7 @@ class TrainConfig(Section):
         Left out are settings that only monitor a training, the list of seeds (each training has one), ``dp`` if the
         recipe is not private, and ``end_of_text`` where no end is a target, as in a key of before there was one.
         """
-        said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})
+        said = self.model_dump(exclude={"save_steps", "save_minutes", "logging_steps", "report_to", "seeds", "dp"})
         if not (self.end_of_text and causal):
             del said["end_of_text"]
         if private and self.dp is not None:
@@ -250,10 +257,10 @@ class TrainConfig(Section):
 
     def of_one_training(self) -> dict[str, Any]:
         """Return the settings of one training, in the form that its ledger and its saved state keep: without
-        ``end_of_text`` where it is off, as those of before there was one.
+        ``end_of_text`` where it is off, as those of before there was one, and without ``save_minutes``.
         """
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
-        left_out = ("seeds", "dp") if self.end_of_text else ("seeds", "dp", "end_of_text")
+        left_out = ("seeds", "dp", "save_minutes", *(() if self.end_of_text else ("end_of_text",)))
         return {name: value for name, value in values.items() if name not in left_out}
 
 

@@ -16,6 +16,8 @@ __all__ = ["CONTEXT_COUNTS", "COUNTS", "Ledger"]
 COUNTS = ("eligible", "protected", "targets", "violations")
 #: Counts of a recipe that replaces indirect identifiers in the context; a ledger of another has none.
 CONTEXT_COUNTS = ("replaced", "filled", "coincidences", "read")
+#: The counts of an epoch, each kind with its digest.
+_PARTS = ((COUNTS, "digest"), (CONTEXT_COUNTS, "inputs"))
 
 
 @dataclass(slots=True)
@@ -69,20 +71,25 @@ class Ledger:
         """Return the ledger over all processes; ``add`` sums each of its arguments over them, exact below 2^53."""
         rows = [self._row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
         # Digests in halves.
-        parts = ((COUNTS, "digest"), (CONTEXT_COUNTS, "inputs"))
         numbers = [
             value
             for row in rows
-            for names, digest in parts
+            for names, digest in _PARTS
             for value in (*(row[name] for name in names), row[digest] & 0xFFFFFFFF, row[digest] >> 32)
         ]
         sums = iter([int(value) for value in add(*numbers)])
         total = Ledger()
         for epoch, row in enumerate(rows, 1):
-            for names, digest in parts:
+            for names, digest in _PARTS:
                 total._add(epoch, {name: next(sums) for name in names}, next(sums) + (next(sums) << 32), digest)
             total.begin_epoch(epoch, row["protection"])
         return total
+
+    def add(self, other: Ledger) -> None:
+        """Add the counts of another ledger, as of a step that was prepared ahead and is taken now."""
+        for epoch, row in other.epochs.items():
+            for names, digest in _PARTS:
+                self._add(epoch, {name: row[name] for name in names}, row[digest], digest)
 
     def begin_epoch(self, epoch: int, protection: str) -> None:
         """Store the fingerprint of an epoch's protection (`fingerprint_protection`)."""

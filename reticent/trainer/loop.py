@@ -10,9 +10,10 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
-import copy
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.progress import log_warning
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
+from reticent.trainer.attention import attention_of_training
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world
@@ -44,18 +46,17 @@ from reticent.trainer.models import (
     require_sound,
     special_ids,
 )
-from reticent.trainer.packing import block_diagonal_mask
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import (
     State,
+    StateWriter,
     delete_state,
     delete_training,
     identity_of,
     only_training_in,
     read_state,
     restore,
-    save_state,
 )
 from reticent.trainer.steps import MakeTargets, PlainStep, Step
 from reticent.trainer.verify import write_ledger
@@ -162,25 +163,20 @@ def graceful_stop() -> Iterator[Stop]:
 
 
 @torch.no_grad()
-def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
-    """Force ``sdpa``; `TrainingError` unless a window has the same logits in a packed row as alone."""
+def require_packable(model: PreTrainedModel) -> None:
+    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_of_training`."""
     config: Any = model.config
-    if config._attn_implementation != "sdpa":
-        try:
-            model.set_attn_implementation("sdpa")
-        except (ValueError, ImportError):
-            raise TrainingError(f"train.packing: {config.model_type} has no sdpa attention; set it to false") from None
     training = model.training
     model.eval()
-    ids = (torch.arange(12, device=model.device) * 7 + 11)[None] % config.vocab_size
-    segments = (torch.arange(12, device=model.device) >= 5).int()[None]
-    positions = torch.arange(12, device=model.device)[None] - 5 * segments
     every = torch.arange(12, device=model.device)
+    ids = (every * 7 + 11)[None] % config.vocab_size
+    bounds = torch.tensor([0, 5, 12], dtype=torch.int32, device=model.device)
+    positions = (every - 5 * (every >= 5))[None]
     first = first_position(model)
     try:
         if first is None:
             raise ValueError
-        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions + first)
+        together = logits_at(model, ids, None, every, positions + first, bounds)
         alone = torch.cat(
             [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
              for part in (ids[:, :5], ids[:, 5:])]
@@ -188,7 +184,7 @@ def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
     except (TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"train.packing: {config.model_type} takes no "
-            + ("position numbers" if first is None else f"block-diagonal mask ({type(error).__name__})")
+            + ("position numbers" if first is None else f"bounds of windows ({type(error).__name__})")
         ) from None
     finally:
         model.train(training)
@@ -241,7 +237,8 @@ def train(
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
 
-    On SIGTERM or Ctrl-C a training finishes its step, saves its state and ends as the signal would have ended it.
+    A training saves its state from time to time, in a thread of its own. On SIGTERM or Ctrl-C it finishes its step,
+    saves its state and ends as the signal would have ended it.
     After a stop or a kill, the same call continues from the last saved state; a training that begins anew deletes the
     checkpoints and the ledger of an earlier one in ``out``. Under torchrun every process calls it with the same
     arguments; each process gets ``batch_size`` windows, and only the first writes.
@@ -318,6 +315,7 @@ def train(
         state = found or State()
 
         model = model.to(device=device).train()  # type: ignore
+        held.enter_context(attention_of_training(model, packed=config.packing))
         adapter = _adapt(model, recipe, config)
         windows = _cut(protected, special, config, device)
         step.prepare(model, windows, state.private)
@@ -336,12 +334,29 @@ def train(
             torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
             graceful_stop() as stop,
             open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
+            StateWriter(out, identity) as writer,
         ):
             reader = LossReader(state, metrics, world, config.logging_steps, out)
             # Of this process alone; the state has the sum over all.
             ledger = state.ledger if world.is_main else Ledger()
+            # The cost of a private training is charged by its name, which the state keeps: it has one from the start.
+            saved = time.monotonic() if privacy is None or found else -math.inf
             run = _Run(
-                model, optimizer, step, state, ledger, config, out, identity, world, stop, metrics, reader, Clock()
+                model,
+                optimizer,
+                step,
+                state,
+                ledger,
+                config,
+                out,
+                world,
+                stop,
+                metrics,
+                reader,
+                Clock(),
+                writer,
+                saved,
+                state.step,
             )
             while state.epoch <= config.num_epochs:
                 run.clock.begin_epoch()
@@ -358,8 +373,9 @@ def train(
                 _take_steps(run, windows, make, progress)
                 _end_epoch(run, recipe, fast_tokenizer, adapter)
                 state.begin_epoch()
-                if state.epoch <= config.num_epochs:
-                    run.save()
+                if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
+                    run.save()  # a checkpoint stays where the training fails later
+            writer.wait()  # it must not come after the state is deleted
         cost = step.finish(state.step)
         at_error.pop_all()
         if adapter:
@@ -393,12 +409,23 @@ class _Run:
     ledger: Ledger
     config: TrainConfig
     out: Path
-    identity: dict[str, Any]
     world: World
     stop: Stop
     metrics: Metrics
     reader: LossReader
     clock: Clock
+    writer: StateWriter
+    #: When the last state was saved, or the training began, by `time.monotonic`, and after which step.
+    saved: float
+    saved_step: int
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the first process is to save a state before the next step."""
+        steps, minutes = self.config.save_steps, self.config.save_minutes
+        by_steps = steps > 0 and self.state.step % steps == 0 and self.state.step > self.saved_step
+        by_time = minutes > 0 and time.monotonic() - self.saved >= 60 * minutes
+        return self.world.is_main and (by_steps or by_time)
 
     def save(self) -> None:
         """Save the state for a resumed run. Every process must call it, because ledgers are summed."""
@@ -407,7 +434,8 @@ class _Run:
         self.state.sizes = self.metrics.sizes()
         self.state.seconds += self.clock.lap()
         if self.world.is_main:
-            save_state(self.out, self.identity, self.state, self.model, self.optimizer)
+            self.writer.save(self.state, self.model, self.optimizer)
+        self.saved, self.saved_step = time.monotonic(), self.state.step
 
 
 def _take_steps(
@@ -415,7 +443,7 @@ def _take_steps(
 ) -> None:
     """Take the remaining steps of the epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
-    plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
+    plan = step.plan_epoch(windows, make, state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
         log_warning(
             f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of a training, whose rate never "
@@ -424,9 +452,11 @@ def _take_steps(
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
     with closing(prefetched(plan.data)) as feed:
         for data in run.clock.watch(feed):
-            num_targets, num_tokens, filled, cells, stops = run.world.sum(*data.counts, run.stop.asked)
-            if stops:  # a signal to one process stops all of them before the same step
+            num_targets, num_tokens, filled, cells, stops, due = run.world.sum(*data.counts, run.stop.asked, run.is_due)
+            if stops or due:  # a signal to one process stops all of them before the same step
                 run.save()
+            if stops:
+                run.writer.wait()
                 raise SystemExit(128 + signal.SIGTERM)
             taken = num_targets > 0 or step.takes_empty
             if taken:
@@ -440,7 +470,7 @@ def _take_steps(
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
                 state.step += 1
-            run.ledger = data.ledger
+            run.ledger.add(data.ledger)
             state.done += 1
             state.num_tokens += int(num_tokens)
             state.num_filled += int(filled)
@@ -452,8 +482,6 @@ def _take_steps(
                 progress({**about, "loss": reader.last})
             if taken:
                 schedule.step()  # last: until the next step begins, the optimizer has the rate of this one
-            if config.save_steps and state.step % config.save_steps == 0 and state.done < plan.epoch_steps:
-                run.save()
     reader.read()
 
 
@@ -498,7 +526,7 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
     if recipe.freeze_embeddings:
         freeze_embeddings(model)
     if config.packing:
-        require_packable(model, causal=recipe.objective == "clm")
+        require_packable(model)
     return adapter
 
 

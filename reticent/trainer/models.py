@@ -51,6 +51,7 @@ __all__ = [
     "num_rows",
     "require_sound",
     "special_ids",
+    "states_of",
     "without_own_settings",
 ]
 
@@ -448,6 +449,7 @@ def logits_at(
     attention_BT: torch.Tensor | None,
     wanted: torch.Tensor,
     position_ids_BT: torch.Tensor | None = None,
+    bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return logits (N, V) at the N wanted cells, in their order.
 
@@ -456,14 +458,16 @@ def logits_at(
 
     Parameters
     ----------
-    attention_BT : bool tensor, shape (B, T), or (B, 1, T, T), a block-diagonal mask
-        None if padding has no effect (causal models padded on the right).
+    attention_BT : bool tensor, shape (B, T)
+        None if there is no padding, or it has no effect (causal models padded on the right).
     wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
         Cells, or their numbers in the flattened batch. With numbers the host need not wait for the GPU to count them.
     position_ids_BT : int64 tensor, shape (B, T)
         None: positions as the model makes them; else from `first_position`.
+    bounds : int32 tensor, shape (W + 1,)
+        Bounds of windows in the flattened batch, which do not see each other: within `attention_of_training` alone.
     """
-    return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT)
+    return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
 
 
 def logits_of(
@@ -473,14 +477,30 @@ def logits_of(
     attention_BT: torch.Tensor | None,
     wanted: torch.Tensor,
     position_ids_BT: torch.Tensor | None = None,
+    bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """:func:`logits_at` with a known head, in a form that torch.compile can trace."""
+    states = states_of(model, head, input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
+    return states if head is None else head(states)
+
+
+def states_of(
+    model: PreTrainedModel,
+    head: Any,
+    input_ids_BT: torch.Tensor,
+    attention_BT: torch.Tensor | None,
+    wanted: torch.Tensor,
+    position_ids_BT: torch.Tensor | None = None,
+    bounds: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return what the head of :func:`logits_of` reads, (N, D); without a head, the logits themselves."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT
+    if bounds is not None:
+        inputs["cu_seq_lens_q"] = bounds
     values = model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state
-    at = values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
-    return at if head is None else head(at)
+    return values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
 
 
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.

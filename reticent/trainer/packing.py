@@ -1,9 +1,9 @@
 """Packing: several windows in one row, without attention between them.
 
 Windows are gathered, masked and counted one by one, and laid side by side after that. So loss and ledger are those of
-unpacked training. A block-diagonal mask separates the windows (True where two cells belong to one window), and
-positions start again with each window. Attention must be ``sdpa``, because eager attention misreads such a mask without
-an error. So a forward pass over two windows checks, before training, that they do not influence each other.
+unpacked training. Attention runs over each window by itself (`reticent.trainer.attention`), from the bounds of the
+windows; there is no mask. Positions start again with each window. A forward pass over two windows checks, before
+training, that they do not influence each other.
 
 Shapes: W windows, B rows, T tokens of a row.
 """
@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from reticent.engine.randomness import generator
 from reticent.engine.schema import IGNORE_INDEX
@@ -24,7 +23,6 @@ from reticent.trainer.windows import Windows
 
 __all__ = [
     "Packed",
-    "block_diagonal_mask",
     "lay_out",
     "num_packed_rows",
     "packed_order",
@@ -33,12 +31,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Windows in packed rows: input_ids, labels and positions int64 (B, T), segments int32 (B, T), -1 for padding."""
+    """Windows in packed rows: input_ids, labels and positions int64 (B, T), and the bounds of the windows in the
+    flattened batch, int32, from 0 to B * T; the padding behind a row is a window of its own.
+    """
 
     input_ids: np.ndarray
     labels: np.ndarray
-    segments: np.ndarray
     positions: np.ndarray
+    bounds: np.ndarray
 
 
 def packed_order(
@@ -89,23 +89,16 @@ def lay_out(
     first = np.searchsorted(rows, rows)  # the first window of each window's row
     columns = ends - lengths - (ends - lengths)[first]
     shape = (int(rows[-1]) + 1, padded(int((columns + lengths).max())))
+    starts = rows * shape[1] + columns
+    whole = np.arange(shape[0] + 1) * shape[1]
     packed = Packed(
         np.full(shape, pad, dtype=np.int64),
         np.full(shape, IGNORE_INDEX, dtype=np.int64),
-        np.full(shape, -1, dtype=np.int32),
         np.zeros(shape, dtype=np.int64),
+        np.unique(np.concatenate([starts, starts + lengths, whole])).astype(np.int32),
     )
     lay_rows(
         input_ids_WS, labels_WS, lengths, rows, columns,
-        packed.input_ids, packed.labels, packed.segments, packed.positions,
+        packed.input_ids, packed.labels, packed.positions,
     )  # fmt: skip
     return packed
-
-
-def block_diagonal_mask(segments_BT: torch.Tensor, positions_BT: torch.Tensor, causal: bool) -> torch.Tensor:
-    """Return the attention mask (B, 1, T, T): True for cells of one window, without later cells in a causal model.
-    Padding attends to padding."""
-    mask = segments_BT[:, :, None] == segments_BT[:, None, :]
-    if causal:
-        mask &= positions_BT[:, :, None] >= positions_BT[:, None, :]
-    return mask[:, None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -30,13 +31,13 @@ from reticent.trainer.recipes import Recipe
 __all__ = [
     "STATE",
     "State",
+    "StateWriter",
     "delete_state",
     "delete_training",
     "identity_of",
     "only_training_in",
     "read_state",
     "restore",
-    "save_state",
 ]
 
 #: The lock of a training is ``.training.lock`` in its folder.
@@ -88,20 +89,72 @@ def identity_of(
     return json.loads(json.dumps(identity, default=str))
 
 
-def save_state(
-    folder: Path, identity: dict[str, Any], state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> None:
-    """Write the state atomically; the previous one stays until then. Cost: the bytes written, and fsync."""
+class StateWriter:
+    """Writes states in a thread of its own, each from a copy, so that the training need not wait for the disk.
+
+    The copy takes three times the trained weights of the host's memory: until it is written, or for good where it is
+    pinned, for weights on a GPU. At the end of the ``with`` block the last state is on the disk.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any]):
+        self._folder, self._identity = folder, identity
+        self._copies: dict[str, torch.Tensor] = {}
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> StateWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        if kind is None:
+            self.wait()
+
+    def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Begin to write a state; the one before has to be on the disk first. The previous file stays until then."""
+        self.wait()
+        for name, weight in _trained(model):
+            self._copy(f"model.{name}", weight)
+            for key, value in optimizer.state.get(weight, {}).items():
+                self._copy(f"optimizer.{name}.{key}", value)
+        of_training = {**asdict(state), "ledger": state.ledger.state()}
+        header = {"identity": json.dumps(self._identity), "state": json.dumps(of_training)}
+        copied = torch.cuda.current_stream().record_event() if torch.cuda.is_initialized() else None
+        self._thread = threading.Thread(target=self._write, args=(header, copied), name="reticent-state")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the last state is on the disk; `ArtifactError` if it could not be written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _copy(self, name: str, value: torch.Tensor) -> None:
+        if name not in self._copies:  # once: to pin memory takes long
+            self._copies[name] = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
+        self._copies[name].copy_(value.detach(), non_blocking=True)
+
+    def _write(self, header: dict[str, str], copied: torch.cuda.Event | None) -> None:
+        try:
+            if copied is not None:
+                copied.synchronize()
+            _write_state(self._folder, self._copies, header)
+            if copied is None:
+                self._copies.clear()
+        except BaseException as error:
+            self._error = error
+
+
+def _write_state(folder: Path, tensors: dict[str, torch.Tensor], header: dict[str, str]) -> None:
+    """Write a state atomically. Cost: the bytes written, and fsync."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    tensors = {}
-    for name, weight in _trained(model):
-        tensors[f"model.{name}"] = weight.detach().contiguous()
-        for key, value in optimizer.state.get(weight, {}).items():
-            tensors[f"optimizer.{name}.{key}"] = value.detach().contiguous()
     temporary = folder / f".{STATE}.tmp"
-    header = {"identity": json.dumps(identity), "state": json.dumps({**asdict(state), "ledger": state.ledger.state()})}
     temporary.unlink(missing_ok=True)
     try:
         temporary.touch(mode=0o600)

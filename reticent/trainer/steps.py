@@ -7,7 +7,7 @@ There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
     step.prepare(model, windows, state.private)        # may change how the model runs, never its weights
     step.wrap(optimizer)
     for each epoch:
-        plan = step.plan_epoch(windows, make, ledger, state)
+        plan = step.plan_epoch(windows, make, state)
         for data in plan.data:                         # made ahead, in a thread of its own
             losses = step.backward(data, num_targets, state.step)
     step.finish(state.step)                            # the model is plain again
@@ -17,10 +17,9 @@ There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -33,8 +32,8 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.models import first_position, lm_head, logits_of
-from reticent.trainer.packing import block_diagonal_mask, lay_out, packed_order
+from reticent.trainer.models import first_position, lm_head, num_rows, states_of
+from reticent.trainer.packing import lay_out, packed_order
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
 from reticent.trainer.windows import Batch, Windows
@@ -54,8 +53,11 @@ __all__ = [
     "Step",
     "StepData",
     "TargetLoss",
+    "arrive",
+    "feeding",
     "iter_steps",
     "micro_batch",
+    "moved",
     "on_device",
     "plan_steps",
     "predicted_labels",
@@ -72,7 +74,7 @@ class StepData(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger after this step; batches that were prepared further ahead are not counted yet."""
+        """The counts of this step alone; the loop adds them when it takes the step."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -134,7 +136,7 @@ class Step(Protocol):
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Bind to the optimizer, which holds the trained weights of the prepared model."""
 
-    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+    def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts the targets made."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
@@ -168,9 +170,11 @@ class MicroBatch:
     Attributes
     ----------
     input_ids : int64 tensor, shape (B, T)
-    attention : bool tensor, shape (B, T), False for padding; None if no token attends to padding
-    positions, segments : int64 and int32 tensors, shape (B, T); None unless rows are packed
-        A token's position in its window, and the number of its window in the row, -1 for padding.
+    attention : bool tensor, shape (B, T), False for padding; None if there is none, or no token attends to it
+    positions : int64 tensor, shape (B, T); None unless rows are packed
+        A token's position in its window.
+    bounds : int32 tensor, shape (W + 1,); None unless rows are packed
+        Where windows begin and end in the flattened batch.
     at : int64 tensor, shape (N,)
         Cells of the flattened batch whose output predicts a target, ascending.
     labels : int64 tensor, shape (N,)
@@ -183,7 +187,7 @@ class MicroBatch:
     input_ids: torch.Tensor
     attention: torch.Tensor | None
     positions: torch.Tensor | None
-    segments: torch.Tensor | None
+    bounds: torch.Tensor | None
     at: torch.Tensor
     labels: torch.Tensor
     windows: np.ndarray
@@ -192,7 +196,7 @@ class MicroBatch:
     @property
     def inputs(self) -> tuple[torch.Tensor | None, ...]:
         """The arguments of the model, in its order."""
-        return self.input_ids, self.attention, self.positions, self.segments, self.at, self.labels
+        return self.input_ids, self.attention, self.positions, self.bounds, self.at, self.labels
 
     @property
     def num_targets(self) -> int:
@@ -201,7 +205,7 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class MicroBatches:
-    """The micro-batches of this process for one step, and the ledger after the step."""
+    """The micro-batches of this process for one step, and their counts."""
 
     micro_batches: list[MicroBatch]
     num_targets: int
@@ -218,11 +222,8 @@ class MicroBatches:
 
     def wait(self) -> list[MicroBatch]:
         """Return the micro-batches; the device, not the host, waits until they have arrived."""
-        if self.ready is not None:
-            stream = torch.cuda.current_stream()
-            stream.wait_event(self.ready)
-            for tensor in (tensor for micro in self.micro_batches for tensor in _tensors(micro).values()):
-                tensor.record_stream(stream)
+        for micro in self.micro_batches if self.ready is not None else ():
+            arrive(_tensors(micro).values(), self.ready)
         return self.micro_batches
 
 
@@ -264,20 +265,17 @@ def iter_steps(
     windows: Windows,
     plan: Sequence[Sequence[Part]],
     make: MakeTargets,
-    ledger: Ledger,
     *,
     causal: bool,
     device: torch.device,
 ) -> Iterator[MicroBatches]:
     """Yield the steps of a plan with their tensors on the device; to be run in a thread of its own.
 
-    ``ledger`` counts targets as they are made. Each step carries a copy of it as of that step, because batches prepared
-    ahead are not trained on yet. A process without a micro-batch in a step gets one without targets, because it must
-    take part in every sum.
+    Each step has a ledger of its own, because batches prepared ahead are not trained on yet. A process without a
+    micro-batch in a step gets one without targets, because it must take part in every sum.
     """
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     for parts in plan:
-        made, num_tokens, num_filled, num_cells = [], 0, 0, 0
+        made, num_tokens, num_filled, num_cells, ledger = [], 0, 0, 0, Ledger()
         for part in parts:
             batch = windows.gather(part.windows)
             targets = make(batch, ledger)
@@ -293,25 +291,22 @@ def iter_steps(
             nothing = Targets(batch.inputs, np.full_like(batch.inputs, IGNORE_INDEX))
             made.append(micro_batch(batch, nothing, causal))
         num_targets = sum(micro.num_targets for micro in made)
-        ready = None
-        if stream is not None:
-            with torch.cuda.stream(stream):
-                made = [on_device(micro, device) for micro in made]
-                ready = stream.record_event()
-        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, copy.deepcopy(ledger), ready)
+        with feeding(device) as ready:
+            made = [on_device(micro, device) for micro in made]
+        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, ledger, ready())
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
     """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
-    the padding on the right.
+    the padding on the right. The host, which knows the padding, leaves the mask out where there is none.
     """
     labels = predicted_labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(targets.input_ids),
-        attention=None if causal else torch.from_numpy(batch.attention),
+        attention=None if causal or batch.attention.all() else torch.from_numpy(batch.attention),
         positions=None,
-        segments=None,
+        bounds=None,
         at=torch.from_numpy(at),
         labels=torch.from_numpy(labels.reshape(-1)[at]),
         windows=batch.windows,
@@ -331,7 +326,7 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
         input_ids=torch.from_numpy(laid.input_ids),
         attention=None,
         positions=torch.from_numpy(laid.positions),
-        segments=torch.from_numpy(laid.segments),
+        bounds=torch.from_numpy(laid.bounds),
         at=torch.from_numpy(at),
         labels=torch.from_numpy(laid.labels.reshape(-1)[at]),
         windows=batch.windows,
@@ -349,13 +344,37 @@ def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
 
 
 def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
-    """Move a micro-batch; to CUDA through pinned memory, without waiting."""
+    """Move a micro-batch."""
+    return replace(micro, **{name: moved(tensor, device) for name, tensor in _tensors(micro).items()})  # type: ignore[arg-type]
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Move a tensor of the host; to CUDA through pinned memory, without waiting."""
     pinned = device.type == "cuda"
-    moved = {
-        name: (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
-        for name, tensor in _tensors(micro).items()
-    }
-    return replace(micro, **moved)  # type: ignore[arg-type]
+    return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
+
+
+@lru_cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+@contextlib.contextmanager
+def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
+    """Move tensors beside the computation while the block runs; what it yields gives the event of their arrival."""
+    if device.type != "cuda":
+        yield lambda: None
+        return
+    with torch.cuda.stream(_stream(device)):
+        yield _stream(device).record_event
+
+
+def arrive(tensors: Iterable[torch.Tensor], ready: torch.cuda.Event) -> None:
+    """Let the device, not the host, wait until tensors of `feeding` are there."""
+    stream = torch.cuda.current_stream()
+    stream.wait_event(ready)
+    for tensor in tensors:
+        tensor.record_stream(stream)
 
 
 def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
@@ -367,7 +386,58 @@ def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
 #
 # The loss: the sum of the cross entropy over targets, with logits computed at these cells alone.
 #
-# Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target.
+# Where the logits are many, they are made and forgotten a piece at a time: no copy of all in float32 exists, nor of all
+# at all. The last bits of the gradient then differ from those of one piece.
+#
+# Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target, D dimensions, V vocabulary.
+
+#: Most logits that exist at once: 256 MB of float32.
+MOST_LOGITS = 1 << 26
+
+
+class _LossInPieces(torch.autograd.Function):
+    """The head and the cross entropy in one, which makes its gradients with the loss and so keeps no logits (as the
+    fused linear cross entropy of Liger-Kernel does).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        needed = [states_ND, *weights] if any(ctx.needs_input_grad) else []
+        gradients = [torch.zeros_like(tensor) for tensor in needed]
+        total = torch.zeros((), device=states_ND.device)
+        for states, labels, *of_states in zip(
+            states_ND.split(rows), labels_N.split(rows), *(gradient.split(rows) for gradient in gradients[:1]),
+            strict=True,
+        ):  # fmt: skip
+            with torch.set_grad_enabled(bool(needed)):
+                states = states.detach().requires_grad_(bool(needed))
+                logits = head(states)
+            scores = torch.log_softmax(logits.detach(), dim=-1, dtype=torch.float32)
+            total -= scores.gather(1, labels[:, None]).sum()
+            if not needed:
+                continue
+            slope = scores.exp_().scatter_add_(1, labels[:, None], scores.new_full((len(labels), 1), -1.0))
+            found = torch.autograd.grad(logits, [states, *weights], slope.to(logits.dtype))
+            of_states[0].copy_(found[0])
+            for gradient, piece in zip(gradients[1:], found[1:], strict=True):
+                gradient += piece
+        ctx.gradients = gradients
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        states, *weights = (gradient.mul_(of_loss) for gradient in ctx.gradients)
+        del ctx.gradients
+        return states, None, None, None, *weights
+
+
+@torch.compiler.disable
+def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
+    head = torch.nn.Identity() if head is None else head
+    weights = [weight for weight in head.parameters() if weight.requires_grad]
+    return _LossInPieces.apply(states_ND, labels_N, head, rows, *weights)
 
 
 class TargetLoss(torch.nn.Module):
@@ -376,27 +446,30 @@ class TargetLoss(torch.nn.Module):
     Logits are computed only at the cells that predict a target, so a protected token has no gradient.
     """
 
-    def __init__(self, model: PreTrainedModel, *, causal: bool, packed: bool = False):
+    def __init__(self, model: PreTrainedModel, *, packed: bool = False):
         super().__init__()
-        self.model, self.causal = model, causal
+        self.model = model
         self._first = (first_position(model) or 0) if packed else 0
         # In a tuple: as an attribute it would be a second module, and its weights are the model's already.
         self._head = (lm_head(model),)
+        self._most_rows = max(1, MOST_LOGITS // num_rows(model))
 
     def forward(
         self,
         input_ids_BT: torch.Tensor,
         attention_BT: torch.Tensor | None,
         positions_BT: torch.Tensor | None,
-        segments_BT: torch.Tensor | None,
+        bounds: torch.Tensor | None,
         at_N: torch.Tensor,
         labels_N: torch.Tensor,
     ) -> torch.Tensor:
-        attention = attention_BT
-        if segments_BT is not None and positions_BT is not None:
-            attention = block_diagonal_mask(segments_BT, positions_BT, self.causal)
+        if positions_BT is not None:
             positions_BT = positions_BT + self._first
-        logits_NV = logits_of(self.model, self._head[0], input_ids_BT, attention, at_N, positions_BT)
+        head = self._head[0]
+        states_ND = states_of(self.model, head, input_ids_BT, attention_BT, at_N, positions_BT, bounds)
+        if len(at_N) > self._most_rows:
+            return _loss_in_pieces(states_ND, labels_N, head, self._most_rows)
+        logits_NV = states_ND if head is None else head(states_ND)
         return F.cross_entropy(logits_NV.float(), labels_N, reduction="sum")
 
 
@@ -405,7 +478,7 @@ def target_loss(
 ) -> torch.Tensor:
     """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
     causal = objective == "clm"
-    return TargetLoss(model, causal=causal)(*on_device(micro_batch(batch, targets, causal), device).inputs)
+    return TargetLoss(model)(*on_device(micro_batch(batch, targets, causal), device).inputs)
 
 
 # ---------------------------------------------------------------------------------------------------------- plain step
@@ -456,7 +529,7 @@ class PlainStep:
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Compile the model and share gradients among processes, if configured."""
-        network = TargetLoss(model, causal=self.causal, packed=self.config.packing)
+        network = TargetLoss(model, packed=self.config.packing)
         if self.config.torch_compile:
             network.compile(dynamic=True)
         self.network = network
@@ -471,11 +544,11 @@ class PlainStep:
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Do nothing."""
 
-    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+    def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the epoch's micro-batches in the order of (seed, epoch)."""
         plan = plan_steps(windows, self.config, self.world, state.epoch)
         num_steps = state.first_step + len(plan) * (self.config.num_epochs - state.epoch + 1)
-        data = iter_steps(windows, plan[state.done :], make, ledger, causal=self.causal, device=self.device)
+        data = iter_steps(windows, plan[state.done :], make, causal=self.causal, device=self.device)
         return EpochPlan(len(plan), num_steps, data)
 
     def backward(self, data: MicroBatches, num_targets: float, step: int) -> list[torch.Tensor]:

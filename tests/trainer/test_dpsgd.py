@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.private import uneven_individuals
 from fixtures.stores import make_store
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
@@ -24,7 +25,8 @@ from reticent.trainer.recipes import get_recipe
 from reticent.trainer.windows import Batch, Windows, cut_windows
 
 pytest.importorskip("opacus")
-from reticent.ext.dp.dpsgd import NoisyGradient, Part
+from reticent.ext.dp import dpsgd
+from reticent.ext.dp.dpsgd import NoisyGradient, Part, PhysicalBatches
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -132,14 +134,19 @@ def start(
         return make_targets(batch, recipe, ledger, mask_id=windows.special.mask, mask_share=0.3, seed=0, epoch=1)
 
     def parts(step: int = 0) -> list[Part]:
-        return next(steps.iter_steps(windows, units, make, Ledger(), first=step, last=step + 1)).parts
+        return next(steps.iter_steps(windows, units, make, first=step, last=step + 1)).parts
 
     return steps, parts
 
 
+def given(steps: NoisyGradient, parts: list[Part]) -> PhysicalBatches:
+    rows = [steps.make_rows(part.batch, part.targets, part.units) for part in parts]
+    return PhysicalBatches(parts, rows, Ledger())
+
+
 def update(steps: NoisyGradient, parts: list[Part], step: int = 0) -> torch.Tensor:
     """Gradient of the optimizer, times the expected number of units: the noisy sum."""
-    steps.add_gradients(parts, step)
+    steps.add_gradients(given(steps, parts), step)
     return flat([weight.grad for weight in trained(steps.model)]) * steps.plan.expected_units
 
 
@@ -273,11 +280,61 @@ def test_closing_leaves_a_plain_model(kind: str, clipping: str) -> None:
     model = built(kind, "tied")
     kinds = [type(module) for module in model.modules()]
     steps, parts = start(kind, model, uneven_individuals(), clipping)
-    steps.add_gradients(parts(), 0)
+    steps.add_gradients(given(steps, parts()), 0)
     steps.close()
     assert [type(module) for module in model.modules()] == kinds
     assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
     assert not any(hasattr(weight, "grad_sample") or hasattr(weight, "_norm_sample") for weight in model.parameters())
+
+
+@pytest.mark.parametrize(("num_cells", "size"), [(3, 9), (12, 5)])  # few positions of a large weight, and the reverse
+@pytest.mark.parametrize("kinds", ["e", "l", "el", "lee", "lle"])
+def test_norms_of_tied_weights_are_those_of_whole_gradients(
+    kinds: str, num_cells: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    uses, whole = [], torch.zeros(3, size + 2, size)
+    for kind in kinds:
+        if kind == "e":
+            ids, b = torch.randint(0, size + 2, (3, num_cells)), torch.randn(3, num_cells, size)
+            uses.append((dpsgd._TiedEmbedding(1, 1), ids, b))
+            for unit in range(3):
+                whole[unit].index_add_(0, ids[unit], b[unit])
+        else:
+            h, along = torch.randn(3, num_cells + 1, size), torch.randn(3, num_cells + 1, size + 2)
+            uses.append((dpsgd._TiedLinear(1, 1), h, along))
+            whole += along.mT @ h
+    for most in (1 << 27, 1):  # all units at once, and one by one
+        monkeypatch.setattr(dpsgd, "_MOST_PRODUCTS", most)
+        assert torch.allclose(dpsgd._tied_norms(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
+
+
+class Stacked(TorchDispatchMode):
+    """Counts the tensors of several gradients of one shape."""
+
+    def __init__(self, shape: torch.Size):
+        super().__init__()
+        self.shape, self.found = shape, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        shapes = [x.shape for x in (made if isinstance(made, tuple) else (made,)) if isinstance(x, torch.Tensor)]
+        self.found += sum(len(shape) == 3 and shape[0] > 1 and shape[1:] == self.shape for shape in shapes)
+        return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ghost_clipping_makes_no_gradient_of_tied_embeddings_a_unit(kind: str) -> None:
+    found = {}
+    for clipping in MODES:
+        model = built(kind, "tied")
+        steps, parts = start(kind, model, uneven_individuals(), clipping, unit="record")
+        data = given(steps, parts())
+        with Stacked(model.get_input_embeddings().weight.shape) as stacked:
+            steps.add_gradients(data, 0)
+        found[clipping] = stacked.found
+    assert found["hooks"] > 0
+    assert found["ghost"] == 0
 
 
 @pytest.mark.parametrize("clipping", MODES)
@@ -288,7 +345,7 @@ def test_layer_that_clipping_does_not_see_stops_the_run(clipping: str) -> None:
     model.transformer.ln_f.register_forward_hook(lambda _, __, out: out + 0.5 * layer.weight.sum() * out)
     steps, parts = start("gpt2", model, uneven_individuals(), clipping)
     with pytest.raises(TrainingError, match="clipping does not see"):
-        steps.add_gradients(parts(), 0)
+        steps.add_gradients(given(steps, parts()), 0)
 
 
 @pytest.mark.parametrize("clipping", MODES)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from fixtures.architectures import small_model
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.packing import write_store
 from fixtures.stores import make_store, random_store
@@ -30,16 +32,17 @@ from fixtures.training import (
     run,
     step_of,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.trainer import loop
+from reticent.trainer import loop, steps
 from reticent.trainer.foundation import train_tokenizer
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
+from reticent.trainer.models import lm_head, load_model, load_tokenizer, num_rows, require_sound, special_ids
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.steps import target_loss
+from reticent.trainer.steps import PlainStep, target_loss
 from reticent.trainer.verify import read_ledger
 from reticent.trainer.windows import Batch, cut_windows
 
@@ -131,6 +134,57 @@ def test_loss_and_gradient_do_not_depend_on_how_windows_are_batched(kind: str, r
         assert_close(gradient, results[0][2], 1e-5)
 
 
+class LogitsAlive(TorchDispatchMode):
+    """Counts the most cells of tensors as wide as the vocabulary that exist at once, the weights left out."""
+
+    def __init__(self, width: int, model: Any):
+        super().__init__()
+        self.width, self.now, self.most = width, 0, 0
+        self.seen = {weight.untyped_storage()._cdata for weight in model.parameters()}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple) else (made,):
+            if isinstance(tensor, torch.Tensor) and tensor.ndim and tensor.shape[-1] == self.width:
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage: Any) -> None:
+        if storage._cdata not in self.seen:
+            self.seen.add(storage._cdata)
+            self.now += (cells := storage.nbytes() // 4)
+            self.most = max(self.most, self.now)
+            weakref.finalize(storage, self._forget, storage._cdata, cells)
+
+    def _forget(self, number: int, cells: int) -> None:
+        self.seen.discard(number)
+        self.now -= cells
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "gemma2"])  # a head of two layers, a tied one, logits that are capped
+def test_a_loss_in_pieces_is_that_of_all_logits_and_keeps_few(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of, recipe = ("bert", "ppmlm") if kind == "bert" else ("gpt2", "ppclm")
+    batch, targets = step_of(of, recipe, random_store(12, protected=0.5))
+    found = []
+    for most in (steps.MOST_LOGITS, 7 * num_rows(toy_model(of))):
+        monkeypatch.setattr(steps, "MOST_LOGITS", most)
+        model = toy_model(of) if kind == of else small_model(kind, "clm", num_key_value_heads=2, vocab_size=300)
+        width = num_rows(model)
+        require_sound(model, get_recipe(recipe).objective)
+        lm_head(model)
+        with LogitsAlive(width, model) as alive:
+            loss = target_loss(model, batch, targets, get_recipe(recipe).objective, CPU)
+            loss.backward()
+        found.append((loss.item(), gradients(model), alive.most / width))
+    (expected, whole, all_rows), (loss, pieces, few_rows) = found
+    assert loss == pytest.approx(expected, rel=1e-6)
+    assert_close(pieces, whole, 1e-5)
+    assert targets.num_targets > 40
+    assert all_rows >= 2 * targets.num_targets  # the logits, and their copy or gradient
+    if kind != "gemma2":  # which makes the logits of all cells itself
+        assert few_rows <= 3 * 7 + 2 * 16  # and two gradients of the weights, of 16 dimensions
+
+
 @pytest.mark.parametrize(("kind", "recipe"), KINDS)
 def test_a_step_is_the_same_in_one_two_or_four_micro_batches(
     kind: str, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -171,6 +225,60 @@ def test_the_rest_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
         (1, 1, 4), (1, 2, 4), (2, 3, 4), (2, 4, 4)
     ]  # fmt: skip
     assert result.num_steps == 4
+
+
+# ------------------------------------------------------------------ what the loop waits for
+
+
+class DeviceReads(TorchDispatchMode):
+    """Counts operations whose result the host must have before it goes on."""
+
+    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names += [name for name in self.NAMES if func._schema.name == f"aten::{name}"]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("packing", [False, True])
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_the_host_reads_nothing_from_the_device_between_two_logged_steps(
+    kind: str, recipe: str, packing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU the loop also reads each loss, by ``tolist``, which is no operation."""
+    reads, take = DeviceReads(), loop._take_steps
+
+    def spy(*arguments: Any) -> None:
+        with reads:
+            assert bool(torch.ones(1))  # one read is seen
+            take(*arguments)
+
+    monkeypatch.setattr(loop, "_take_steps", spy)
+    model = toy_model(kind)
+    model.config.pad_token_id = 0
+    store = random_store(12, protected=0.4)  # windows of 3 to 31 tokens: batches with padding and without
+    result = run(kind, recipe, tmp_path, model=model, store=store, packing=packing, batch_size=2)
+    assert result.num_steps > 4
+    assert reads.names == ["_local_scalar_dense"] * 2
+
+
+def test_a_step_carries_the_counts_of_this_step_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried: list[Ledger] = []
+    backward = PlainStep.backward
+
+    def spy(self: Any, data: Any, *arguments: Any) -> Any:
+        carried.append(data.ledger)
+        return backward(self, data, *arguments)
+
+    monkeypatch.setattr(PlainStep, "backward", spy)
+    result = run("bert", "ppmlm", tmp_path, store=random_store(12, protected=0.4, length=6), num_epochs=3)
+    assert [len(ledger.epochs) for ledger in carried] == [1] * result.num_steps
+    assert sum(ledger.targets for ledger in carried) == result.ledger.targets > 0
+    assert sum(ledger.protected for ledger in carried) == result.ledger.protected > 0
 
 
 # ------------------------------------------------------------------ a whole run

@@ -15,7 +15,7 @@ from fixtures.private import dp, run, uneven_individuals
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.dp.budget import read_budget
-from reticent.ext.dp.dpsgd import RowLayout, unit_losses
+from reticent.ext.dp.dpsgd import UnitRowsMaker, unit_losses
 from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
@@ -47,7 +47,8 @@ def test_losses_are_at_the_positions_that_the_model_makes(name: str) -> None:
     targets = make_targets(batch, recipe, ledger, mask_id=special.mask, mask_share=0.4, seed=1, epoch=1)
     counts = torch.from_numpy((targets.labels != IGNORE_INDEX).sum(axis=1))
     with torch.no_grad():
-        ours = (unit_losses(model, batch, targets, "mlm", RowLayout(np.arange(6), CPU)) * counts).sum()
+        rows = UnitRowsMaker(model, "mlm", CPU)(batch, targets, np.arange(6))
+        ours = (unit_losses(model, rows) * counts).sum()
         torch.testing.assert_close(ours, target_loss(model, batch, targets, "mlm", CPU))
 
 

@@ -153,7 +153,7 @@ def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folde
 @pytest.mark.parametrize("name", UNREACHED)
 def test_weights_that_the_loss_does_not_reach_are_no_hindrance(name: str, folder: Path, tmp_path: Path) -> None:
     kind, model = UNREACHED[name][0], unreached(name)
-    assert not _reaches_every_weight(TargetLoss(model, causal=kind == "gpt2"))
+    assert not _reaches_every_weight(TargetLoss(model))
     recipe, settings = ("ppmlm" if kind == "bert" else "ppclm"), {**SETTINGS, "gradient_accumulation_steps": 2}
     run(kind, recipe, tmp_path, model=model, store=uneven(), **settings)
     weights, expected = (load_file(out / "epoch-0002" / "model.safetensors") for out in (folder / name, tmp_path))
@@ -163,7 +163,7 @@ def test_weights_that_the_loss_does_not_reach_are_no_hindrance(name: str, folder
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_where_every_weight_is_reached_none_is_looked_for(kind: str) -> None:
-    assert _reaches_every_weight(TargetLoss(toy_model(kind), causal=kind == "gpt2"))
+    assert _reaches_every_weight(TargetLoss(toy_model(kind)))
 
 
 def test_the_blank_case_has_steps_with_targets_in_one_process_only(folder: Path, tmp_path: Path) -> None:

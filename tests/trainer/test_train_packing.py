@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import pack_rows
+from reticent.trainer.attention import attention_of_training
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import require_packable
 from reticent.trainer.models import logits_at
-from reticent.trainer.packing import block_diagonal_mask, lay_out, num_packed_rows, packed_order
+from reticent.trainer.packing import lay_out, num_packed_rows, packed_order
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.steps import Part, TargetLoss, iter_steps, target_loss
 from reticent.trainer.windows import SpecialIds, cut_windows
@@ -95,17 +96,10 @@ def test_a_hand_worked_row() -> None:
         ids, labels, np.array([3, 4, 3]), np.array([0, 0, 1]), pad=0, padded=lambda length: -(-length // 4) * 4
     )
     assert laid.input_ids.tolist() == [[2, 10, 3, 2, 11, 12, 3, 0], [2, 13, 3, 0, 0, 0, 0, 0]]
-    assert laid.segments.tolist() == [[0, 0, 0, 1, 1, 1, 1, -1], [2, 2, 2, -1, -1, -1, -1, -1]]
+    assert laid.bounds.tolist() == [0, 3, 7, 8, 11, 16]
+    assert laid.bounds.dtype == np.int32
     assert laid.positions.tolist() == [[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 0, 0, 0, 0, 0]]
     assert np.argwhere(laid.labels != IGNORE_INDEX).tolist() == [[0, 4]]
-
-
-def test_a_hand_worked_mask() -> None:
-    segments, positions = torch.tensor([[5, 5, 6, -1]]), torch.tensor([[0, 1, 0, 0]])
-    both = block_diagonal_mask(segments, positions, False)[0, 0].int().tolist()
-    assert both == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    causal = block_diagonal_mask(segments, positions, True)[0, 0].int().tolist()
-    assert causal == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 
 # ------------------------------------------------------------------ leakage
@@ -113,20 +107,29 @@ def test_a_hand_worked_mask() -> None:
 LENGTHS = np.array([5, 9, 3])
 
 
-def packed_logits(model: Any, ids: np.ndarray, causal: bool) -> torch.Tensor:
+def packed_logits(model: Any, ids: np.ndarray) -> torch.Tensor:
     laid = lay_out(ids, np.full_like(ids, IGNORE_INDEX), LENGTHS, np.zeros(3, dtype=int), pad=0, padded=lambda _: 24)
-    segments, positions = torch.from_numpy(laid.segments), torch.from_numpy(laid.positions)
     at = torch.arange(laid.input_ids.size)
-    mask = block_diagonal_mask(segments, positions, causal)
-    with torch.no_grad():
-        return logits_at(model.eval(), torch.from_numpy(laid.input_ids), mask, at, positions)
+    rows, positions, bounds = map(torch.from_numpy, (laid.input_ids, laid.positions, laid.bounds))
+    with torch.no_grad(), attention_of_training(model, packed=True):
+        return logits_at(model.eval(), rows, None, at, positions, bounds)
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+#: ``modernbert`` and ``mistral`` here see fewer tokens than the longest window has.
+NEAR = {"modernbert": {"local_attention": 4, "global_attn_every_n_layers": 2}, "mistral": {"sliding_window": 3}}
+
+
+def packable(kind: str) -> Any:
+    if kind in NEAR:
+        return small_model(kind, "clm" if kind == "mistral" else "mlm", **NEAR[kind])
+    return toy_model(kind, hidden_size=32)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "llama", *NEAR])
 def test_a_packed_window_has_the_logits_of_the_window_alone(kind: str) -> None:
-    model = toy_model(kind, hidden_size=32)
-    ids = np.random.default_rng(0).integers(5, 200, (3, 9))
-    found = packed_logits(model, ids, kind == "gpt2")
+    model = small_model(kind, "clm") if kind == "llama" else packable(kind).eval()
+    ids = np.random.default_rng(0).integers(5, 60, (3, 9))
+    found = packed_logits(model, ids)
     starts = np.cumsum(LENGTHS) - LENGTHS
     for window, (start, length) in enumerate(zip(starts, LENGTHS, strict=True)):
         with torch.no_grad():
@@ -138,9 +141,9 @@ def test_a_packed_window_has_the_logits_of_the_window_alone(kind: str) -> None:
 def test_other_tokens_of_another_window_change_nothing(kind: str) -> None:
     model = toy_model(kind, hidden_size=32)
     ids = np.random.default_rng(0).integers(5, 200, (3, 9))
-    before = packed_logits(model, ids, kind == "gpt2")
+    before = packed_logits(model, ids)
     ids[1] = (ids[1] + 50) % 195 + 5
-    after = packed_logits(model, ids, kind == "gpt2")
+    after = packed_logits(model, ids)
     changed = (before != after).any(dim=-1).tolist()
     assert changed[5:14] == [True] * 9
     assert changed[:5] + changed[14:17] == [False] * 8  # to the last bit
@@ -150,12 +153,40 @@ def test_other_tokens_of_another_window_change_nothing(kind: str) -> None:
 def test_a_model_whose_windows_would_see_each_other_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = toy_model(kind, hidden_size=32)
     model.set_attn_implementation("eager")
-    require_packable(model, causal=kind == "gpt2")  # it is set to what keeps them apart
-    assert model.config._attn_implementation == "sdpa"
-    model.set_attn_implementation("eager")
+    with attention_of_training(model, packed=True):
+        require_packable(model)  # it is set to what keeps them apart
+        model.set_attn_implementation("sdpa")  # which does not know the bounds
+        with pytest.raises(TrainingError, match="other logits than alone"):
+            require_packable(model)
+    assert model.config._attn_implementation == "eager"
     monkeypatch.setattr(type(model), "set_attn_implementation", lambda *_: None)
-    with pytest.raises(TrainingError, match="other logits than alone"):
-        require_packable(model, causal=kind == "gpt2")
+    with pytest.raises(TrainingError, match="has an attention of its own"), attention_of_training(model, packed=True):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_no_mask_reaches_the_attention_of_packed_rows(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mask of all pairs of cells is what keeps flash attention away."""
+    masks: list[Any] = []
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*states: torch.Tensor, attn_mask: Any = None, **options: Any) -> torch.Tensor:
+        if torch.is_grad_enabled():  # not in the checks of a model before its training
+            masks.append(attn_mask)
+        return sdpa(*states, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    run(kind, dict(KINDS)[kind], tmp_path, packing=True, store=random_store(12, protected=0.4), num_epochs=1)
+    assert len(masks) > 12
+    assert masks == [None] * len(masks)
+
+
+def test_scores_that_attention_changes_in_another_way_are_refused() -> None:
+    model = small_model("gemma2", "clm", num_key_value_heads=2)
+    with attention_of_training(model, packed=True), pytest.raises(TrainingError, match="attention by softcap"):
+        require_packable(model)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +194,9 @@ def test_a_model_whose_windows_would_see_each_other_is_refused(kind: str, monkey
     ["roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text", "electra"],
 )
 def test_positions_of_a_packed_window_are_those_of_the_window_alone(kind: str) -> None:
-    require_packable(small_model(kind, "mlm", pad_token_id=1, max_position_embeddings=66), causal=False)
+    model = small_model(kind, "mlm", pad_token_id=1, max_position_embeddings=66)
+    with attention_of_training(model, packed=True):
+        require_packable(model)
 
 
 # ------------------------------------------------------------------ training
@@ -185,8 +218,9 @@ def test_loss_and_gradient_of_packed_rows_are_those_of_windows(kind: str, recipe
     total, num_rows = torch.zeros(()), 0
     for numbers, rows in packed_order(windows, 4, 32, seed=0, epoch=1):
         plan = [[Part(numbers, (0, 1, 0), rows)]]
-        (step,) = iter_steps(windows, plan, make, Ledger(), causal=causal, device=CPU)
-        total = total + TargetLoss(other, causal=causal)(*step.micro_batches[0].inputs)
+        (step,) = iter_steps(windows, plan, make, causal=causal, device=CPU)
+        with attention_of_training(other, packed=True):
+            total = total + TargetLoss(other)(*step.micro_batches[0].inputs)
         num_rows += len(step.micro_batches[0].input_ids)
     assert num_rows < len(windows) - 3
     assert total.item() == pytest.approx(expected.item(), rel=1e-6)

@@ -71,7 +71,7 @@ def train(folder, number):
     def progress(said):
         if said["step"] == 5 and number:
             os.kill(os.getpid(), number)
-    result = run("gpt2", "ppclm", folder, model=dropping("gpt2"), progress=progress, **SETTINGS)
+    result = run("gpt2", "ppclm", folder, model=dropping("gpt2"), progress=progress, **SETTINGS, save_steps=2)
     folder.with_suffix(".json").write_text(json.dumps(result.losses))
 
 def killed_while_it_saves(folder):
@@ -122,7 +122,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Programs
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainResult]:
     """The training that no signal ended."""
     folder = tmp_path_factory.mktemp("whole") / "gpt2"
-    return folder, run("gpt2", "ppclm", folder, model=dropping("gpt2"), **SETTINGS)
+    return folder, run("gpt2", "ppclm", folder, model=dropping("gpt2"), **SETTINGS, save_steps=2)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from safetensors import SafetensorError
 
 from reticent.core.artifact import STATE
 from reticent.core.errors import ArtifactError, TrainingError
+from reticent.trainer import resume
 from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.metrics import FILES
 from reticent.trainer.recipes import get_recipe
@@ -84,9 +86,11 @@ def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not_stopped(
     assert results(tmp_path / "cut", resumed) == wholes["bert"].results()
 
 
-@pytest.mark.parametrize(("save_steps", "goes_on_at"), [(0, 4), (2, 5)])
-def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes_on_at: int, tmp_path: Path) -> None:
-    settings = {**SETTINGS, "save_steps": save_steps}
+@pytest.mark.parametrize(("saves", "goes_on_at"), [
+    ({}, 4), ({"save_minutes": 1e-9}, 5), ({"save_steps": 2}, 5), ({"checkpoint_epochs": ()}, 1),
+])  # fmt: skip
+def test_a_run_that_falls_over_goes_on_from_its_last_state(saves: Any, goes_on_at: int, tmp_path: Path) -> None:
+    settings = {**SETTINGS, **saves}
     whole = run("gpt2", "ppclm", tmp_path / "whole", model=dropping("gpt2"), **settings)
     with pytest.raises(ZeroDivisionError):
         run("gpt2", "ppclm", tmp_path / "cut", model=dropping("gpt2"), progress=stopping_at(5, fall_over), **settings)
@@ -97,6 +101,37 @@ def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes
     )  # fmt: skip
     assert steps[0] == goes_on_at
     assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+
+
+def test_a_state_is_of_its_step_and_written_while_the_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, write, later = toy_model("gpt2"), resume._write_state, threading.Event()
+    at_step, written = {}, []
+
+    def slow(folder: Path, tensors: dict[str, torch.Tensor], header: dict[str, str]) -> None:
+        assert later.wait(60)  # two steps further on
+        written.append({name: tensors[f"model.{name}"].clone() for name in at_step[2]})
+        write(folder, tensors, header)
+
+    def progress(said: dict[str, Any]) -> None:
+        at_step[said["step"]] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        if said["step"] == 3:
+            later.set()
+
+    monkeypatch.setattr(resume, "_write_state", slow)
+    run(
+        "gpt2",
+        "ppclm",
+        tmp_path,
+        model=model,
+        progress=progress,
+        **{**SETTINGS, "checkpoint_epochs": (), "save_steps": 2},
+    )
+    assert len(written) == 4  # after steps 2, 4, 6 and 8
+    assert all(torch.equal(written[0][name], weight) for name, weight in at_step[2].items())
+    assert not all(torch.equal(written[0][name], weight) for name, weight in at_step[3].items())
+    assert sorted(path.name for path in tmp_path.glob("*state*")) == []
 
 
 def test_a_training_in_the_folder_of_another_leaves_none_of_its_checkpoints(tmp_path: Path) -> None:
@@ -278,7 +313,7 @@ def test_a_full_disk_leaves_no_half_state_and_says_so(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(safetensors.torch, "save_file", full)
     with pytest.raises(ArtifactError, match=r"not written \(No space left on device\)"):
-        again(tmp_path)
+        again(tmp_path, save_steps=1)
     assert not list(tmp_path.glob(".*"))
 
 

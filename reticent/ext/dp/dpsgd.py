@@ -9,7 +9,6 @@ This module imports Opacus. :class:`~reticent.ext.dp.dpsgd.PrivateStep` plans a 
 
 from __future__ import annotations
 
-import copy
 import math
 import secrets
 import warnings
@@ -43,7 +42,7 @@ from reticent.trainer.models import first_position, lm_head, num_rows
 from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, refuse_conflicts, unaccounted_steps
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
-from reticent.trainer.steps import EpochPlan, MakeTargets, predicted_labels
+from reticent.trainer.steps import EpochPlan, MakeTargets, arrive, feeding, moved, predicted_labels
 from reticent.trainer.windows import Batch, Windows
 
 if TYPE_CHECKING:
@@ -56,9 +55,10 @@ __all__ = [
     "Part",
     "PhysicalBatches",
     "PrivateStep",
-    "RowLayout",
     "Sample",
     "Unit",
+    "UnitRows",
+    "UnitRowsMaker",
     "Units",
     "dummy_batch",
     "find_units",
@@ -83,9 +83,7 @@ __all__ = [
 # - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row; a model
 #   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
-# - ghost clipping does not support a weight with two uses: tied embeddings are instantiated per unit (V x D x 4 bytes
-#   for
-#   each unit), all other layers are not;
+# - ghost clipping of Opacus does not support a weight with two uses: `_tied_norms` gives the norm of tied embeddings;
 # - GPT-2's ``Conv1D`` has samplers; a norm is taken from the instantiated gradient where that is smaller than the two
 #   T x T products (long units, small layers, LoRA);
 # - norms are computed in float32, independent of the layers' precision.
@@ -98,29 +96,87 @@ __all__ = [
 Samples = dict[nn.Parameter, torch.Tensor]
 
 
-class RowLayout:
-    """The unit of each row of a batch; rows of a unit are adjacent, and units are in the order of their numbers.
+@dataclass(frozen=True, slots=True)
+class UnitRows:
+    """A physical batch as a model and its hooks read it: rows of whole units; `UnitRowsMaker` makes it.
 
-    Parameters
+    Attributes
     ----------
-    units_B : int64 array, shape (B,), 0 to U - 1, non-decreasing, every number present
+    inputs : dict of tensors, shape (B, T) each
+        Arguments of the model. Every embedding has one row for each row of the batch.
+    at : pair of int64 tensors, shapes (B, 1) and (B, M)
+        Cells whose output predicts a target; a row with fewer has others, whose label is `IGNORE_INDEX`.
+    labels_BM : int64 tensor
+    divisors_B : int64 tensor
+        Number of targets of the row's unit, or 1 if it has none.
+    units_B, slots_B : int64 tensors
+        The unit of each row, and its place among ``num_units * longest``, the rows of each unit end to end.
     """
 
-    def __init__(self, units_B: np.ndarray, device: torch.device):
-        firsts_U = np.searchsorted(units_B, np.arange(units_B[-1] + 1))
-        ranks_B = np.arange(len(units_B)) - firsts_U[units_B]
-        self.num_rows, self.num_units = len(units_B), len(firsts_U)
-        self.longest = int(ranks_B.max()) + 1
-        self.units_B = torch.from_numpy(units_B).to(device)
-        self._slots_B = torch.from_numpy(units_B * self.longest + ranks_B).to(device)
+    inputs: dict[str, torch.Tensor]
+    at: tuple[torch.Tensor, torch.Tensor]
+    labels_BM: torch.Tensor
+    divisors_B: torch.Tensor
+    units_B: torch.Tensor
+    slots_B: torch.Tensor
+    num_units: int
+    longest: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.units_B)
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
         """Return (B, T, ...) as (U, R * T, ...): the rows of each unit end to end, followed by zeros."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
-        cells[self._slots_B] = values
+        cells[self.slots_B] = values
         return cells.reshape(self.num_units, self.longest * values.shape[1], *values.shape[2:])
+
+
+class UnitRowsMaker:
+    """Makes `UnitRows` of batches for one model, on a device; what depends on the model alone is asked once."""
+
+    def __init__(self, model: PreTrainedModel, objective: str, device: torch.device):
+        self._causal, self._device = objective == "clm", device
+        self._has_types = any(name.endswith("token_type_embeddings") for name, _ in model.named_modules())
+        self._first = first_position(model)
+
+    def __call__(self, batch: Batch, targets: Targets, units_B: np.ndarray) -> UnitRows:
+        """Return a batch whose row b is of unit ``units_B[b]``: 0 to U - 1, non-decreasing, every number present.
+
+        The divisor of a row's loss is its unit's own number of targets, never the batch's. So the gradient of a unit
+        does not depend on other units' documents, and a clip to C is a sensitivity of C.
+        """
+        labels_BT = predicted_labels(targets, self._causal)
+        is_target_BT = labels_BT != IGNORE_INDEX
+        num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
+        columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
+        num_targets_U = np.bincount(units_B[np.nonzero(is_target_BT)[0]], minlength=units_B[-1] + 1).clip(min=1)
+        ranks_B = np.arange(len(units_B)) - np.searchsorted(units_B, units_B)
+        longest = int(ranks_B.max()) + 1
+        inputs = {"input_ids": targets.input_ids}
+        if not self._causal and not batch.attention.all():  # the host knows; see `reticent.trainer.attention`
+            inputs["attention_mask"] = batch.attention
+        if self._has_types:
+            inputs["token_type_ids"] = np.zeros_like(targets.input_ids)
+        if self._first is not None:
+            positions_T = self._first + np.arange(targets.input_ids.shape[1])
+            inputs["position_ids"] = np.tile(positions_T, (len(units_B), 1))
+        return UnitRows(
+            {name: self._moved(values) for name, values in inputs.items()},
+            (self._moved(np.arange(len(units_B))[:, None]), self._moved(columns_BM)),
+            self._moved(np.take_along_axis(labels_BT, columns_BM, axis=1)),
+            self._moved(num_targets_U[units_B]),
+            self._moved(units_B),
+            self._moved(units_B * longest + ranks_B),
+            int(units_B[-1]) + 1,
+            longest,
+        )
+
+    def _moved(self, values: np.ndarray) -> torch.Tensor:
+        return moved(torch.from_numpy(values), self._device)
 
 
 def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
@@ -147,7 +203,7 @@ def _norms_by(grad_sampler: Callable[..., Samples]) -> Callable[..., Samples]:
 
 
 class _TiedEmbedding(nn.Embedding):
-    """An embedding whose weight another layer uses too; ghost clipping knows no norm sampler for this class."""
+    """An embedding whose weight another layer uses too; Opacus knows no norm sampler for this class."""
 
 
 class _TiedLinear(nn.Linear):
@@ -157,13 +213,62 @@ class _TiedLinear(nn.Linear):
 _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
+#: Most numbers of a product of two use's positions that are made at once.
+_MOST_PRODUCTS = 1 << 27
+
+
+def _tied_bias_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """Norms, (U,), of the gradient of a bias."""
+    return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
+
+
+def _tied_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """Return the norm, (U,), of each unit's gradient of a weight (V, D) that embeddings and linear layers use.
+
+    The gradient is E + L: E has the rows b_t (D) of the embedding's T positions, added up by their ids; L is the sum
+    over the linear layer's M positions of the outer products l_m (V) h_m (D). Its square is |E|^2 + |L|^2 + 2 <E, L>,
+    of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
+    """
+    layers = {kind: [use for use in uses if isinstance(use[0], kind)] for kind in (_TiedEmbedding, _TiedLinear)}
+    joined = [
+        [torch.cat([use[part] for use in layers[kind]], dim=1) if layers[kind] else None for part in (1, 2)]
+        for kind in (_TiedEmbedding, _TiedLinear)
+    ]
+    present = [values for pair in joined for values in pair if values is not None]
+    length = max(values.shape[1] for values in present)
+    at_once = max(1, _MOST_PRODUCTS // length**2)
+    norms = []
+    for first in range(0, len(present[0]), at_once):
+        (ids, b), (h, l) = ([None if x is None else x[first : first + at_once] for x in pair] for pair in joined)  # noqa: E741
+        square: Any = 0.0
+        if ids is not None and b is not None:
+            order = ids.argsort(dim=1)
+            ordered = ids.gather(1, order)
+            slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))  # one for each id
+            rows = torch.zeros_like(b)
+            rows.scatter_add_(1, slots[..., None].expand_as(b), b.gather(1, order[..., None].expand_as(b)))
+            square = square + rows.square().sum(dim=(1, 2))
+        if h is not None and l is not None:
+            if 2 * h.shape[1] ** 2 <= h.shape[2] * l.shape[2]:
+                square = square + (h @ h.mT * (l @ l.mT)).sum(dim=(1, 2))
+            else:
+                square = square + torch.stack(
+                    [(one.mT @ other).square().sum() for one, other in zip(l, h, strict=True)]
+                )
+        if ids is not None and b is not None and h is not None and l is not None:
+            at_ids = l.gather(2, ids[:, None, :].expand(-1, l.shape[1], -1))  # (U, M, T)
+            square = square + 2 * (at_ids * (h @ b.mT)).sum(dim=(1, 2))
+        norms.append(square.clamp(min=0).sqrt())
+    return torch.cat(norms)
+
+
 class _PerUnit:
     """The part that both modes share; a mixin in front of a class of Opacus' hooks.
 
     ``rows`` is the layout of the current batch; set it before each forward pass.
     """
 
-    rows: RowLayout
+    rows: UnitRows
     _module: nn.Module
     #: The hooked layer that ran last; an error that no layer raises itself is of one near it.
     last: nn.Module | None = None
@@ -239,14 +344,39 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     GRAD_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
         Conv1D: _conv1d_grads,
-        _TiedEmbedding: GradSampleHooksFastGradientClipping.GRAD_SAMPLERS[nn.Embedding],
-        _TiedLinear: GradSampleHooksFastGradientClipping.GRAD_SAMPLERS[nn.Linear],
     }
     NORM_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
         nn.Linear: _norms_by(compute_linear_grad_sample),
         Conv1D: _norms_by(_conv1d_grads),
     }
+
+    def __init__(self, *arguments: Any, **options: Any):
+        #: The uses of tied weights, as far as the backward pass has come.
+        self._uses: dict[nn.Parameter, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]] = {}
+        super().__init__(*arguments, **options)
+
+    def capture_backprops_hook(
+        self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
+    ) -> None:
+        """A tied weight has its norm once all its uses have come; Opacus would add up V x D numbers a unit."""
+        if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
+            super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
+            return
+        self.last = module
+        with self.named():
+            activations, backprops = self.rearrange_grad_samples(
+                module=module, backprops=outputs[0].detach(), loss_reduction=loss_reduction, batch_first=batch_first
+            )
+            for weight in module.parameters(recurse=False):
+                if weight.requires_grad:
+                    uses = self._uses.setdefault(weight, [])
+                    uses.append((module, activations[0], backprops))
+                    weight._forward_counter -= 1  # type: ignore[attr-defined]
+                    if weight._forward_counter == 0:  # type: ignore[attr-defined]
+                        of_uses = _tied_norms if weight.ndim == 2 else _tied_bias_norms
+                        weight._norm_sample = of_uses(self._uses.pop(weight))  # type: ignore[attr-defined]
+            module.__dict__.pop("max_batch_len", None)
 
     def get_clipping_coef(self) -> torch.Tensor:
         """The clip coefficient of each row, which is that of its unit."""
@@ -311,43 +441,19 @@ def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
     return {id(module): module for found in owners.values() if len(found) > 1 for module in found}.values()
 
 
-def unit_losses(
-    model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, rows: RowLayout
-) -> torch.Tensor:
+def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
     """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean over its targets.
 
-    The divisor is the unit's own number of targets, never the batch's. So the gradient of a unit does not depend on
-    other units' documents, and a clip to C is a sensitivity of C. A unit without a target has loss 0 and gradient 0.
+    A unit without a target has loss 0 and gradient 0.
     """
-    device = rows.units_B.device
-    labels_BT = predicted_labels(targets, objective == "clm")
-    is_target_BT = labels_BT != IGNORE_INDEX
-    num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
-    columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
-    labels_BM = torch.from_numpy(np.take_along_axis(labels_BT, columns_BM, axis=1)).to(device)
-    inputs = _whole_inputs(model, torch.from_numpy(targets.input_ids).to(device), batch.attention)
-    at = (torch.arange(len(columns_BM), device=device)[:, None], torch.from_numpy(columns_BM).to(device))
     head = lm_head(model)
-    logits_BMV = model(**inputs).logits[at] if head is None else head(model.base_model(**inputs)[0][at])
-    losses_BM = F.cross_entropy(
-        logits_BMV.float().transpose(1, 2), labels_BM, reduction="none", ignore_index=IGNORE_INDEX
+    logits_BMV = (
+        model(**rows.inputs).logits[rows.at] if head is None else head(model.base_model(**rows.inputs)[0][rows.at])
     )
-    num_targets_B = (labels_BM != IGNORE_INDEX).sum(dim=1)
-    num_targets_U = torch.zeros(rows.num_units, dtype=torch.int64, device=device)
-    num_targets_U.index_add_(0, rows.units_B, num_targets_B)
-    return losses_BM.sum(dim=1) / num_targets_U.clamp(min=1)[rows.units_B]
-
-
-def _whole_inputs(model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: np.ndarray) -> dict[str, Any]:
-    """Model inputs that give every embedding one row for each row of the batch."""
-    inputs: dict[str, Any] = {"input_ids": input_ids_BT}
-    inputs["attention_mask"] = torch.from_numpy(attention_BT).to(input_ids_BT.device)
-    if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
-        inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
-    if (first := first_position(model)) is not None:
-        positions_T = first + torch.arange(input_ids_BT.shape[1], device=input_ids_BT.device)
-        inputs["position_ids"] = positions_T.expand_as(input_ids_BT).contiguous()
-    return inputs
+    losses_BM = F.cross_entropy(
+        logits_BMV.float().transpose(1, 2), rows.labels_BM, reduction="none", ignore_index=IGNORE_INDEX
+    )
+    return losses_BM.sum(dim=1) / rows.divisors_B
 
 
 # ------------------------------------------------------------------------------------------------------------ sampling
@@ -494,10 +600,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatches:
-    """The physical batches of one step, and the ledger after the step; the targets of a private step are units."""
+    """The physical batches of one step, on the host and on the device, and their counts; the targets of a private step
+    are units.
+    """
 
     parts: list[Part]
+    rows: list[UnitRows]
     ledger: Ledger
+    ready: torch.cuda.Event | None = None
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -509,6 +619,13 @@ class PhysicalBatches:
             sum(int(np.count_nonzero(batch.attention)) for batch in batches),
             sum(batch.attention.size for batch in batches),
         )
+
+    def wait(self) -> list[UnitRows]:
+        """Return the physical batches; the device, not the host, waits until they have arrived."""
+        for rows in self.rows if self.ready is not None else ():
+            tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
+            arrive(tensors, self.ready)
+        return self.rows
 
 
 class NoisyGradient:
@@ -535,8 +652,9 @@ class NoisyGradient:
         num_ranks: int = 1,
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ):
-        self.model, self.objective, self.config, self.plan, self.device = model, objective, config, plan, device
+        self.model, self.config, self.plan, self.device = model, config, plan, device
         self.seed, self.rank, self.num_ranks, self.autocast = seed, rank, num_ranks, autocast
+        self.make_rows = UnitRowsMaker(model, objective, device)
         self.hooks = watch_units(model, config.clipping, config.max_grad_norm)
         self.optimizer: Any = None
         self._noise = torch.Generator(device)
@@ -561,8 +679,7 @@ class NoisyGradient:
         self,
         windows: Windows,
         units: Units,
-        make: Callable[[Batch, Ledger], Targets],
-        ledger: Ledger,
+        make: MakeTargets,
         *,
         first: int,
         last: int,
@@ -571,16 +688,18 @@ class NoisyGradient:
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
-            parts = []
+            parts, ledger = [], Ledger()
             for part in physical_batches(sample, windows, self.config.max_physical_batch_size):
                 batch = windows.gather(part.windows)
                 parts.append(Part(batch, make(batch, ledger), part.units))
             if not parts:
                 dummy = dummy_batch(windows)
                 parts.append(Part(dummy, make(dummy, ledger), np.zeros(1, dtype=np.int64)))
-            yield PhysicalBatches(parts, copy.deepcopy(ledger))
+            with feeding(self.device) as ready:
+                rows = [self.make_rows(part.batch, part.targets, part.units) for part in parts]
+            yield PhysicalBatches(parts, rows, ledger, ready())
 
-    def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
+    def add_gradients(self, data: PhysicalBatches, step: int) -> list[torch.Tensor]:
         """Store the clipped, noisy mean in ``.grad``, the same in every process.
 
         Returns the sum of the units' losses for each physical batch, on the device.
@@ -588,18 +707,18 @@ class NoisyGradient:
         self._reseed(step)
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for turn, part in enumerate(parts):
+        for turn, (part, rows) in enumerate(zip(data.parts, data.wait(), strict=True)):
             if not self._checked and part.targets.num_targets:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
-            losses_B = self._losses(part)
+            losses_B = self._losses(rows)
             with _quiet(), self.hooks.named():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
                     losses_B.sum().backward()
             losses.append(losses_B.detach().sum())
-            is_last = turn == len(parts) - 1
+            is_last = turn == len(data.parts) - 1
             self.drew |= is_last
             self.optimizer.signal_skip_step(do_skip=not is_last)
             self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
@@ -632,11 +751,10 @@ class NoisyGradient:
         """Remove all hooks from the model."""
         self.hooks.detach()
 
-    def _losses(self, part: Part) -> torch.Tensor:
-        rows = RowLayout(part.units, self.device)
+    def _losses(self, rows: UnitRows) -> torch.Tensor:
         self.hooks.rows = rows
         with self.autocast(), self.hooks.named():
-            return unit_losses(self.model, part.batch, part.targets, self.objective, rows)
+            return unit_losses(self.model, rows)
 
     def _seed_of(self, *use: int) -> int:
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
@@ -654,7 +772,7 @@ class NoisyGradient:
         """Compare the hooks' gradient of one unit with a plain backward pass: a missed layer would not be private."""
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), _quiet(), self.hooks.named():
-            self._losses(part).sum().backward()
+            self._losses(self.make_rows(part.batch, part.targets, part.units)).sum().backward()
         layers = [layer for layer in self.model.modules() if isinstance(layer, nn.Embedding)]
         padded = {id(layer.weight) for layer in layers if layer.padding_idx is not None}
         for name, weight in self.model.named_parameters():
@@ -789,16 +907,16 @@ class PrivateStep:
         """Clip and add noise for this optimizer."""
         self.noisy.wrap(optimizer)
 
-    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+    def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run)."""
         size = self.plan.steps_per_epoch
         before = (state.epoch - 1) * size
-        data = self.noisy.iter_steps(windows, self.units, make, ledger, first=before + state.done, last=before + size)
+        data = self.noisy.iter_steps(windows, self.units, make, first=before + state.done, last=before + size)
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
         """Store the clipped, noisy sum over the *expected* number of units, because the number drawn is private."""
-        return self.noisy.add_gradients(data.parts, step)
+        return self.noisy.add_gradients(data, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:
         """Take the hooks off the model and settle the reserved budget; returns the cost of the run."""

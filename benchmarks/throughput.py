@@ -1,0 +1,318 @@
+"""How many tokens a second does a device train, score and write, beside the Trainer of transformers and the plain way?
+
+BERT-base and GPT-2 (124M) with random weights, on texts of random tokens whose lengths are those of notes: nothing has
+to be prepared, and no network is asked. Each way trains for its own seconds after a warm-up, in bfloat16 where there is
+CUDA, and a way that fails does not stop the others. The answer is checked first: after the same number of steps the
+ways have nearly the same loss. Tokens are those of documents: neither padding nor special tokens count.
+
+    python -m benchmarks.throughput [--size toy|gpu] [--seconds 330] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import TrainerCallback
+
+from benchmarks import scoring
+from benchmarks.record_io import machine, markdown, record_text, summary, write_record
+from benchmarks.training import OBJECTIVES, SHAPES, Plan, Way, flops_per_token, fresh_model, matmul_rate, trainer_of
+from benchmarks.training import window_rows as rows_of
+from reticent.audit.scoring.generate import generate
+from reticent.engine.store import TokenStore
+from reticent.trainer import loop
+from reticent.trainer.config import PrivacyConfig, TrainConfig
+from reticent.trainer.models import load_tokenizer, special_ids
+from reticent.trainer.recipes import get_recipe
+
+#: Ids of the published vocabularies, and documents, by size.
+VOCABULARIES = {"toy": {"bert": 600, "gpt2": 600}, "gpu": {"bert": 28_996, "gpt2": 50_257}}
+DOCUMENTS = {"toy": 60, "gpu": 12_000}
+#: Steps before the time is taken, and at least so many after.
+WARM, FEWEST = {"toy": 2, "gpu": 20}, 2
+#: Way -> what differs from plain training by our loop. The protected recipe has the same objective.
+OURS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "ours, protected": {"recipe": "pp"},
+    "ours, packed": {"packing": True},
+    "ours, DP-SGD, hooks": {"recipe": "dp-", "clipping": "hooks"},
+    "ours, DP-SGD, ghost": {"recipe": "dp-", "clipping": "ghost"},
+}
+#: Ratio of two ways, and the least that it should be.
+GOALS = {
+    ("ours", "Trainer"): 2.2,
+    ("ours, protected", "ours"): 0.97,
+    ("ours, DP-SGD, hooks", "ours"): 0.7,
+    ("ours, DP-SGD, ghost", "ours"): 0.7,
+    ("scoring pass", "one text at a time"): 20.0,
+    ("generate", "transformers, a prompt at a time"): 1.0,
+}
+
+
+class EnoughError(Exception):
+    """Ends a training whose time is over."""
+
+
+def make_plan(kind: str, size: str) -> Plan:
+    """Return texts of random tokens, a tenth of them protected, and their tokenizer."""
+    vocabulary = VOCABULARIES[size][kind]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] if kind == "bert" else ["<|endoftext|>"]
+    words = {word: number for number, word in enumerate([*special, *(f"w{n}" for n in range(vocabulary))][:vocabulary])}
+    tokenizer = load_tokenizer(Tokenizer(WordLevel(words, special[1] if kind == "bert" else special[0])).to_str())
+    shape, random = SHAPES[size], np.random.default_rng(0)
+    lengths = random.lognormal(math.log(0.6 * shape.window_length), 0.6, DOCUMENTS[size]).astype(np.int64)
+    lengths = lengths.clip(8, shape.window_length - 2)
+    num_tokens = int(lengths.sum())
+    store = TokenStore(
+        random.integers(len(special), vocabulary, num_tokens).astype(np.uint16),
+        np.arange(num_tokens, dtype=np.int32),
+        (random.random(num_tokens) < 0.1).astype(np.uint8) * np.uint8(3),
+        np.zeros(num_tokens, dtype=np.uint8),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.arange(len(lengths), dtype=np.uint32),
+        pa.array([str(number) for number in range(len(lengths))]),
+    )
+    cuda = torch.cuda.is_available()
+    return Plan(
+        kind=kind, store=store, tokenizer=tokenizer, shape=shape, num_epochs=1000, device="cuda" if cuda else "cpu",
+        bf16=cuda,
+    )  # fmt: skip
+
+
+class Watch:
+    """Takes the time and the tokens from the end of the warm-up until the seconds are over."""
+
+    def __init__(self, plan: Plan, size: str, seconds: float):
+        self.plan, self.warm, self.seconds = plan, WARM[size], seconds
+        self.started = self.ended = 0.0
+        self.tokens, self.first_tokens, self.steps, self.loss = 0, 0, 0, math.nan
+
+    def after_step(self, step: int, tokens: int, loss: float) -> bool:
+        """Whether the time is over."""
+        if step < self.warm:
+            return False
+        if step == self.warm:
+            self._synchronize()
+            self.started, self.first_tokens, self.loss = time.perf_counter(), tokens, loss
+        if step % 10 and self.plan.device == "cuda":
+            return False
+        if step < self.warm + FEWEST or time.perf_counter() - self.started < self.seconds:
+            return False
+        self._synchronize()
+        self.ended, self.tokens, self.steps = time.perf_counter(), tokens - self.first_tokens, step - self.warm
+        return True
+
+    def found(self) -> dict[str, Any]:
+        peak = torch.cuda.max_memory_allocated() if self.plan.device == "cuda" else None
+        rate = self.tokens / (self.ended - self.started)
+        return {"tokens_per_second": rate, "steps": self.steps, "loss": self.loss, "peak_bytes": peak}
+
+    def _synchronize(self) -> None:
+        if self.plan.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def train_ours(
+    plan: Plan, size: str, seconds: float, *, recipe: str = "", clipping: Any = None, packing: bool = False
+) -> Any:
+    """Train by our loop until the time is over."""
+    watch, states = Watch(plan, size, seconds), []
+
+    class Reader(loop.LossReader):
+        def __init__(self, state: Any, *arguments: Any):
+            states.append(state)
+            super().__init__(state, *arguments)
+
+    def progress(said: dict[str, Any]) -> None:
+        if watch.after_step(said["step"], states[0].num_tokens, said["loss"]):
+            raise EnoughError
+
+    config = TrainConfig(
+        num_epochs=plan.num_epochs, checkpoint_epochs=(), window_length=plan.shape.window_length, end_of_text=False,
+        batch_size=plan.shape.batch_size, device=plan.device, packing=packing, save_minutes=0,
+        bf16="on" if plan.bf16 and clipping != "ghost" else "off",
+    )  # fmt: skip
+    privacy = None
+    if clipping:
+        privacy = PrivacyConfig(
+            unit="record", noise_multiplier=1.0, clipping=clipping, seed=0,
+            max_physical_batch_size=plan.shape.batch_size,
+        )  # fmt: skip
+    before, loop.LossReader = loop.LossReader, Reader  # type: ignore[misc]
+    try:
+        with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
+            loop.train(
+                fresh_model(plan), plan.store, get_recipe(recipe + plan.objective), config, out,
+                tokenizer=plan.tokenizer.backend_tokenizer.to_str(), progress=progress, privacy=privacy, resume=False,
+            )  # fmt: skip
+    except EnoughError:
+        return watch.found()
+    finally:
+        loop.LossReader = before  # type: ignore[misc]
+    raise AssertionError("the training ended before its time")
+
+
+def train_theirs(plan: Plan, size: str, seconds: float) -> Any:
+    """Train by the Trainer of transformers, with its own collator, on the same windows."""
+    watch, way = Watch(plan, size, seconds), Way(name="Trainer")
+    rows, num_tokens = rows_of(plan, way)
+    tokens_a_step = num_tokens / len(rows) * plan.shape.batch_size
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
+            step = state.global_step
+            loss = float(peer.step_losses[-1]) if step == watch.warm else math.nan
+            control.should_training_stop = watch.after_step(step, int(step * tokens_a_step), loss)
+
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
+        peer = trainer_of(plan, way, fresh_model(plan), out, rows)
+        peer.add_callback(Stop())
+        peer.train()
+    return watch.found()
+
+
+def timed(plan: Plan, seconds: float, tokens: int, way: Callable[[], Any]) -> Any:
+    """Call a way again and again until the time is over; the first call warms up."""
+    times: list[float] = []
+    way()
+    while not times or sum(times) < seconds:
+        started = time.perf_counter()
+        way()
+        times.append(time.perf_counter() - started)
+    peak = torch.cuda.max_memory_allocated() if plan.device == "cuda" else None
+    return {"tokens_per_second": tokens / median(times), "steps": len(times), "peak_bytes": peak}
+
+
+def ask(plan: Plan, size: str, seconds: float) -> dict[str, Callable[[], Any]]:
+    """Return the ways to score each token and to write text, for GPT-2."""
+    settings, device = scoring.SIZES[size], torch.device(plan.device)
+    model, store = scoring.make_model(settings).to(device), scoring.make_store(settings)
+    few = store.select(np.arange(max(2, store.num_documents // 16)))
+    special, random = special_ids(plan.tokenizer, "clm"), np.random.default_rng(0)
+    half = min(64, settings.window // 4)
+    prompts = [random.integers(2, settings.vocabulary, half) for _ in range(2 * settings.batch)]
+
+    def plain() -> None:
+        for prompt in prompts[:2]:
+            ids = torch.from_numpy(prompt)[None].to(device)
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=plan.bf16), torch.inference_mode():
+                model.generate(ids, max_new_tokens=half, min_new_tokens=half, do_sample=False, pad_token_id=0)
+
+    def written() -> None:
+        generate(
+            model, prompts, special=special, num_tokens=half, batch_size=settings.batch, device=plan.device,
+            bf16="on" if plan.bf16 else "off",
+        )  # fmt: skip
+
+    return {
+        "scoring pass": lambda: timed(
+            plan, seconds, store.num_tokens, lambda: scoring.ours(model, store, settings, device)
+        ),
+        "one text at a time": lambda: timed(
+            plan, seconds, few.num_tokens, lambda: scoring.in_batches(model, few, 1, device, plan.bf16)
+        ),
+        "generate": lambda: timed(plan, seconds, len(prompts) * half, written),
+        "transformers, a prompt at a time": lambda: timed(plan, seconds, 2 * half, plain),
+    }
+
+
+def measure(size: str, seconds: float) -> dict[str, Any]:
+    """Take every way in turn, each with its part of the seconds; an error is recorded by its kind."""
+    each = seconds / (2 * (len(OURS) + 1) + 4) * 0.75  # the rest is for making models and warming up
+    found: dict[str, Any] = {}
+    for kind in OBJECTIVES:
+        plan = make_plan(kind, size)
+        ways: dict[str, Callable[[], Any]] = {"Trainer": lambda plan=plan: train_theirs(plan, size, each)}
+        for name, options in OURS.items():
+            ways[name] = lambda plan=plan, options=options: train_ours(plan, size, each, **options)
+        if kind == "gpt2":
+            ways |= ask(plan, size, each)
+        rows: dict[str, Any] = {}
+        for name, way in ways.items():
+            if plan.device == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
+            try:
+                rows[name] = way()
+            except Exception as error:
+                rows[name] = {"error": type(error).__name__}
+        mean_window = float(plan.windows.lengths.mean())
+        needed = flops_per_token(plan.shape, len(plan.tokenizer), kind, mean_window)
+        found[kind] = {"ways": rows, "flops_per_token": needed, "mean_window": mean_window}
+    return found
+
+
+def ratios(ways: dict[str, Any]) -> list[dict[str, Any]]:
+    rate = {name: row["tokens_per_second"] for name, row in ways.items() if "tokens_per_second" in row}
+    return [
+        {"what": f"{one} / {other}", "goal": goal, "value": rate[one] / rate[other]}
+        for (one, other), goal in GOALS.items()
+        if one in rate and other in rate
+    ]
+
+
+def run(size: str = "toy", seconds: float = 330.0, out: Path | None = None) -> dict[str, Any]:
+    """Measure, print a table of each model, and record what was found."""
+    if size == "cpu":
+        print("skipped: of GPUs; benchmarks.training and benchmarks.scoring have size cpu")
+        return {}
+    if size == "gpu" and not torch.cuda.is_available():
+        raise SystemExit("size gpu needs CUDA")
+    result: dict[str, Any] = {"question": "tokens a second", "shape": asdict(SHAPES[size])}
+    result["matmul_flops_per_second"] = matmul_rate(*(("cuda", True) if size == "gpu" else ("cpu", False)), repeats=2)
+    result |= measure(size, 2.0 if size == "toy" else seconds)
+    for kind in OBJECTIVES:
+        of_kind = result[kind]
+        of_kind["ratios"] = ratios(of_kind["ways"])
+        lines = []
+        for name, row in of_kind["ways"].items():
+            rate, peak = row.get("tokens_per_second"), row.get("peak_bytes")
+            trains = rate and name in ("Trainer", *OURS)
+            share = rate * of_kind["flops_per_token"] / result["matmul_flops_per_second"] if trains else None
+            lines.append(
+                [name, row.get("error") or f"{rate:,.0f}", "-" if share is None else f"{share:.0%}",
+                 "-" if peak is None else f"{peak / 2**30:.1f}"]
+            )  # fmt: skip
+        print(markdown([kind, "tokens/s", "of matmul", "peak GiB"], lines))
+        for ratio in of_kind["ratios"]:
+            print(f"{ratio['what']}: {ratio['value']:.2f} (goal {ratio['goal']})")
+        _check(of_kind["ways"], tolerance=0.1 if size == "toy" else 0.05)
+    if out is not None:
+        out.write_text(record_text(summary({"machine": machine(), "size": size, **result})))
+    write_record("throughput-gpu", result, size)
+    return result
+
+
+def _check(ways: dict[str, Any], tolerance: float) -> None:
+    """The losses after the warm-up agree, DP-SGD left out: the same weights on tokens of one distribution."""
+    losses = {name: row["loss"] for name, row in ways.items() if "loss" in row and "DP-SGD" not in name}
+    middle = median(losses.values())
+    off = {name: loss for name, loss in losses.items() if not abs(loss - middle) <= tolerance * middle}
+    assert not off, f"losses after the warm-up differ from {middle:.3f}: {json.dumps(off)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=["toy", "gpu"], default="gpu" if torch.cuda.is_available() else "toy")
+    parser.add_argument("--seconds", type=float, default=330.0, help="for all ways together")
+    parser.add_argument("--out", type=Path, help="file for the result, besides the record")
+    arguments = parser.parse_args()
+    run(arguments.size, arguments.seconds, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

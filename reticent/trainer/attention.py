@@ -1,0 +1,148 @@
+"""How attention is told what it may not see, without a wait for the device and without a mask of all pairs of cells.
+
+transformers decides on the device whether a batch has padding, and the host waits for the answer in each forward pass.
+Here the host, which made the batch, decides: no padding, no mask. Packed rows need no mask at all: attention runs over
+each window by itself, from the bounds of the windows. On CUDA in half precision that is one call of flash attention of
+variable length; elsewhere one call of sdpa for each window.
+
+Shapes: B rows, T tokens a row, H heads, D dimensions, W windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+
+from reticent.core.errors import TrainingError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["attention_of_training"]
+
+#: Names of our ways of attention, for transformers: padding, and windows side by side.
+_PADDED, _PACKED = "reticent_padded", "reticent_packed"
+
+
+@contextmanager
+def attention_of_training(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
+    """Let a model attend as said above while the block runs, and then as before.
+
+    A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
+    keeps its own.
+
+    Raises
+    ------
+    TrainingError
+        ``packed``, and the model keeps its own attention.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    config: Any = model.config
+    before = config._attn_implementation
+    AttentionInterface.register(_PADDED, sdpa_attention_forward)
+    AttentionMaskInterface.register(_PADDED, _mask_unread)
+    AttentionInterface.register(_PACKED, _packed_attention)  # without a function for masks: none is made
+    asking = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    for module in asking:  # it looks for padding among the tokens, on the device
+        module.warn_if_padding_and_no_attention_mask = lambda *_, **__: None  # type: ignore[method-assign]
+    try:
+        if packed or before == "sdpa":
+            model.set_attn_implementation(_PACKED if packed else _PADDED)
+        if packed and config._attn_implementation != _PACKED:
+            raise TrainingError(f"train.packing: {config.model_type} has an attention of its own; set it to false")
+        yield
+    finally:
+        model.set_attn_implementation(before)
+        for module in asking:
+            del module.warn_if_padding_and_no_attention_mask
+
+
+def _mask_unread(
+    *arguments: Any, attention_mask: torch.Tensor | None = None, allow_is_causal_skip: bool = True,
+    allow_is_bidirectional_skip: bool = False, **options: Any,
+) -> torch.Tensor | None:  # fmt: skip
+    """transformers' mask for sdpa; it is left out where no padding is given, and never by what stands in it."""
+    from transformers.masking_utils import sdpa_mask
+
+    whole = attention_mask is None
+    return sdpa_mask(
+        *arguments, attention_mask=attention_mask, allow_is_causal_skip=whole and allow_is_causal_skip,
+        allow_is_bidirectional_skip=whole and allow_is_bidirectional_skip, **options,
+    )  # fmt: skip
+
+
+def _packed_attention(
+    module: torch.nn.Module,
+    query_BHTD: torch.Tensor,
+    key_BHTD: torch.Tensor,
+    value_BHTD: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    sliding_window: int | None = None,
+    cu_seq_lens_q: torch.Tensor | None = None,
+    **others: Any,
+) -> tuple[torch.Tensor, None]:
+    """Return the attention of each window over itself, (B, T, H, D).
+
+    ``cu_seq_lens_q``, int32 (W + 1,), are the bounds of the windows in the flattened batch; without them each row is
+    one window. A token sees those less than ``sliding_window`` away. `TrainingError` for what changes scores in another
+    way.
+    """
+    changed = [name for name in ("softcap", "s_aux", "position_bias") if others.get(name) is not None]
+    if attention_mask is not None or changed:
+        raise TrainingError(f"train.packing: attention by {' and '.join(changed) or 'a mask'} needs it set to false")
+    rows, _, length, _ = query_BHTD.shape
+    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+    if cu_seq_lens_q is None:
+        cu_seq_lens_q = torch.arange(rows + 1, dtype=torch.int32, device=query_BHTD.device) * length
+    # All rows one behind the other: (B * T, H, D).
+    flat = [states.transpose(1, 2).flatten(0, 1) for states in (query_BHTD, key_BHTD, value_BHTD)]
+    options = {"dropout": dropout, "scale": scaling, "causal": causal, "reach": sliding_window}
+    if query_BHTD.is_cuda and query_BHTD.dtype in (torch.bfloat16, torch.float16):
+        attended = _flash(*flat, cu_seq_lens_q, length, **options)
+    else:
+        attended = _one_by_one(*flat, cu_seq_lens_q, **options)
+    return attended.unflatten(0, (rows, length)), None
+
+
+def _flash(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, longest: int, *,
+    dropout: float, scale: float | None, causal: bool, reach: int | None,
+) -> torch.Tensor:  # fmt: skip
+    """Flash attention of variable length; torch's public form of it, `varlen_attn`, has no dropout."""
+    behind = -1 if reach is None else reach - 1
+    return torch.ops.aten._flash_attention_forward(
+        query, key, value, bounds, bounds, longest, longest, dropout, causal, False,
+        scale=scale, window_size_left=behind, window_size_right=0 if causal else behind,
+    )[0]  # fmt: skip
+
+
+@torch.compiler.disable
+def _one_by_one(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, *,
+    dropout: float, scale: float | None, causal: bool, reach: int | None,
+) -> torch.Tensor:  # fmt: skip
+    lengths = bounds.diff().tolist()
+    parts = [[part.transpose(0, 1)[None] for part in states.split(lengths)] for states in (query, key, value)]
+    attended = []
+    for length, *states in zip(lengths, *parts, strict=True):
+        mask = None
+        if reach is not None and reach < length:  # a window that is longer than a token sees
+            at = torch.arange(length, device=query.device)
+            away = at[:, None] - at[None, :]
+            mask = (away.abs() < reach) & ((away >= 0) | (not causal))
+        attended.append(
+            F.scaled_dot_product_attention(
+                *states, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None, scale=scale,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )[0].transpose(0, 1)
+        )  # fmt: skip
+    return torch.cat(attended)
