@@ -759,6 +759,13 @@ class LibraryTokenizer:
 def check_tokenizer(tokenizer_json: str) -> None:
     """Raise `ArtifactError` for a tokenizer that cannot be read, or that the library fails on with ordinary text."""
 
+def count_listed_words(
+    texts: _ArrowArray, lists: Sequence[Sequence[str]], num_characters: int, *, num_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of words in so many characters of each text, int64, and how many of them are of each list,
+    uint32, shape (texts x lists,). -1: the text may have a script without spaces, and nothing is told of it.
+    """
+
 def instruction_set() -> str:
     """Return what words are cut with on this machine: "avx2" or "table"."""
 
