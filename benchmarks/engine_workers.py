@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import digest
 from benchmarks.record_io import DATA
 
 #: Documents the slow tokenising peers see; their tokens a second are compared, not their seconds.
@@ -373,6 +374,11 @@ def tokenizer_json(name: str) -> str:
     return bytelevel_tokenizer_json(folder / "vocab.json", folder / "merges.txt")
 
 
+def digests(ids: np.ndarray, doc_offsets: np.ndarray) -> list[str]:
+    """Return the digests of the first documents' ids, which all tokenisers must have."""
+    return [digest(ids[start:end].tolist()) for start, end in itertools.pairwise(doc_offsets[: SAMPLE + 1].tolist())]
+
+
 def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
     """The n = 1 index from Parquet; words, flags, ids and word index of texts in memory, as the peers' texts are."""
     from reticent import _rust
@@ -391,7 +397,7 @@ def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
             encoded = encoder.encode(texts, words, flags, starts)
             tokens += int(encoded.doc_offsets[-1])
             kept = [encoded.input_ids, encoded.word_ids, encoded.flags]
-            sample = sample or kept[0][: encoded.doc_offsets[: SAMPLE + 1][-1]].tolist()
+            sample = sample or digests(kept[0], encoded.doc_offsets)
     parts = {"index_seconds": index_seconds, "tokens": tokens, "path": encoder.path}
     return {**clock.spent, **parts, "sample": sample}
 
@@ -411,7 +417,7 @@ def tokens_written(corpus: Path, name: str) -> dict[str, Any]:
             index_seconds = time.perf_counter() - clock._wall
             counts = write_tokens(folder, documents, individuals, made, index=index, policy=Policy(k=2, n=1))
         store = open_tokens(folder)
-        sample = store.input_ids[: store.doc_offsets[: SAMPLE + 1][-1]].tolist()
+        sample = digests(store.input_ids, store.doc_offsets)
     parts = {"index_seconds": index_seconds, "tokens": counts["tokens"], "path": counts["pretokens"]}
     return {**clock.spent, **parts, "sample": sample}
 
@@ -431,13 +437,14 @@ def tokens_peer(corpus: Path, method: str, name: str) -> dict[str, Any]:
         with Clock() as clock:
             found = fast(texts, add_special_tokens=False, return_offsets_mapping=True)
             tokens = sum(len(found[number].word_ids) for number in range(len(texts)))
-        sample = [i for row in found["input_ids"][:SAMPLE] for i in row]
+        sample = [digest(row) for row in found["input_ids"][:SAMPLE]]
     else:
         with Clock() as clock:
             encodings = library.encode_batch_fast(texts, add_special_tokens=False)
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        sample = [i for encoding in encodings[:SAMPLE] for i in encoding.ids]
-    return {**clock.spent, "tokens": tokens, "documents": len(texts), "sample": sample}
+        sample = [digest(encoding.ids) for encoding in encodings[:SAMPLE]]
+    text_bytes = sum(len(text.encode()) for text in texts)
+    return {**clock.spent, "tokens": tokens, "text_bytes": text_bytes, "documents": len(texts), "sample": sample}
 
 
 # ------------------------------------------------------------------ by name

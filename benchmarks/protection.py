@@ -1,20 +1,22 @@
 """How long does it take from documents to protected tokens, and how large are these?
 
 A hospital by `reticent synth` goes through ``reticent run --until protect`` (rules and records, n = 1..3, an index over
-the members and one over everybody) in a process of its own, in turns with `encode_batch_fast` of the tokenizers library
-on the same texts. The tokens must be as many before a time is shown. Then the same run is started again with nothing to
-do, with another k, and with a recipe that has a k, n and policy of its own: the last two read neither text nor
-tokenizer.
+the members and one over everybody) in a process of its own, in turns with tokenisers alone, which have the same texts
+in memory (``peers.py``). The library's release of this project runs in the first round, as it takes a minute. Before a
+time is shown the ids are compared document by document: a tokeniser that makes others is told with how many documents
+differ, and is none to compare with.
 
-    python -m benchmarks.protection [--documents 50000] [--rounds 3] [--growth 12500 25000 ...] [--size toy]
+    python -m benchmarks.protection --peers PYTHON [--documents 50000] [--rounds 3] [--growth 12500 …] [--size toy]
 
-Goals: P13 (everything before training beside tokenising), P14 (bytes on disk), P16 (another protection), P18 (nothing
-to do).
+``--peers`` is the Python of an environment that has the tokenisers of today (`REQUIREMENTS` of ``peers.py``).
+
+Goals: P13 (everything before training beside the fastest tokeniser that is right), P14 (bytes on disk).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -25,11 +27,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks.record_io import DATA, machine, markdown, spread, write_record
+import numpy as np
+import pyarrow.compute as pc
 
-__all__ = ["protection_goals", "protection_table", "run"]
+from benchmarks.peers import LIBRARIES, digest
+from benchmarks.record_io import DATA, machine, markdown, spread, write_record
+from reticent.engine.corpus import open_corpus
+
+__all__ = ["fastest", "protection_goals", "protection_table", "run"]
 
 ROOT = Path(__file__).parents[1]
 #: BPE of 128,000 entries that splits as Llama 3 does, learned from the hospital's own texts.
@@ -53,16 +61,11 @@ max_n = 3
 [protect]
 k = 2
 n = 3
-[recipes.other]
-base = "{recipe}"
-k = 5
-n = 2
-policy = "cover"
 [[model]]
 name = "model"
 objective = "{objective}"
 base = "{base}"
-recipes = {recipes}
+recipes = ["pp{objective}"]
 """
 
 
@@ -70,8 +73,6 @@ def learn_large_bpe(documents: Path, num_characters: int = 100_000_000) -> str:
     """Return the ``tokenizer.json`` of `LARGE_BPE`, learned from so much of the texts."""
     from fixtures.tokenizer_kinds import LLAMA3, split_by
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-    from reticent.engine.corpus import open_corpus
 
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = split_by(LLAMA3)
@@ -135,26 +136,22 @@ def _peak_of(process: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-def encode_alone(documents: str, tokenizer: str) -> dict[str, Any]:
-    """Tokenise all texts, held in memory, by the library alone. The worker: a process of its own."""
-    from tokenizers import Tokenizer
+def encode_alone(python: str, library: str, documents: Path, tokenizer: Path, passes: int = 2) -> dict[str, Any]:
+    """Tokenise all texts, held in memory, by a library alone, in a process of its own."""
+    command = [python, str(ROOT / "benchmarks" / "peers.py"), library, str(documents), str(tokenizer), str(passes)]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(answer.stdout))
 
-    from reticent.engine.corpus import open_corpus
 
-    batches = open_corpus(documents).batches(columns=("doc_id", "text"))
-    texts = [text for batch in batches for text in batch.column("text").to_pylist()]
-    library = Tokenizer.from_file(tokenizer)
-    started, before = time.perf_counter(), time.process_time()
-    num_tokens = sum(len(encoding.ids) for encoding in library.encode_batch_fast(texts, add_special_tokens=False))
-    seconds, cpu = time.perf_counter() - started, time.process_time() - before
-    num_bytes = sum(len(text.encode()) for text in texts)
-    return {
-        "seconds": seconds,
-        "cpu_seconds": cpu,
-        "tokens": num_tokens,
-        "documents": len(texts),
-        "text_bytes": num_bytes,
-    }
+def digests_of(ids: Path) -> list[str]:
+    """Return the digest of the ids of each document that a run has made."""
+    from reticent.engine.packed import StoredIds
+
+    stored = StoredIds(ids)
+    whole = stored.ids.astype(np.int64)
+    if stored.is_wide:
+        whole += stored.high.astype(np.int64) << 16
+    return [digest(whole[start:end].tolist()) for start, end in itertools.pairwise(stored.doc_offsets.tolist())]
 
 
 def num_bytes(folder: Path) -> int:
@@ -169,34 +166,37 @@ class Trial:
         self.folder, self.hospital = folder, hospital
         folder.mkdir()
         self.base = folder / "base"
+        texts = (batch.column("text") for batch in open_corpus(hospital / "documents").batches(columns=("text",)))
+        self.text_bytes = sum(pc.sum(pc.binary_length(batch)).as_py() for batch in texts)
         objective = make_base(self.base, vocabulary, hospital / "documents")
-        self.recipe = f"pp{objective}"
-        for name, recipes in (("job", [self.recipe]), ("other", [self.recipe, "other"])):
-            values = {"hospital": hospital, "base": self.base, "objective": objective, "recipe": self.recipe}
-            text = SETTINGS.format(**values, recipes=json.dumps(recipes))
-            (folder / f"{name}.toml").write_text(f'out = "{folder / "run"}"\n{text}')
+        text = SETTINGS.format(hospital=hospital, base=self.base, objective=objective)
+        (folder / "job.toml").write_text(f'out = "{folder / "run"}"\n{text}')
 
-    def run(self, job: str = "job", *settings: str) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Protect; returns what the command took."""
-        command = [sys.executable, "-m", "reticent", "run", str(self.folder / f"{job}.toml"), "--quiet"]
-        return spent([*command, "--until", "protect", *settings], self.folder / "log")
+        command = [sys.executable, "-m", "reticent", "run", str(self.folder / "job.toml"), "--quiet"]
+        return spent([*command, "--until", "protect"], self.folder / "log")
 
-    def round(self) -> dict[str, dict[str, Any]]:
-        """Everything once, from nothing."""
-        worker = [sys.executable, "-m", "benchmarks.protection", "--worker", str(self.hospital / "documents")]
-        answer = subprocess.run(
-            [*worker, str(self.base / "tokenizer.json")], stdout=subprocess.PIPE, text=True, cwd=ROOT, check=True
-        )
-        alone = json.loads(answer.stdout)
+    def round(self, peers: str | None, *, first: bool) -> dict[str, dict[str, Any]]:
+        """Everything once, from nothing: our run, then each tokeniser alone."""
         shutil.rmtree(self.folder / "run", ignore_errors=True)
-        found = {"encode_batch_fast": alone, "protect": self.run()}
-        counts = json.loads((self.folder / "run/tokens/model/ids/manifest.json").read_text())["counts"]
-        assert (counts["tokens"], counts["documents"]) == (alone["tokens"], alone["documents"]), "other tokens"
+        found = {"protect": self.run()}
+        ids = self.folder / "run/tokens/model/ids"
+        counts = json.loads((ids / "manifest.json").read_text())["counts"]
         found["protect"] |= {name: num_bytes(self.folder / "run" / name) for name in STORED}
-        found["protect"]["run_bytes"] = num_bytes(self.folder / "run")
-        found["again"] = self.run()
-        found["recipe"] = self.run("other")
-        found["k = 3"] = self.run("job", "--set", "protect.k=3")
+        found["protect"] |= {"run_bytes": num_bytes(self.folder / "run"), "num_tokens": counts["tokens"]}
+        found["protect"]["text_bytes"] = self.text_bytes
+        ours = digests_of(ids)
+        asked = [(sys.executable, "tokenizers", 1)] if first else []
+        asked += [(peers, library, 2) for library in LIBRARIES] if peers else []
+        for python, library, passes in asked:
+            alone = encode_alone(python, library, self.hospital / "documents", self.base / "tokenizer.json", passes)
+            if "error" in alone:  # a tokeniser of another kind
+                continue
+            theirs = alone.pop("digests")
+            assert len(theirs) == len(ours), f"{library}: {len(theirs)} documents, ours are {len(ours)}"
+            alone["other_ids"] = sum(one != other for one, other in zip(theirs, ours, strict=True))
+            found[f"{library} {alone.pop('version')}"] = alone
         return found
 
 
@@ -206,6 +206,7 @@ def run(
     rounds: int = 3,
     growth: tuple[int, ...] = (),
     wanted: tuple[str, ...] = VOCABULARIES,
+    peers: str | None = None,
 ) -> dict[str, Any]:
     """Measure, and write the record; at toy size of one vocabulary."""
     if size == "toy":
@@ -230,7 +231,7 @@ def run(
         make_corpus(folder / "hospital", documents)
         for name in vocabularies:
             trial = Trial(folder / name, folder / "hospital", name)
-            result["trials"][name] = [trial.round() for _ in range(rounds)]
+            result["trials"][name] = [trial.round(peers, first=number == 0) for number in range(rounds)]
         for number in growth:
             (folder / str(number)).mkdir()
             make_corpus(folder / str(number), number)
@@ -241,12 +242,38 @@ def run(
     return result
 
 
+def fastest(rounds: list[dict[str, dict[str, Any]]]) -> str | None:
+    """Return the tokeniser of the least seconds among those that make the ids that we make."""
+    times: dict[str, list[float]] = {}
+    for found in rounds:
+        for name, alone in found.items():
+            if name != "protect" and not alone.get("other_ids"):
+                times.setdefault(name, []).append(alone["seconds"])
+    return min(times, key=lambda name: median(times[name]), default=None)
+
+
 def protection_goals(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield {"id", "what", "value", "first", "goal"}: ratios within a round, their median and range over rounds."""
     for name, rounds in record["trials"].items():
-        for (of, what, first, goal), value in GOALS.items():
-            values = spread([value(found) for found in rounds])
-            yield {"id": of, "what": f"{what}: {name}", "value": values, "first": first, "goal": goal}
+        peer = fastest(rounds)
+        compared = [found for found in rounds if peer in found]
+        values: list[tuple[str, str, list[float], str, str]] = [
+            ("P13", "seconds of everything before training", [own["protect"]["seconds"] for own in rounds], "8", "5"),
+            (
+                "P13",
+                f"everything before training / {peer} alone",
+                [own["protect"]["seconds"] / own[str(peer)]["seconds"] for own in compared],
+                "-",
+                "-",
+            ),
+            *(
+                (of, what, [value(own["protect"]) for own in rounds], first, goal)
+                for (of, what, first, goal), value in GOALS.items()
+            ),
+        ]
+        for of, what, each, first, goal in values:
+            if each:
+                yield {"id": of, "what": f"{what}: {name}", "value": spread(each), "first": first, "goal": goal}
     steps = record["growth"]
     for key in ("cpu_seconds", "peak_bytes") if len(steps) > 1 else ():
         slope = _exponent([step["documents"] for step in steps], [step[key] for step in steps])
@@ -254,24 +281,12 @@ def protection_goals(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"id": "growth", "what": what, "value": spread([slope]), "first": "-", "goal": "-"}
 
 
-def _beyond(other: str) -> Callable[[dict[str, Any]], float]:
-    return lambda found: found[other]["seconds"] - found["again"]["seconds"]
-
-
-#: Goal, what it is, the first value and the one to reach -> its value of a round.
+#: Goal, what it is, the first value and the one to reach -> its value of a run.
 GOALS: dict[tuple[str, str, str, str], Callable[[dict[str, Any]], float]] = {
-    ("P13", "encode_batch_fast / everything before training", "5", "8"): lambda found: (
-        found["encode_batch_fast"]["seconds"] / found["protect"]["seconds"]
+    ("P14", "bytes on disk a token, ids and both views", "3.0", "2.7"): lambda own: own[TOKENS] / own["num_tokens"],
+    ("P14", "bytes on disk a byte of text, the whole run", "2", "1.3"): lambda own: (
+        own["run_bytes"] / own["text_bytes"]
     ),
-    ("P14", "bytes on disk a token, ids and both views", "3.0", "2.7"): lambda found: (
-        found["protect"][TOKENS] / found["encode_batch_fast"]["tokens"]
-    ),
-    ("P14", "bytes on disk a byte of text, the whole run", "2", "1.3"): lambda found: (
-        found["protect"]["run_bytes"] / found["encode_batch_fast"]["text_bytes"]
-    ),
-    ("P16", "seconds of both views with another k", "0.5", "0.25"): _beyond("k = 3"),
-    ("P16", "seconds of a view of a recipe's own k, n, policy", "0.5", "0.25"): _beyond("recipe"),
-    ("P18", "seconds of a run with nothing to do", "0.5", "0.25"): lambda found: found["again"]["seconds"],
 }
 
 
@@ -291,9 +306,9 @@ def protection_table(record: dict[str, Any]) -> str:
     """Return the goals, and seconds and memory of each run."""
     goals = [(goal["id"], goal["what"], _shown(goal["value"]), goal["first"], goal["goal"]) for goal in record["goals"]]
     times = [
-        (name, what, *(_shown(spread([found[what][key] for found in rounds])) for key in ("seconds", "cpu_seconds")))
+        (name, what, *_speeds([found[what] for found in rounds if what in found], rounds[0]["protect"]["text_bytes"]))
         for name, rounds in record["trials"].items()
-        for what in rounds[0]
+        for what in dict.fromkeys(what for found in rounds for what in found)
     ]
     steps = [
         (f"{step['documents']:,}", *(f"{value:.2f}" for value in (step["seconds"], step["cpu_seconds"])), _gb(step))
@@ -302,11 +317,18 @@ def protection_table(record: dict[str, Any]) -> str:
     peaks = [(name, _gb(max((r["protect"] for r in rounds), key=_peak))) for name, rounds in record["trials"].items()]
     tables = [
         markdown(("goal", "what", "median [least, most]", "first", "goal"), goals),
-        markdown(("vocabulary", "what", "seconds", "CPU seconds"), times),
+        markdown(("vocabulary", "what", "seconds", "MB/s", "MB per CPU second", "documents of other ids"), times),
         markdown(("vocabulary", "GB at the peak of the protecting run"), peaks),
         markdown(("documents", "seconds", "CPU seconds", "GB at the peak"), steps) if steps else "",
     ]
     return "\n".join(table for table in tables if table)
+
+
+def _speeds(found: list[dict[str, Any]], num_bytes: int) -> tuple[str, ...]:
+    seconds, cpu = (median([own[key] for own in found]) for key in ("seconds", "cpu_seconds"))
+    others = found[0].get("other_ids", "-")
+    shown = _shown(spread([own["seconds"] for own in found]))
+    return shown, f"{num_bytes / seconds / 1e6:.0f}", f"{num_bytes / cpu / 1e6:.1f}", others
 
 
 def _shown(value: dict[str, float]) -> str:
@@ -323,17 +345,15 @@ def _gb(spent: dict[str, Any]) -> str:
 
 def main() -> None:
     """Read the command line."""
-    if "--worker" in sys.argv:
-        print(json.dumps(encode_alone(*sys.argv[sys.argv.index("--worker") + 1 :])))
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--vocabularies", nargs="+", choices=VOCABULARIES, default=VOCABULARIES)
     parser.add_argument("--growth", type=int, nargs="*", default=[])
+    parser.add_argument("--peers", help="Python of an environment with the tokenisers of today")
     parser.add_argument("--size", choices=("toy", "cpu"), default="cpu")
     given = parser.parse_args()
-    record = run(given.size, given.documents, given.rounds, tuple(given.growth), tuple(given.vocabularies))
+    record = run(given.size, given.documents, given.rounds, tuple(given.growth), tuple(given.vocabularies), given.peers)
     if record:
         print(protection_table(record))
 

@@ -739,8 +739,32 @@ def explain_abort() -> None:
 def resolve_threads(num_threads: int) -> int:
     """Return the number of threads meant: 0 is ``RAYON_NUM_THREADS``, or every core; `PolicyError` beyond 1,024."""
 
+class TokenisedText:
+    """The tokens of a text: their ids, the characters of each, and its word as the tokenizer cuts words."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    word_ids: list[int | None]
+
+class LibraryTokenizer:
+    """A tokenizer as the crate ``tokenizers`` has it, without padding or truncation; `ArtifactError` where it fails."""
+
+    def __init__(self, tokenizer_json: str) -> None: ...
+    def encode(self, texts: list[str]) -> list[TokenisedText]:
+        """Return the tokens of texts, without special tokens around them."""
+
+    def decode(self, rows: list[list[int]], *, skip_special_tokens: bool) -> list[str]:
+        """Return the texts of rows of ids."""
+
 def check_tokenizer(tokenizer_json: str) -> None:
     """Raise `ArtifactError` for a tokenizer that cannot be read, or that the library fails on with ordinary text."""
+
+def count_listed_words(
+    texts: _ArrowArray, lists: Sequence[Sequence[str]], num_characters: int, *, num_threads: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of words in so many characters of each text, int64, and how many of them are of each list,
+    uint32, shape (texts x lists,). -1: the text may have a script without spaces, and nothing is told of it.
+    """
 
 def instruction_set() -> str:
     """Return what words are cut with on this machine: "avx2" or "table"."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine import TOKENIZERS, megabytes_per_second
+from benchmarks.protection import fastest
 from benchmarks.record_io import RECORD, record_path, spread
 from benchmarks.spark import EXPLODE, INDEX, ONE, READ, cpu_of
 from studies.sampled_recall import mean_and_worst
@@ -410,7 +412,14 @@ def _dedup_figure(record: Record) -> Dots:
 
 def _engine(record: Record) -> str:
     goals = {goal["what"]: goal["value"] for goal in record["goals"]}
+    ours, *peers = sorted(
+        megabytes_per_second(record, TOKENIZERS[0]).items(),
+        key=lambda row: (not row[0].startswith("reticent"), -row[1]),
+    )
+    beside = f", {ours[1] / peers[0][1]:.2f} times what {peers[0][0]} makes of ids alone" if peers else ""
     return (
+        f"From text to tokens with their words, flags and the index of single words: {ours[1]:.0f} MB a second with "
+        f"{TOKENIZERS[0]}{beside}. "
         f"Counting all n-grams of n = 1..3 takes {_in(goals['n = 1..3, wall / wc -w'])} times as long as `wc -w`. "
         "The faster of Polars and DuckDB takes "
         f"{_in(goals['best of Polars and DuckDB min/max, end to end / ours, end to end'], 1)} times as long as "
@@ -428,32 +437,33 @@ def _engine_figure(record: Record) -> Dots:
 
 
 def _protection(record: Record) -> str:
-    first = next(iter(record["trials"].values()))
-    protect, alone = first[0]["protect"], first[0]["encode_batch_fast"]
-    ratios = [(goal["what"].rpartition(": ")[2], goal["value"]) for goal in record["goals"] if goal["id"] == "P13"]
-    longer = ", ".join(f"{_in(value, 1)} times as long with {name}" for name, value in ratios)
+    name, first = next(iter(record["trials"].items()))
+    protect = first[0]["protect"]
     seconds = spread([found["protect"]["seconds"] for found in first])["median"]
+    beside = []
+    for vocabulary, rounds in record["trials"].items():
+        if peer := fastest(rounds):
+            ratios = [own["protect"]["seconds"] / own[peer]["seconds"] for own in rounds if peer in own]
+            beside.append(f"{_in(spread(ratios))} times as long as {peer} alone with {vocabulary}")
     return (
-        f"{alone['documents']:,} documents, {alone['text_bytes'] / 1e6:,.0f} MB, become protected tokens in "
-        f"{seconds:.1f} seconds on {record['machine']['cores']} cores (median of {len(first)}): detection, both "
-        "indexes, tokens and both views. Tokenising the same texts with `encode_batch_fast` alone takes "
-        f"{longer} (median and range). The folder of the tokens holds "
-        f"{protect['tokens'] / alone['tokens']:.2f} bytes per token with {ratios[0][0]}."
+        f"{protect['text_bytes'] / seconds / 1e6:.0f} MB of text a second become protected tokens on "
+        f"{record['machine']['cores']} cores, with {name}: {protect['text_bytes'] / 1e6:,.0f} MB in {seconds:.1f} "
+        f"seconds (median of {len(first)}), with detection, both indexes, tokens and both views, on disk. That takes "
+        f"{', '.join(beside)}: the fastest tokeniser tried that makes these ids, from texts in memory to ids in memory "
+        f"(median and range). The folder of the tokens holds {protect['tokens'] / protect['num_tokens']:.2f} "
+        "bytes per token."
     )
 
 
 def _protection_figure(record: Record) -> Dots:
-    names = {
-        "encode_batch_fast": "encode_batch_fast alone",
-        "protect": "everything before training",
-        "k = 3": "another k",
-        "recipe": "a recipe with its own k, n and policy",
-        "again": "nothing to do",
-    }
     rows = [
-        Dot.of(f"{label} ({name})", spread([found[what]["seconds"] for found in rounds]), "protected")
+        Dot.of(
+            f"{'everything before training' if what == 'protect' else f'{what} alone'} ({name})",
+            spread([found[what]["seconds"] for found in rounds if what in found]),
+            "protected" if what == "protect" else "",
+        )
         for name, rounds in record["trials"].items()
-        for what, label in names.items()
+        for what in dict.fromkeys(what for found in rounds for what in found)
     ]
     return Dots(rows=rows, axis="seconds, median and range", log=True)
 

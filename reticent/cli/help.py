@@ -49,6 +49,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "new-job": "reticent new-job notes.parquet --set corpus.individual_id=patient_id --minimal > job.toml",
         "run": "reticent run job.toml --until index",
         "status": "reticent status run",
+        "bench": "reticent bench notes.parquet --set corpus.individual_id=patient_id --model bert-base-cased",
         "synth": "reticent synth hospital --individuals 200 --language en",
         "detect": "reticent detect notes.parquet --detector rules --evaluate",
         "dedup": "reticent dedup notes.parquet --set dedup.mode=near",

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent import _rust
+
 __all__ = ["KNOWN", "LANGUAGES", "LanguageCount", "OtherLanguages", "told_of_known"]
 
 #: Common words that none of the other languages has; all ASCII, since RE2 takes an accent for the end of a word.
@@ -84,6 +86,7 @@ _WORDS_OF_NOTES: Final = {
 KNOWN: Final = ("de", "en", "es", "fr")
 #: A document in none of all these.
 UNTOLD: Final = "other"
+_LISTS_OF_NOTES: Final = [words.split() for words in _WORDS_OF_NOTES.values()]
 _PATTERNS_OF_NOTES: Final = {name: rf"\b(?:{'|'.join(words.split())})\b" for name, words in _WORDS_OF_NOTES.items()}
 #: Words that a document must have to be asked; its characters that are looked at first, and where these are in doubt.
 FEWEST_WORDS: Final = 30
@@ -98,7 +101,7 @@ _WORD: Final = rf"[{_UNSPACED}]|[^\s\d[:punct:]{_UNSPACED}]+"
 class OtherLanguages:
     """Counts documents of 30 words or more, and those of them in a language that the rules do not know.
 
-    Cost: 18 counts in the first 1,000 characters, about 0.2 ms a document.
+    Cost: one look at the first 1,000 characters, about 3 us a document.
     """
 
     def __init__(self, known: Collection[str] = KNOWN) -> None:
@@ -165,6 +168,15 @@ def _told(texts: pa.Array, num_characters: int) -> np.ndarray:
 
 def _hits(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
     """The number of words in the beginning of each document, and by language how many are of `_WORDS_OF_NOTES`."""
+    num_words, flat = _rust.count_listed_words(texts, _LISTS_OF_NOTES, num_characters)
+    hits = flat.astype(np.int64).reshape(len(texts), len(_LISTS_OF_NOTES)).T
+    if len(rest := np.flatnonzero(num_words < 0)):
+        num_words[rest], hits[:, rest] = _hits_of_patterns(texts.take(pa.array(rest)), num_characters)
+    return num_words, hits
+
+
+def _hits_of_patterns(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same for texts of any script."""
     start = pc.utf8_lower(pc.utf8_slice_codeunits(texts, 0, num_characters))
     return _counts(start, _WORD), np.stack([_counts(start, pattern) for pattern in _PATTERNS_OF_NOTES.values()])
 

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 
 __all__ = ["bytelevel_tokenizer_json", "wordpiece_tokenizer_json"]
 
+BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+END = "<|endoftext|>"
+
 
 def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False) -> str:
     """Return BERT's tokenizer from a ``vocab.txt``; ``lowercase`` is its uncased variant (no accents)."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
     vocabulary = {token: number for number, token in enumerate(_lines(vocab_path))}
-    missing = [token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token not in vocabulary]
+    missing = [token for token in BERT_SPECIALS if token not in vocabulary]
     if missing:
         raise ArtifactError(f"{vocab_path}: no token {missing[0]}")
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"]))
-    return tokenizer.to_str()
+    model = {
+        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        "vocab": _by_number(vocabulary),
+    }  # fmt: skip
+    ends = {name: [token, vocabulary[token]] for name, token in (("sep", "[SEP]"), ("cls", "[CLS]"))}
+    cleaned = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": lowercase}
+    return _json(
+        [(vocabulary[token], token) for token in BERT_SPECIALS],
+        normalizer={"type": "BertNormalizer", **cleaned},
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        post_processor={"type": "BertProcessing", **ends},
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+        model=model,
+    )
 
 
 def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) -> str:
     """Return GPT-2's tokenizer from ``vocab.json`` and ``merges.txt``."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
     try:
         vocabulary = parse_json(Path(vocab_path).read_bytes())
     except (OSError, ValueError) as error:
@@ -39,11 +47,32 @@ def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) ->
     wrong = [number for number, pair in enumerate(pairs) if len(pair) != 2 or "".join(pair) not in vocabulary]
     if wrong:
         raise ArtifactError(f"{merges_path}: merge {wrong[0] + 1} is not two tokens that make one of {vocab_path}")
-    tokenizer = Tokenizer(models.BPE(vocabulary, [(left, right) for left, right in pairs]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|endoftext|>"])
-    return tokenizer.to_str()
+    model = {
+        "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+        "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+        "vocab": _by_number(vocabulary), "merges": pairs,
+    }  # fmt: skip
+    options = {"trim_offsets": True, "use_regex": True}
+    return _json(
+        [(vocabulary.get(END, len(vocabulary)), END)],
+        normalizer=None,
+        pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False, **options},
+        post_processor=None,
+        decoder={"type": "ByteLevel", "add_prefix_space": True, **options},
+        model=model,
+    )
+
+
+def _by_number(vocabulary: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
+
+
+def _json(special: list[tuple[int, str]], **parts: Any) -> str:
+    """A ``tokenizer.json`` as the library writes it: other bytes would be another tokenizer to a run."""
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    added = [{"id": number, "content": token, **plain} for number, token in sorted(special)]
+    content = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def _lines(path: Path | str) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
 from reticent.core.model_folder import check_weight_files
+from reticent.engine.tokenizer_library import library_json, library_tokenizer
 
 __all__ = [
     "FOREIGN_KEYS",
@@ -268,11 +269,9 @@ def differing_parts(one: str, other: str) -> list[str]:
 @lru_cache(maxsize=4)
 def _parts(text: str) -> dict[str, Any]:
     """The parts as the library reads them: it fills up what an older version left out."""
-    from tokenizers import Tokenizer
-
     try:
         with without_panic("tokenizer.json"):
-            content = parse_json(Tokenizer.from_str(text).to_str())
+            content = parse_json(library_json(library_tokenizer(text)))
     except ArtifactError:
         raise
     except Exception:  # the library raises nothing narrower

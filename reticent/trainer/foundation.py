@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from reticent.core.errors import PolicyError
 from reticent.trainer.models import load_tokenizer
@@ -37,8 +36,10 @@ def train_tokenizer(
 ) -> str:
     """Train a tokenizer on batches of public text; returns the text of its ``tokenizer.json``.
 
-    "wordpiece" is BERT's cased variant, "bytelevel" is GPT-2's byte-level BPE.
+    "wordpiece" is BERT's cased variant, "bytelevel" is GPT-2's byte-level BPE. tokenizers 1.0 cannot train: 0.23 does.
     """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
     if kind == "wordpiece":
         tokenizer = Tokenizer(models.WordPiece(_wordpieces(texts, vocab_size), unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
@@ -69,6 +70,8 @@ def _wordpieces(texts: Iterable[list[str]], vocab_size: int) -> dict[str, int]:
     The library's own WordPiece trainer numbers the pieces inside words in the order of a hash table, and breaks ties by
     these numbers. Plain BPE does not. A mark before each word distinguishes its first piece from the others.
     """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
     learner = Tokenizer(models.BPE())
     learner.normalizer = normalizers.BertNormalizer(lowercase=False)
     learner.pre_tokenizer = pre_tokenizers.Sequence(

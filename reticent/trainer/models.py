@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import log_warning
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import json_of, library_tokenizer, names_in, remember_json
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         content = checked_tokenizer_json(text, where) if is_json else read_tokenizer_json(text)
         try:
             with without_panic(where):
-                return _wrapped(Tokenizer.from_str(content))
+                return _wrapped(content)
         except ArtifactError:
             raise
         except Exception:  # the library raises nothing narrower
@@ -275,7 +275,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
             if isinstance(tokenizer, PreTrainedTokenizerFast):
                 own = _own_json(folder_of_model(text))  # again: a hub name may have come only now
-                return _wrapped(tokenizer.backend_tokenizer if own is None else Tokenizer.from_str(own), tokenizer)
+                return _wrapped(json_of(tokenizer) if own is None else own, tokenizer)
     except (ArtifactError, MemoryError):
         raise
     except Exception as error:  # the library raises nothing narrower
@@ -299,20 +299,21 @@ def _nowhere() -> str:
     return "no such folder, and no such model could be had from the hub"
 
 
-def _wrapped(tokenizer: Tokenizer, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
+def _wrapped(content: str, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
     """A tokenizer that a checkpoint keeps as it is, with the special tokens of ``named``; without it, with those of its
     family, by their usual names.
     """
     from transformers import PreTrainedTokenizerFast
 
     if named is not None:
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
+        own = PreTrainedTokenizerFast(
+            tokenizer_object=library_tokenizer(content),
             model_max_length=named.model_max_length,
             model_input_names=named.model_input_names,
             clean_up_tokenization_spaces=named.clean_up_tokenization_spaces,
             **named.special_tokens_map,
         )
+        return remember_json(own, content)
     known = {
         "pad_token": ("[PAD]", "<pad>", "<|endoftext|>"),
         "unk_token": ("[UNK]", "<unk>"),
@@ -322,12 +323,12 @@ def _wrapped(tokenizer: Tokenizer, named: PreTrainedTokenizerFast | None = None)
         "bos_token": ("<s>", "<|endoftext|>"),
         "eos_token": ("</s>", "<|endoftext|>"),
     }
-    found = {}
+    listed, found = names_in(content), {}
     for role, names in known.items():
-        present = [name for name in names if tokenizer.token_to_id(name) is not None]
+        present = [name for name in names if name in listed]
         if present:
             found[role] = present[0]
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **found)
+    return remember_json(PreTrainedTokenizerFast(tokenizer_object=library_tokenizer(content), **found), content)
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
@@ -373,7 +374,7 @@ def check_fit(
         if not store.tokenizer_path.is_file():
             raise ArtifactError(f"{store.tokenizer_path}: missing, so the tokenizer of the tokens is not known")
         made_with = store.tokenizer_path.read_text(encoding="utf-8")
-        if parts := differing_parts(made_with, tokenizer.backend_tokenizer.to_str()):
+        if parts := differing_parts(made_with, json_of(tokenizer)):
             raise TrainingError(
                 f"the tokens were made with another tokenizer than the model's ({', '.join(parts)} of tokenizer.json "
                 "differ); run protect again for it"

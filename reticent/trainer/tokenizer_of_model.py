@@ -5,18 +5,24 @@ If the tokenizer is in a file, torch is not imported to read it, because the imp
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from reticent.core.json_toml import parse_json
+from reticent.engine.tokenizer_library import json_of, library_tokenizer
 from reticent.trainer.base_files import differing_parts, read_tokenizer_json
 
 __all__ = ["tokenizer_json_of", "tokenizer_notices"]
 
 #: Share of a vocabulary that its own normaliser may make unreachable: vocabularies of small letters have a few such.
 MOST_UNREACHABLE = 0.03
+#: What a normaliser may remove -> a letter that shows it, and its number where it stays; and a tokenizer of letters.
+PROBED = {"capitals": ("A", 0), "accents": ("é", 1)}
+LETTERS = {"A": 0, "é": 1, "a": 2, "e": 3, "\u0301": 4}
+PROBE = {"version": "1.0", "model": {"type": "BPE", "vocab": LETTERS, "merges": []}}
 
 
 def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
@@ -26,7 +32,7 @@ def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
         return read_tokenizer_json(file, tested=tested)
     from reticent.trainer.models import load_tokenizer
 
-    return load_tokenizer(source).backend_tokenizer.to_str()
+    return json_of(load_tokenizer(source))
 
 
 def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) -> Iterator[str]:
@@ -46,7 +52,7 @@ def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) 
     try:
         from transformers import AutoTokenizer
 
-        built = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False).backend_tokenizer.to_str()
+        built = json_of(AutoTokenizer.from_pretrained(str(source), trust_remote_code=False))
         parts = differing_parts(content, built)
     except Exception:  # whoever needs it names the fault
         return
@@ -63,10 +69,8 @@ def _unreachable(text: str) -> tuple[float, list[str]]:
     content = parse_json(text)
     if not content.get("normalizer"):
         return 0.0, []
-    from tokenizers import Tokenizer
-
-    normalizer: Any = Tokenizer.from_str(text).normalizer
-    lost = {"capitals": normalizer.normalize_str("A") != "A", "accents": normalizer.normalize_str("é") not in "é\u0301"}
+    probe: Any = library_tokenizer(json.dumps({**PROBE, "normalizer": content["normalizer"]}))
+    lost = {name: [number] != probe.encode(letter).ids[-1:] for name, (letter, number) in PROBED.items()}
     vocabulary = content["model"].get("vocab") or {}
     pieces = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
     special = {token["content"] for token in content.get("added_tokens") or ()}

@@ -7,11 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
+from reticent.engine.corpus import Corpus
 from reticent.engine.detect import spans_batch
-from reticent.engine.languages import OtherLanguages
+from reticent.engine.languages import OtherLanguages, _hits, _hits_of_patterns
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -52,6 +56,24 @@ NOTES = {
     "осмотре состояние удовлетворительное, хрипов нет. Выписан домой с улучшением, рекомендовано "
     "наблюдение у кардиолога по месту жительства и приём препаратов ежедневно утром и вечером.",
 }
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text(st.sampled_from("tThe _-.9é\u0130\u212a\u2019\u00a0\x0b\n東かカกក က😀"), max_size=40),
+            st.lists(st.sampled_from([*" ".join(NOTES.values()).split(), "_the", "no2", "東京"]), max_size=60).map(
+                " ".join
+            ),
+        ),
+        max_size=4,
+    ),
+    st.sampled_from([0, 5, 30, 1000]),
+)
+def test_words_are_counted_as_the_patterns_find_them(texts: list[str], num_characters: int) -> None:
+    array = pa.array(texts, pa.large_string())
+    for counted, wanted in zip(_hits(array, num_characters), _hits_of_patterns(array, num_characters), strict=True):
+        assert counted.tolist() == wanted.tolist()
 
 
 def asked(*texts: str) -> OtherLanguages:
@@ -134,3 +156,30 @@ def test_thorough_refuses_a_pipeline_of_another_language(
         execute(Run(job, Progress(quiet=True)), "detect")
     values["detect"] = {"detectors": ["spacy"], "spacy": "blank:en"}  # who names a pipeline means it
     execute(Run(parse_job(values), Progress(quiet=True)), "detect")
+
+
+@pytest.mark.parametrize(("detectors", "passes"), [(["rules"], 2), (["rules", "records"], 2)])
+def test_languages_are_asked_in_the_pass_that_learns_common_words(
+    detectors: list[str], passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [str(row) for row in range(8)]
+    pq.write_table(
+        pa.table({"doc_id": ids, "individual_id": ids, "text": [NOTES["it"]] * 8}), tmp_path / "notes.parquet"
+    )
+    pq.write_table(pa.table({"individual_id": ids, "name": ["Zor"] * 8}), tmp_path / "records.parquet")
+    read, batches = [], Corpus.batches
+    monkeypatch.setattr(Corpus, "batches", lambda self, **of: read.append(of["columns"]) or batches(self, **of))
+    values = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "notes.parquet")},
+        "detect": {
+            "detectors": detectors,
+            "records": {"table": str(tmp_path / "records.parquet"), "fields": {"NAME": "name"}},
+        },
+    }
+    if "records" not in detectors:
+        values["detect"].pop("records")
+    run = Run(parse_job(values), Progress(quiet=True))
+    execute(run, "detect", alone=True)
+    assert sum("text" in columns for columns in read) == passes
+    assert read_manifest(run.folder / "spans").counts["other_language"] == 8

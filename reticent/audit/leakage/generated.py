@@ -26,6 +26,7 @@ from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import Bootstrap, cluster_sums, clusters_of, iter_resamples, ratio_estimate
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import core_tokenizer
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _spelled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Identifiers in rows of ids, split into words like documents, and the row of each."""
 
-    texts = pa.array(tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=True), pa.large_string())
+    texts = pa.array(core_tokenizer(tokenizer).decode(rows, skip_special_tokens=True), pa.large_string())
     words = _rust.segment(texts)
     surfaces = table.known(pa.record_batch(words.surfaces(texts)).column("word").to_pylist())
     row = np.repeat(np.arange(len(rows)), np.diff(words.doc_offsets))
@@ -251,7 +252,7 @@ def texts_of(
     written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
     """Return the rest of each document after its prompt, as long as a continuation, and its continuations."""
-    decode = tokenizer.backend_tokenizer.decode_batch
+    decode = core_tokenizer(tokenizer).decode
     first = store.doc_offsets[written.documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[written.documents + 1])
     rest = decode([store.input_ids[a:b].tolist() for a, b in zip(first, end, strict=True)], skip_special_tokens=True)
@@ -313,7 +314,7 @@ def _continued(
     first = store.doc_offsets[documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[documents + 1])
     chosen = np.flatnonzero(side)
-    decode = tokenizer.backend_tokenizer.decode_batch
+    decode = core_tokenizer(tokenizer).decode
     true = decode([store.input_ids[first[i] : end[i]].tolist() for i in chosen], skip_special_tokens=True)
     rows = [[token for token in sample if token >= 0] for i in chosen for sample in made[i].tolist()]
     num_samples = made.shape[1]

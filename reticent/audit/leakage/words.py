@@ -17,6 +17,7 @@ import numpy as np
 from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import core_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -106,7 +107,7 @@ class SurfaceTable:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, spelling: Callable[[str], str] | None = None):
         self._spelling = spelling or fold
-        self._tokenizer = tokenizer.backend_tokenizer
+        self._tokenizer = core_tokenizer(tokenizer)
         self._unknown = tokenizer.unk_token_id
         self._numbers: dict[str, int] = {}
 
@@ -140,7 +141,7 @@ class SurfaceTable:
         if self._unknown is not None:
             usable &= (rows != self._unknown).all(axis=1)
         numbers = np.full(len(rows), NO_SURFACE, dtype=np.int64)
-        texts = self._tokenizer.decode_batch(rows[usable].tolist(), skip_special_tokens=False)
+        texts = self._tokenizer.decode(rows[usable].tolist(), skip_special_tokens=False)
         numbers[usable] = [self._numbers.setdefault(self._spelling(text), len(self._numbers)) for text in texts]
         return numbers
 

@@ -8,7 +8,7 @@ nothing is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
-from reticent.engine.threads import overlapped
+from reticent.engine.threads import overlapped, read_ahead
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
@@ -60,6 +60,7 @@ def count_common_words(
     bearers: Iterable[pa.Table] = (),
     num_documents: int | None = None,
     num_threads: int = 0,
+    beside: Callable[[pa.Array], None] | None = None,
 ) -> CommonWords:
     """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary.
 
@@ -70,6 +71,7 @@ def count_common_words(
     num_documents : int, optional
         About how many documents are counted where there are more, drawn at random and always the same; default: all.
         A name that no individual of these documents has is then no word.
+    beside : called with the texts of all documents, batch by batch, in the same pass
     """
 
     common = _rust.CommonWords()
@@ -90,15 +92,19 @@ def count_common_words(
         ids = batch.column("individual_id").cast(pa.string())
         common.add(batch.column("text"), ids, num_threads=num_threads)
 
-    for _ in overlapped(corpus.batches(columns=("individual_id", "text")), count):
-        pass
+    for batch, _ in overlapped(corpus.batches(columns=("individual_id", "text")), count):
+        if beside:
+            beside(batch.column("text"))
     common.merge()
     return common
 
 
-def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
+def learn_common_words(
+    corpus: Corpus, detectors: Sequence[Any], beside: Callable[[pa.Array], None] | None = None
+) -> None:
     """Count once for all detectors that want to know and have no list of the user's; of a sample if that is enough for
-    each of them. Rules, which want no pass of their own, hear of it too."""
+    each of them. Rules, which want no pass of their own, hear of it too. ``beside`` is called with all texts, batch by
+    batch, in the same pass, or in one of its own where nothing is counted."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
         bearers = [detector.bearers(corpus) for detector in wanting if hasattr(detector, "bearers")]
@@ -108,12 +114,16 @@ def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
             bearers=bearers,
             num_documents=SAMPLE_DOCUMENTS if enough else None,
             num_threads=wanting[0].num_threads,
+            beside=beside,
         )
         for detector in wanting:
             detector.common_words = common
         for detector in detectors:
             if hasattr(detector, "known_words"):
                 detector.known_words = common
+    elif beside:
+        for batch in read_ahead(corpus.batches(columns=("text",))):
+            beside(batch.column("text"))
 
 
 def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | None:

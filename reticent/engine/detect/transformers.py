@@ -22,6 +22,7 @@ from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
 from reticent.core.model_folder import check_weight_files, folder_of_model
 from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
+from reticent.engine.tokenizer_library import json_of
 
 if TYPE_CHECKING:
     from reticent.engine.detect.passages import SpanCache
@@ -98,7 +99,7 @@ class TransformersDetector:
         """Return all that changes the spans of a text: weights, vocabulary, options, and the library's version."""
         import transformers
 
-        digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
+        digest = hashlib.sha256(json_of(self._tokenizer).encode())
         for name, weights in sorted(self._model.state_dict().items()):
             digest.update(name.encode())
             digest.update(weights.float().cpu().numpy().tobytes())

@@ -31,12 +31,15 @@ from reticent.engine.document_kernels import document_ranks
 from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import core_tokenizer
 from reticent.ext.inversion.identifiers import Runs
 from reticent.trainer.models import max_positions
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from reticent import _rust
 
 __all__ = ["Pairs", "association", "draw_pairs", "pair_rates", "read_association_templates"]
 
@@ -152,7 +155,7 @@ def draw_pairs(
 def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """Return whether each word is of letters and long enough; bool (S,)."""
     numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
-    texts = _texts(store, words.starts[first], words.lengths[first], tokenizer.backend_tokenizer)
+    texts = _texts(store, words.starts[first], words.lengths[first], core_tokenizer(tokenizer))
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 
@@ -196,7 +199,7 @@ def association(
         raise TrainingError("association of a masked model needs a mask token and the tokenizer has none")
     num_candidates = pairs.names.shape[1]
     scores = np.zeros(pairs.names.shape)
-    backend = tokenizer.backend_tokenizer
+    backend = core_tokenizer(tokenizer)
     step = max(1, batch_size // num_candidates)
     for first in range(0, len(pairs.individuals), step):
         rows = slice(first, first + step)
@@ -208,7 +211,7 @@ def association(
             after = template.partition("{term}")[2]
             texts = [b + t + after for b, t in zip(before, terms.tolist(), strict=True)]
             spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
-            ids, groups, attention = _dress(backend.encode_batch(texts, add_special_tokens=False), spans, special)
+            ids, groups, attention = _dress(backend.encode(texts), spans, special)
             lengths = attention.sum(axis=1)
             # A term is compared among its names: if one of them does not fit, the scores of the others have no use.
             fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)
@@ -223,10 +226,10 @@ def association(
     return scores
 
 
-def _texts(store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: Any) -> np.ndarray:
+def _texts(store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: _rust.LibraryTokenizer) -> np.ndarray:
     """Decode places of a store; they never leave this module."""
     rows = [store.input_ids[s : s + n].tolist() for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
-    return np.array([text.strip() for text in backend.decode_batch(rows)], dtype=object)
+    return np.array([text.strip() for text in backend.decode(rows, skip_special_tokens=True)], dtype=object)
 
 
 def _dress(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import core_tokenizer
 from reticent.trainer.windows import Windows
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def runs_of(
     places = Words(starts, lengths, *(a[first] for a in (words.documents, words.individuals, words.flags, words.flags)))
     tuples, example = number_tuples(store.input_ids, starts, lengths)
     rows = [store.input_ids[starts[e] : starts[e] + lengths[e]].tolist() for e in example.tolist()]
-    texts = tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=False)
+    texts = core_tokenizer(tokenizer).decode(rows, skip_special_tokens=False)
     _, shapes = np.unique(np.array([shape_of(text) for text in texts], dtype=object), return_inverse=True)
     return Runs(
         starts,

@@ -26,6 +26,7 @@ from reticent.audit.config import Masking
 from reticent.audit.scoring.generate import end_ids
 from reticent.audit.scoring.rows import is_shareable, states_of
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.engine.tokenizer_library import core_tokenizer
 from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids, without_own_settings
 
 if TYPE_CHECKING:
@@ -61,10 +62,8 @@ def encode_pairs(
     """Tokenise each prompt with its target; white space that ends a prompt separates them and is no part of it."""
     bare = [prompt.rstrip() for prompt in prompts]
     joint = [prompt if prompt[len(cut) :] else cut for prompt, cut in zip(prompts, bare, strict=True)]
-    backend = tokenizer.backend_tokenizer
-    encodings = backend.encode_batch(
-        [text + target for text, target in zip(joint, targets, strict=True)], add_special_tokens=False
-    )
+    backend = core_tokenizer(tokenizer)
+    encodings = backend.encode([text + target for text, target in zip(joint, targets, strict=True)])
     prefix = special_ids(tokenizer, objective).prefix
     first = [] if prefix is None else [prefix]
     left, right, mixed = [], [], []
@@ -77,8 +76,8 @@ def encode_pairs(
         right.append(encoding.ids[at:])
     for number in mixed:
         separator = joint[number][len(bare[number]) :]
-        left[number] = first + backend.encode(bare[number], add_special_tokens=False).ids
-        right[number] = backend.encode(separator + targets[number], add_special_tokens=False).ids
+        own, other = backend.encode([bare[number], separator + targets[number]])
+        left[number], right[number] = first + own.ids, other.ids
     return Pairs(left, right, len(mixed))
 
 

@@ -27,6 +27,7 @@ from reticent.engine.document_kernels import document_sums
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import core_tokenizer
 from reticent.ext.score.texts import Candidate
 from reticent.job.auditing import audited_tokens
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, max_positions, special_ids
@@ -130,7 +131,7 @@ class Scorer:
             device=self._device, progress=progress,
         )  # fmt: skip
         rows = [row[row >= 0].tolist() for row in made[:, 0]]
-        texts = self.tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=True)
+        texts = core_tokenizer(self.tokenizer).decode(rows, skip_special_tokens=True)
         return [Candidate(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
 
     def heldout_of(self, run: Run) -> TokenStore:
@@ -183,8 +184,7 @@ class Scorer:
         return dict(zip(rows, np.where((counts > 0) & (counts == whole), totals, np.nan).tolist(), strict=True))
 
     def _encoded(self, texts: Sequence[str]) -> list[Any]:
-        found: list[Any] = self.tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return found
+        return core_tokenizer(self.tokenizer).encode(list(texts))
 
 
 def _store_of(encoded: Sequence[Any]) -> TokenStore:

@@ -19,13 +19,12 @@ from reticent.engine.detect import (
     quarantined_rows,
     rules_digest,
 )
-from reticent.engine.detect.common import counted_words
+from reticent.engine.detect.common import counted_words, learn_common_words
 from reticent.engine.detect.confirm import DETECTOR, confirm_names
 from reticent.engine.detect.passages import cached, delete_cache
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.records import missing_records
 from reticent.engine.languages import KNOWN, OtherLanguages
-from reticent.engine.threads import read_ahead
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import LEARNED, options_of, recipe_of
 from reticent.job.maker import is_up_to_date
@@ -154,7 +153,8 @@ def _find_identifiers(
 
 
 def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
-    """Return how many documents of 30 words or more there are, and how many in a language that the rules do not know.
+    """Learn common words, and return, of the same pass, how many documents have 30 words or more and how many are in
+    a language that the rules do not know.
 
     Raises
     ------
@@ -163,8 +163,7 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
     """
     learned = [language for detector in detectors for language in getattr(detector, "languages", ())]
     languages = OtherLanguages((*KNOWN, *learned))
-    for batch in read_ahead(run.documents.batches(columns=("text",))):
-        languages.add(batch.column("text"))
+    learn_common_words(run.documents, detectors, languages.add)
     if warning := languages.warning():
         run.progress.warn_once(warning)
     asked = languages.counts()

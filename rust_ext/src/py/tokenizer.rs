@@ -10,7 +10,63 @@ use crate::panic::survive;
 use crate::tokenize::tokenizer_check::check_expansion;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LibraryTokenizer>()?;
+    module.add_class::<TokenisedText>()?;
     module.add_function(wrap_pyfunction!(check_tokenizer, module)?)
+}
+
+/// A tokenizer as the crate has it, for few texts; documents go through `TokenEncoder`.
+#[pyclass(module = "reticent._rust", frozen)]
+pub struct LibraryTokenizer(Tokenizer);
+
+/// The tokens of a text: ids, and the characters and the word of the library that each is.
+#[pyclass(module = "reticent._rust", frozen, get_all)]
+pub struct TokenisedText {
+    ids: Vec<u32>,
+    offsets: Vec<(usize, usize)>,
+    word_ids: Vec<Option<u32>>,
+}
+
+#[pymethods]
+impl LibraryTokenizer {
+    #[new]
+    fn new(py: Python<'_>, tokenizer_json: &str) -> PyResult<Self> {
+        py.detach(|| {
+            survived(|| {
+                let mut tokenizer = parsed(tokenizer_json)?;
+                tokenizer.with_padding(None);
+                tokenizer.with_truncation(None).map_err(failed("its truncation is wrong"))?;
+                Ok(Self(tokenizer))
+            })
+        })
+        .map_err(to_py_err)
+    }
+
+    fn encode(&self, py: Python<'_>, texts: Vec<String>) -> PyResult<Vec<TokenisedText>> {
+        let encode = || self.0.encode_batch_char_offsets(texts, false).map_err(failed("it fails on a text"));
+        let encodings = py.detach(|| survived(encode)).map_err(to_py_err)?;
+        let taken = encodings.iter().map(|encoding| TokenisedText {
+            ids: encoding.get_ids().to_vec(),
+            offsets: encoding.get_offsets().to_vec(),
+            word_ids: encoding.get_word_ids().to_vec(),
+        });
+        Ok(taken.collect())
+    }
+
+    #[pyo3(signature = (rows, *, skip_special_tokens))]
+    fn decode(&self, py: Python<'_>, rows: Vec<Vec<u32>>, skip_special_tokens: bool) -> PyResult<Vec<String>> {
+        let rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+        let decode = || self.0.decode_batch(&rows, skip_special_tokens).map_err(failed("its tokens cannot be decoded"));
+        py.detach(|| survived(decode)).map_err(to_py_err)
+    }
+}
+
+fn parsed(json: &str) -> Result<Tokenizer> {
+    json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))
+}
+
+fn failed<E>(why: &'static str) -> impl Fn(E) -> Error {
+    move |_| Error::Artifact(format!("tokenizer.json cannot be used ({why})"))
 }
 
 /// What a call of the tokenizers library returns, or an error where the library panics.
@@ -55,20 +111,18 @@ fn check_ids(tokenizer: &Tokenizer) -> Result<()> {
 }
 
 fn try_all(json: &str) -> Result<()> {
-    let fails = |what: &'static str| move |_| Error::Artifact(format!("tokenizer.json cannot be used ({what})"));
-    let mut tokenizer: Tokenizer =
-        json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
+    let mut tokenizer = parsed(json)?;
     let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
     check_expansion(&parsed)?;
     check_ids(&tokenizer)?;
     tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(fails("its truncation is wrong"))?;
+    tokenizer.with_truncation(None).map_err(failed("its truncation is wrong"))?;
     for special in [true, false] {
         tokenizer.set_encode_special_tokens(special);
         for &text in TRIALS {
             for added in [true, false] {
-                let encoding = tokenizer.encode(text, added).map_err(fails("it fails on ordinary text"))?;
-                tokenizer.decode(encoding.get_ids(), added).map_err(fails("its tokens cannot be decoded"))?;
+                let encoding = tokenizer.encode(text, added).map_err(failed("it fails on ordinary text"))?;
+                tokenizer.decode(encoding.get_ids(), added).map_err(failed("its tokens cannot be decoded"))?;
             }
         }
     }

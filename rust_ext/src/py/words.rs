@@ -5,11 +5,13 @@ use std::sync::Arc;
 use arrow_array::LargeStringArray;
 use numpy::{PyArray1, ToPyArray};
 use pyo3::prelude::*;
+use rayon::prelude::*;
 
 use super::index::batch;
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
-use crate::pool::pool;
+use crate::pool::{pool, rows};
 use crate::text::classes::InstructionSet;
+use crate::text::languages::WordLists;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
 use crate::text::words::{Words, segment};
@@ -21,8 +23,33 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
     module.add_function(wrap_pyfunction!(release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(explain_abort, module)?)?;
+    module.add_function(wrap_pyfunction!(count_listed_words, module)?)?;
     module.add_function(wrap_pyfunction!(apply_surface, module)?)?;
     module.add_function(wrap_pyfunction!(seen_surfaces, module)?)
+}
+
+/// The words in the beginning of each text (-1: not told here), and how many of them are of each list, text by text.
+#[pyfunction]
+#[pyo3(signature = (texts, lists, num_characters, *, num_threads=0))]
+fn count_listed_words<'py>(
+    py: Python<'py>,
+    texts: &Bound<'py, PyAny>,
+    lists: Vec<Vec<String>>,
+    num_characters: usize,
+    num_threads: usize,
+) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>)> {
+    let texts = import_texts(texts, "text")?;
+    let lists = WordLists::new(&lists).map_err(to_py_err)?;
+    let pool = pool(num_threads).map_err(to_py_err)?;
+    let counted: Vec<(i64, Vec<u32>)> = py.detach(|| {
+        let count = |row| {
+            let mut hits = vec![0; lists.num_lists];
+            (lists.count(texts.get(row), num_characters, &mut hits).map_or(-1, i64::from), hits)
+        };
+        pool.install(|| rows(texts.len()).map(count).collect())
+    });
+    let (num_words, hits): (Vec<_>, Vec<_>) = counted.into_iter().unzip();
+    Ok((PyArray1::from_vec(py, num_words), hits.concat().to_pyarray(py)))
 }
 
 /// Words of a batch of documents, and the texts they were cut from.
