@@ -27,7 +27,8 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
-from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
+from reticent.audit.judgement.rows import BEYOND, NO_HEAD, NOT_SHOWN, WITHIN
+from reticent.audit.membership.names import STATES
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -399,6 +400,34 @@ def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_withou
     execute(Run(parse_job(values)))
     (found,) = risks_of(tmp_path / "run").values()
     assert found["verdict"] == found["individual" if base else "words"] == BEYOND
+
+
+def test_an_encoder_without_a_head_is_asked_by_its_states_and_shows_nothing_else(place: Path, tmp_path: Path) -> None:
+    toy_model("bert", max_length=LENGTH).base_model.save_pretrained(tmp_path / "encoder")
+    (tmp_path / "encoder" / "tokenizer.json").write_text(toy_tokenizer("bert"))
+    args = ["--documents", place / "notes.parquet", "--members", place / "members.txt", "--statement", STATEMENT]
+    sets = ["--set", "audit.num_bootstrap=100", "--set", "corpus.spans=spans", "--also", "int8"]
+    command_line = [tmp_path / "encoder", *args, "--out", tmp_path / "run", *sets, "--quiet"]
+    assert command("audit-model", *map(str, command_line)) == 0
+    (table, _), report = risks_of(tmp_path / "run").values(), read_json(tmp_path / "run" / "report" / "report.json")
+    assert set(table.values()) == {NOT_SHOWN}
+    assert {row["reason"] for each in report["risks"]["rows"] for row in each["results"] if "what" in row} == {NO_HEAD}
+    evidence = from_json(AuditEvidence, read_json(tmp_path / "run" / "audit" / "audit.json"), "audit")
+    assert all(set(model.membership) == {STATES} and model.num_drawn for model in evidence.models)
+
+
+def test_weights_that_a_model_should_have_are_not_drawn(place: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    for name, lost in (("encoder", "encoder.layer.0.output.dense.weight"), ("whole", "cls.predictions.bias")):
+        net = toy_model("bert", max_length=LENGTH)
+        (net.base_model if name == "encoder" else net).save_pretrained(tmp_path / name)
+        (tmp_path / name / "tokenizer.json").write_text(toy_tokenizer("bert"))
+        weights = load_file(file := tmp_path / name / "model.safetensors")
+        del weights[lost]
+        save_file(weights, file, {"format": "pt"})
+        with pytest.raises(ReticentError, match="weights are not in its files"):
+            write_given(str(tmp_path / name), None, "mlm", tmp_path / "taken")
 
 
 def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(place: Path, tmp_path: Path) -> None:

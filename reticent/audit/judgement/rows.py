@@ -25,6 +25,7 @@ from reticent.audit.membership.names import (
     FEWEST_OTHERS,
     KIND_SHADOWS,
     NUM_FAMILIES,
+    STATES,
     WITHDRAWN,
 )
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
@@ -52,6 +53,7 @@ __all__ = [
     "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
     "NO_BASE_PASSAGES",
+    "NO_HEAD",
     "NO_WHOLE_PASSAGES",
     "ONE_SIDE",
     "OTHER_LANGUAGE",
@@ -81,6 +83,8 @@ PASS, FAIL = "pass", "fail"
 WITHIN, BEYOND, NOT_SHOWN = "within", "beyond", "not shown"
 #: Recipes that protect nothing: the positive control of every attack.
 PLAIN = ("mlm", "clm")
+#: Why an encoder that was trained elsewhere has no number by what it predicts.
+NO_HEAD = "its files have no head that predicts words: only its hidden states were asked"
 #: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
 FPR = "0.01"
 #: The control of most numbers: the same number of the unprotected twin.
@@ -140,7 +144,10 @@ class Number(NamedTuple):
 
     def on_sides_of(self, model: ModelEvidence) -> Number:
         """The number, which says nothing where the sides of a given split differ by themselves. Shadow models have seen
-        both sides, and a whole passage of one's own is no matter of them."""
+        both sides, and a whole passage of one's own is no matter of them. An encoder without a head predicts nothing.
+        """
+        if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
+            return self._replace(missing=NO_HEAD)
         if self.num_shadows or self.what == PASSAGE_OF:
             return self
         return self._replace(invalid=self.invalid or model.sides_differ)
