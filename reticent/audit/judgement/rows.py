@@ -29,7 +29,7 @@ from reticent.audit.membership.names import (
     WITHDRAWN,
 )
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
-from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
+from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson, simultaneous
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
 
@@ -47,6 +47,7 @@ __all__ = [
     "BESIDE",
     "BEYOND",
     "FAIL",
+    "FALSE_ALARM",
     "GATES",
     "LEFT",
     "MIN_SHADOWS",
@@ -73,7 +74,6 @@ __all__ = [
     "Subject",
     "is_over",
     "oriented",
-    "simultaneous",
     "why_no_whole",
 ]
 
@@ -300,15 +300,6 @@ def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
             yield number._replace(estimate=estimate, at_most=at_most)
 
 
-def simultaneous(estimate: Estimate, num: int) -> Estimate:
-    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles)."""
-    if estimate.value is None or estimate.low is None or estimate.high is None:
-        return estimate
-    wider = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * num)) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
-    value, below, above = estimate.value, estimate.value - estimate.low, estimate.high - estimate.value
-    return replace(estimate, low=value - wider * below, high=value + wider * above)
-
-
 def _context(subject: Subject) -> Iterator[Number]:
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
@@ -383,6 +374,8 @@ def _bounded(area: Estimate) -> Estimate:
 TOLD = "members told with one false alarm in a hundred"
 ABOVE = "members above every other person"
 TOLD_AT_MOST = 0.05
+#: How often a model is beyond by chance alone where a list says who it was trained on.
+FALSE_ALARM = 0.01
 
 
 class _Asked(NamedTuple):
@@ -427,6 +420,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
     of the attacks it is.
     """
     known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
+    alpha = FALSE_ALARM / 4 if subject.model.split_given else 1 - LEVEL  # a half, and two risks that ask
     for one, told in known:
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
@@ -438,7 +432,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
             doubt=subject.model.fault,
             at_most=TOLD_AT_MOST,
             by_test_alone=few,
-            is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
+            is_shown=few and told.p_value is not None and told.p_value < alpha / len(known),
         )
 
 

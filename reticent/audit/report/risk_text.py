@@ -25,6 +25,7 @@ from reticent.audit.judgement.rows import (
 )
 from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
+    BY_CHANCE,
     CANNOT,
     EARLIER,
     FAULT_OF_THE_RUN,
@@ -227,6 +228,7 @@ OUTCOMES = {
 REASONS = {
     "beyond the threshold": "",
     FEW: "verdict.too_few_people_to_say",
+    BY_CHANCE: "verdict.of_so_many_tests_one_is_so_by_chance",
     UNSURE: "verdict.the_estimate_is_beyond_the_threshold_and_its",
     WIDE: "verdict.the_interval_is_too_wide_its_upper_end",
     WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
@@ -441,7 +443,7 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
     if WITHOUT_SHADOWS in reasons:
         found.append(words("verdict.attack_it_and_the_model_without_protection"))
-    if reasons & {WIDE, UNSURE, FEW}:
+    if reasons & {WIDE, UNSURE, BY_CHANCE, FEW}:
         found.append(words("verdict.ask_about_more_people"))
     if BESIDE_KNOWN in reasons:
         found.append(words("verdict.train_from_a_base_that_did_not_see_them"))
