@@ -147,7 +147,7 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
     sets = [word for each in small for word in ("--set", each)]
     assert command("audit-model", *map(str, (place / "outside", *args, *sets)), "--quiet") == 0
     found = risks_of(place / "run")
-    assert found["given"]["individual"] == BEYOND
+    assert found["given"]["verdict"] == BEYOND
     assert WITHIN not in {outcome for own in found.values() for outcome in own.values()}
     page = (place / "run" / "dossier" / "dossier.html").read_text()
     for said in (STATEMENT, "Nothing here verifies it", "its recipe is not known here", "there is no ledger"):
@@ -399,7 +399,7 @@ def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_withou
     values = values_of(place, str(tmp_path / "run"), subject={"base": str(place / base) if base else None})
     execute(Run(parse_job(values)))
     (found,) = risks_of(tmp_path / "run").values()
-    assert found["verdict"] == found["individual" if base else "words"] == BEYOND
+    assert found["verdict"] == found["words"] == BEYOND
 
 
 def test_an_encoder_without_a_head_is_asked_by_its_states_and_shows_nothing_else(place: Path, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(plac
         assert near.low <= 0.5 <= near.high
         assert near.value == pytest.approx(0.5 + found["int8"][name].auc.value - attack.auc.value)
         assert other.value < 0.45
-    assert {outcome["individual"] for outcome in table.values()} == {BEYOND}
+    assert {outcome["verdict"] for outcome in table.values()} == {BEYOND}
     assert "difference to the model itself" in (tmp_path / "run" / "dossier" / "dossier.html").read_text()
 
 

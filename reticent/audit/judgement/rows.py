@@ -56,6 +56,7 @@ __all__ = [
     "NO_BASE_PASSAGES",
     "NO_HEAD",
     "NO_WHOLE_PASSAGES",
+    "NUM_AREAS",
     "ONE_SIDE",
     "OTHER_LANGUAGE",
     "PASS",

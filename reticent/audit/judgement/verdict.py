@@ -30,7 +30,6 @@ picked. A model of an unprotected recipe is never within: that the attacks found
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -49,6 +48,7 @@ from reticent.audit.judgement.rows import (
     MOST_OTHER_LANGUAGE,
     NO_WHOLE_PASSAGES,
     NOT_SHOWN,
+    NUM_AREAS,
     OTHER_LANGUAGE,
     PASS,
     PLAIN,
@@ -488,10 +488,10 @@ def _judged_risk(
     at_most: float = getattr(config, risk.name)
     controls = _controls(model, audit)
     known = _may_know(model, audit)
-    at_once = _at_once(model, audit)
+    num_rates = _num_rates(model, audit)
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
-        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell, at_once)
+        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell, num_rates)
         for number in (number.on_sides_of(model) for number in risk.numbers(_subject(model, audit)))
         if number.missing
         or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
@@ -528,15 +528,24 @@ def _judged_risk(
     return _with_gates(result, risk, model, audit)
 
 
-def _at_once(model: ModelEvidence, audit: AuditEvidence) -> int:
-    """The tests, as many times 5 % as `FALSE_ALARM` allows, among which a number of a given list is beyond; 1 for any
-    other. Nothing but the numbers says who was trained on, so a list that is wrong must not be beyond by chance.
-    """
+def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
+    """How many rates a model trained elsewhere is judged by; None for a model whose sides were dealt at random."""
     if not model.split_given:
-        return 1
-    subject = _subject(model, audit)
-    num = sum(number.estimate is not None for risk in RISKS.values() for number in risk.numbers(subject))
-    return max(1, math.ceil(num * (1 - LEVEL) / (FALSE_ALARM / 2)))  # the other half is for exact tests
+        return None
+    numbers = (number for risk in RISKS.values() for number in risk.numbers(_subject(model, audit)))
+    return sum(number.estimate is not None and number.null != CHANCE for number in numbers)
+
+
+def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
+    """An estimate with ends beside which a given list is beyond by chance as rarely as `FALSE_ALARM` says.
+
+    Nothing but the numbers says that such a list is right. A half of the false alarms is for exact tests; the areas of
+    either risk of membership, which hold at once already, and all rates share the other.
+    """
+    num = round((1 - LEVEL) / (FALSE_ALARM / 2 / 3))
+    if number.null == CHANCE:
+        return simultaneous(estimate, num, already=NUM_AREAS)
+    return simultaneous(estimate, num * max(num_rates, 1))
 
 
 def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
@@ -658,9 +667,9 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
     return [*([twin] if twin else ()), *others]
 
 
-def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, at_once: int = 1) -> Row:
-    """Judge a number of a risk, whose twin is there or not, and whose base may know the members. It is beyond only
-    where it is so beside ``at_once`` tests.
+def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int | None = None) -> Row:
+    """Judge a number of a risk, whose twin is there or not, and whose base may know the members; `_surely` has
+    ``num_rates``.
     """
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
@@ -684,9 +693,8 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, at_once: int =
         bound = row.at_most if few else number.null
         if estimate.low <= bound:
             return judged(NOT_SHOWN, FEW if few else UNSURE)
-        sure = simultaneous(estimate, at_once)
-        assert sure.low is not None
-        return judged(BEYOND, "beyond the threshold") if sure.low > bound else judged(NOT_SHOWN, BY_CHANCE)
+        is_sure = num_rates is None or _low(row._replace(estimate=_surely(number, estimate, num_rates))) > bound
+        return judged(BEYOND, "beyond the threshold") if is_sure else judged(NOT_SHOWN, BY_CHANCE)
     if few:
         return judged(NOT_SHOWN, FEW)
     if not has_twin:

@@ -146,10 +146,14 @@ class Estimate:
         return self
 
 
-def simultaneous(estimate: Estimate, num: int) -> Estimate:
-    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles)."""
+def simultaneous(estimate: Estimate, num: int, already: int = 1) -> Estimate:
+    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles).
+
+    ``already``: its ends hold at once for so many numbers, and shall for ``num`` such families.
+    """
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return estimate
-    wider = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * num)) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
+    now, then = (NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * tests)) for tests in (already, num * already))
+    wider = then / now
     value, below, above = estimate.value, estimate.value - estimate.low, estimate.high - estimate.value
     return replace(estimate, low=value - wider * below, high=value + wider * above)
