@@ -36,6 +36,15 @@ OWN = (*ALLOWED, ADAPTER, "*.gguf")
 CLASSES = {"ForMaskedLM": "mlm", "ForPreTraining": "mlm", "ForCausalLM": "clm", "LMHeadModel": "clm"}
 #: End of the names of model classes that have no head: they give states, and predict no word.
 HEADLESS = "Model"
+#: How weights are quantised, as ``config.json`` says -> the package that reads them.
+READERS = {
+    "bitsandbytes": "bitsandbytes",
+    "compressed-tensors": "compressed_tensors",
+    "gptq": "gptqmodel",
+    "awq": "gptqmodel",
+    "hqq": "hqq",
+    "quanto": "optimum",
+}
 #: Largest value of a weight of eight bits.
 EIGHT_BITS = 127
 
@@ -85,6 +94,13 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
                 f"{folder / name}: auto_map: the model brings code of its own, which was not read and is never run; "
                 "ask for it in an architecture that transformers has"
             )
+    quantised = _read(folder / "config.json").get("quantization_config")
+    method = str(quantised.get("quant_method", "bitsandbytes")) if isinstance(quantised, dict) else ""
+    if method in READERS and find_spec(READERS[method]) is None:
+        raise ArtifactError(
+            f"{folder}: weights quantised by {method}, which transformers reads with the package {READERS[method]}; "
+            f"it is not installed (pip install {READERS[method].replace('_', '-')}); or ask for the plain model"
+        )
     if form == "adapter" and base is None:
         raise ArtifactError(f"{folder}: an adapter is a difference to its base model; name that (--base, subject.base)")
     if form == "adapter" and find_spec("peft") is None:

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,12 @@ def _cut_otherwise(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
+def _quantised(folder: Path) -> None:
+    config = read_json(folder / "config.json")
+    quantised = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": quantised}))
+
+
 def _broken(folder: Path) -> None:
     net = load_model(folder, "clm")
     with torch.no_grad():
@@ -311,6 +318,7 @@ BAD_MODELS = {
     "code": (_coded, "auto_map"),
     "vocabulary": (_narrow, "ids up to 9,999"),
     "tokenizer of another": (_cut_otherwise, "cuts texts otherwise"),
+    "quantised by what is not here": (_quantised, "bitsandbytes; it is not installed"),
     "no numbers": (_broken, "no numbers"),
     "adapter in pickle": (_adapter, "adapter without"),
     "absent": (shutil.rmtree, "no such folder"),
@@ -319,9 +327,10 @@ BAD_MODELS = {
 
 @pytest.mark.parametrize("case", BAD_MODELS)
 def test_a_model_that_cannot_be_judged_is_refused_before_documents_are_read(
-    place: Path, tmp_path: Path, case: str
+    place: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change, said = BAD_MODELS[case]
+    monkeypatch.setattr("reticent.trainer.given.find_spec", lambda name: None if name == "bitsandbytes" else name)
     model = _model(place, tmp_path, change)
     with pytest.raises(ReticentError, match=said):
         split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(model)}))
@@ -515,6 +524,18 @@ def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(pl
         split_of(values_of(place, str(tmp_path / "none"), subject={"model": str(tmp_path / "adapter"), "base": None}))
 
 
+class Watched(Recorder):
+    """Keeps how far the task of scoring says it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def task(self, *_: Any) -> Iterator[Callable[..., None]]:
+        yield lambda done=0, total=0, *_, **__: self.told.append((done, total))
+
+
 class Server:
     """A server of completions on this machine, which gives the log-probabilities of a model; it dies when told to."""
 
@@ -582,8 +603,9 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
     with Server(net, port=port) as server:
         kept = tmp_path / "run" / "endpoint.jsonl"
         assert len(kept.read_text().splitlines()) == 30
-        run = Run(parse_job(values))
+        run = Run(parse_job(values), watched := Watched())
         execute(run)
+        assert (219, 219) in watched.told
         execute(Run(parse_job(values)))
         lines = kept.read_text().splitlines()
         assert server.asked == len(lines) - 30 == len({line[:66] for line in lines}) - 30
