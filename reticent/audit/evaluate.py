@@ -354,7 +354,8 @@ class Auditor:
         special = special_ids(tokenizer, entry.objective)
         if is_endpoint(entry.path):
             self._num_drawn[entry.path] = 0
-            return score_endpoint(entry.path, store, special, self.config.window_length)
+            told = self._progress(progress, special, entry.objective)
+            return score_endpoint(entry.path, store, special, self.config.window_length, told)
         model = load_model(entry.path, entry.objective)
         self._num_drawn[entry.path] = num_drawn(model)
         check_fit(model, store, tokenizer, special, self.config.window_length)

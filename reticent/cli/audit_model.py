@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from reticent.audit.membership.names import STATES
 from reticent.cli.options import AsJson, Detector, Out, Quiet, Set, is_job, job_from_source
 from reticent.cli.runs import execute_job
 from reticent.core.errors import PolicyError
 from reticent.job.config.job import BY_LOG_PROBS
-from reticent.trainer.given import objective_of, positions_of
+from reticent.trainer.given import is_headless, objective_of, positions_of
 
 __all__ = ["audit_model"]
 
@@ -105,7 +106,7 @@ def audit_model(
     if objective is None and not any(each.startswith("subject.objective=") for each in settings or []):
         raise PolicyError(
             f"{model}: its files do not say whether it fills in masked words or continues a text: --set "
-            "subject.objective=mlm or clm (an encoder without a head that predicts words has no such objective)"
+            "subject.objective=mlm or clm"
         )
     subject["objective"] = objective or "clm"
     subject |= {"endpoint": endpoint, "allow_sending": allow_sending}
@@ -121,6 +122,9 @@ def audit_model(
     if subject["objective"] == "clm" and not endpoint:
         sections["audit"]["generation"] = {}
         sections["extraction"] = {"prefix_tokens": [10, 50]}
+    if not endpoint and is_headless(model):
+        sections["audit"] = {"attacks": [STATES]}
+        sections.pop("extraction", None)
     job = job_from_source(documents, out, detector, marked=True, sections=sections, settings=settings)
     execute_job(job, "report", quiet, as_json)
 

@@ -25,7 +25,7 @@ from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["check_given", "digests_of_given", "objective_of", "positions_of", "write_given"]
+__all__ = ["check_given", "digests_of_given", "is_headless", "objective_of", "positions_of", "write_given"]
 
 #: Weights that Python runs as code while it reads them.
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
@@ -34,6 +34,17 @@ ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 OWN = (*ALLOWED, ADAPTER, "*.gguf")
 #: Ends of the names of model classes -> the objective that they predict by.
 CLASSES = {"ForMaskedLM": "mlm", "ForPreTraining": "mlm", "ForCausalLM": "clm", "LMHeadModel": "clm"}
+#: End of the names of model classes that have no head: they give states, and predict no word.
+HEADLESS = "Model"
+#: How weights are quantised, as ``config.json`` says -> the package that reads them.
+READERS = {
+    "bitsandbytes": "bitsandbytes",
+    "compressed-tensors": "compressed_tensors",
+    "gptq": "gptqmodel",
+    "awq": "gptqmodel",
+    "hqq": "hqq",
+    "quanto": "optimum",
+}
 #: Largest value of a weight of eight bits.
 EIGHT_BITS = 127
 
@@ -83,6 +94,13 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
                 f"{folder / name}: auto_map: the model brings code of its own, which was not read and is never run; "
                 "ask for it in an architecture that transformers has"
             )
+    quantised = _read(folder / "config.json").get("quantization_config")
+    method = str(quantised.get("quant_method", "bitsandbytes")) if isinstance(quantised, dict) else ""
+    if method in READERS and find_spec(READERS[method]) is None:
+        raise ArtifactError(
+            f"{folder}: weights quantised by {method}, which transformers reads with the package {READERS[method]}; "
+            f"it is not installed (pip install {READERS[method].replace('_', '-')}); or ask for the plain model"
+        )
     if form == "adapter" and base is None:
         raise ArtifactError(f"{folder}: an adapter is a difference to its base model; name that (--base, subject.base)")
     if form == "adapter" and find_spec("peft") is None:
@@ -120,13 +138,32 @@ def objective_of(model: str, base: str | None) -> str | None:
         folder = folder_of_model(each, download=True) if each is not None else None
         if folder is None or not folder.is_dir():
             continue
-        for name in _read(folder / "config.json").get("architectures") or ():
+        for name in _architectures(folder):
             for end, objective in CLASSES.items():
-                if str(name).endswith(end):
+                if name.endswith(end):
                     return objective
+        if is_headless(str(folder)):
+            from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+            kind = _read(folder / "config.json").get("model_type")
+            return "mlm" if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES else "clm"
         if any(folder.glob("*.gguf")):
             return "clm"
     return None
+
+
+def is_headless(model: str) -> bool:
+    """Return whether the files of a model are those of an encoder that gives states of a text and predicts no word."""
+    folder = folder_of_model(model, download=True)
+    names = _architectures(folder) if folder is not None and folder.is_dir() else []
+    return bool(names) and all(
+        name.endswith(HEADLESS) and not any(name.endswith(end) for end in CLASSES) for name in names
+    )
+
+
+def _architectures(folder: Path) -> list[str]:
+    """The names of the classes that a model was saved as."""
+    return [str(name) for name in _read(folder / "config.json").get("architectures") or ()]
 
 
 def positions_of(model: str, base: str | None) -> int | None:
@@ -162,7 +199,8 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     Raises
     ------
     ArtifactError
-        It cannot be loaded, lacks weights, or has weights or predictions that are no numbers.
+        It cannot be loaded, lacks weights other than a head that it never had, or has weights or predictions that are
+        no numbers.
 
     Cost: the model once in memory, in float32; a plain folder is copied.
     """
@@ -176,7 +214,7 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     if form == "adapter":
         net = _with_adapter(load_model(_folder(str(base), "subject.base"), objective), source)
     else:
-        net = load_model(source, objective, complete=True)
+        net = load_model(source, objective, complete="body" if is_headless(model) else "all")
     is_quantised = getattr(net.config, "quantization_config", None) is not None
     if is_quantised:
         net = net.dequantize()  # type: ignore[operator]
@@ -189,7 +227,8 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
         for path in _files(source):
             shutil.copyfile(path, folder / path.name)
     else:
-        net.save_pretrained(folder, safe_serialization=True)
+        own: Any = net.base_model if is_headless(model) else net  # a drawn head is no part of it
+        own.save_pretrained(folder, safe_serialization=True)
     if not (folder / "tokenizer.json").exists():
         load_tokenizer(tokens_from).save_pretrained(folder)
 

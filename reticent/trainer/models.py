@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -60,7 +60,9 @@ __all__ = [
 MOST_NEW = 1 << 24
 
 
-def load_model(name_or_path: str | Path, objective: str, *, complete: bool = False) -> PreTrainedModel:
+def load_model(
+    name_or_path: str | Path, objective: str, *, complete: Literal["no", "body", "all"] = "no"
+) -> PreTrainedModel:
     """Load a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
     accepts, with the attention ``sdpa`` or, where its class has none, its own.
 
@@ -71,7 +73,7 @@ def load_model(name_or_path: str | Path, objective: str, *, complete: bool = Fal
     ------
     ArtifactError
         There is no such model (the hub is offline by default), it does not support the objective, or `require_sound`
-        refuses it; with ``complete`` also where its files lack weights.
+        refuses it; also where its files lack weights, if all must be ``complete``, or those below the head.
     """
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
     from transformers.utils import logging
@@ -110,9 +112,11 @@ def load_model(name_or_path: str | Path, objective: str, *, complete: bool = Fal
             + ("; a .gguf file needs the packages gguf and accelerate" if "gguf_file" in options else "")
         ) from None
     require_sound(model, objective, str(name_or_path))
-    if complete and about["missing_keys"]:
+    body = f"{model.base_model_prefix}."
+    missing = [name for name in about["missing_keys"] if complete == "all" or name.startswith(body)]
+    if complete != "no" and missing:
         raise ArtifactError(
-            f"{name_or_path}: {len(about['missing_keys'])} weights are not in its files; with random ones in their "
+            f"{name_or_path}: {len(missing)} weights are not in its files; with random ones in their "
             "place it would be another model that is judged"
         )
     _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))

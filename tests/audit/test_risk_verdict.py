@@ -31,6 +31,7 @@ from reticent.audit.judgement.rows import (
 )
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
+    BY_CHANCE,
     KNOWN_BASE,
     STANDS,
     SUPERSEDED,
@@ -885,6 +886,21 @@ def test_a_model_trained_elsewhere_is_never_within_whatever_its_copies_are_calle
     assert W in {result.outcome for result in judged(*models)[0].results}
     elsewhere = judged(*models, settings={"subject": {}})
     assert W not in {result.outcome for row in elsewhere for result in row.results}
+
+
+@pytest.mark.parametrize(
+    ("given", "half", "p_value", "outcomes"),
+    [(False, 0.08, 0.01, {B}), (True, 0.08, 0.01, {N}), (True, 0.03, 0.01, {B, N}), (True, 0.08, 1e-5, {N, B})],
+)
+def test_a_number_of_a_given_list_is_beyond_only_where_one_of_so_many_is_not_by_chance(
+    given: bool, half: float, p_value: float, outcomes: set[str]
+) -> None:
+    told = {"rate": around(0.02, 0.01), "num_above": 3, "p_value": p_value}
+    figures: dict[str, Any] = {**QUIET, "words": (0.62, half), "shadows": 0, "attack": {"told": told}}
+    (row,) = judged(entry("given", **figures) | {"split_given": given or None}, settings={"subject": {}})
+    found = {result.risk: result for result in row.results}
+    assert {found["words"].outcome, found["individual"].outcome} == outcomes
+    assert (found["words"].reason == BY_CHANCE) == (given and half == 0.08)
 
 
 def test_members_told_by_two_releases_have_ends_that_hold_with_those_of_other_attacks() -> None:

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
-from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
+from reticent.audit.judgement.rows import BEYOND, NO_HEAD, NOT_SHOWN, WITHIN
+from reticent.audit.membership.names import STATES
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -146,7 +148,7 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
     sets = [word for each in small for word in ("--set", each)]
     assert command("audit-model", *map(str, (place / "outside", *args, *sets)), "--quiet") == 0
     found = risks_of(place / "run")
-    assert found["given"]["individual"] == BEYOND
+    assert found["given"]["verdict"] == BEYOND
     assert WITHIN not in {outcome for own in found.values() for outcome in own.values()}
     page = (place / "run" / "dossier" / "dossier.html").read_text()
     for said in (STATEMENT, "Nothing here verifies it", "its recipe is not known here", "there is no ledger"):
@@ -294,6 +296,12 @@ def _cut_otherwise(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
+def _quantised(folder: Path) -> None:
+    config = read_json(folder / "config.json")
+    quantised = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": quantised}))
+
+
 def _broken(folder: Path) -> None:
     net = load_model(folder, "clm")
     with torch.no_grad():
@@ -310,6 +318,7 @@ BAD_MODELS = {
     "code": (_coded, "auto_map"),
     "vocabulary": (_narrow, "ids up to 9,999"),
     "tokenizer of another": (_cut_otherwise, "cuts texts otherwise"),
+    "quantised by what is not here": (_quantised, "bitsandbytes; it is not installed"),
     "no numbers": (_broken, "no numbers"),
     "adapter in pickle": (_adapter, "adapter without"),
     "absent": (shutil.rmtree, "no such folder"),
@@ -318,9 +327,10 @@ BAD_MODELS = {
 
 @pytest.mark.parametrize("case", BAD_MODELS)
 def test_a_model_that_cannot_be_judged_is_refused_before_documents_are_read(
-    place: Path, tmp_path: Path, case: str
+    place: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change, said = BAD_MODELS[case]
+    monkeypatch.setattr("reticent.trainer.given.find_spec", lambda name: None if name == "bitsandbytes" else name)
     model = _model(place, tmp_path, change)
     with pytest.raises(ReticentError, match=said):
         split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(model)}))
@@ -398,7 +408,35 @@ def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_withou
     values = values_of(place, str(tmp_path / "run"), subject={"base": str(place / base) if base else None})
     execute(Run(parse_job(values)))
     (found,) = risks_of(tmp_path / "run").values()
-    assert found["verdict"] == found["individual" if base else "words"] == BEYOND
+    assert found["verdict"] == found["words"] == BEYOND
+
+
+def test_an_encoder_without_a_head_is_asked_by_its_states_and_shows_nothing_else(place: Path, tmp_path: Path) -> None:
+    toy_model("bert", max_length=LENGTH).base_model.save_pretrained(tmp_path / "encoder")
+    (tmp_path / "encoder" / "tokenizer.json").write_text(toy_tokenizer("bert"))
+    args = ["--documents", place / "notes.parquet", "--members", place / "members.txt", "--statement", STATEMENT]
+    sets = ["--set", "audit.num_bootstrap=100", "--set", "corpus.spans=spans", "--also", "int8"]
+    command_line = [tmp_path / "encoder", *args, "--out", tmp_path / "run", *sets, "--quiet"]
+    assert command("audit-model", *map(str, command_line)) == 0
+    (table, _), report = risks_of(tmp_path / "run").values(), read_json(tmp_path / "run" / "report" / "report.json")
+    assert set(table.values()) == {NOT_SHOWN}
+    assert {row["reason"] for each in report["risks"]["rows"] for row in each["results"] if "what" in row} == {NO_HEAD}
+    evidence = from_json(AuditEvidence, read_json(tmp_path / "run" / "audit" / "audit.json"), "audit")
+    assert all(set(model.membership) == {STATES} and model.num_drawn for model in evidence.models)
+
+
+def test_weights_that_a_model_should_have_are_not_drawn(place: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    for name, lost in (("encoder", "encoder.layer.0.output.dense.weight"), ("whole", "cls.predictions.bias")):
+        net = toy_model("bert", max_length=LENGTH)
+        (net.base_model if name == "encoder" else net).save_pretrained(tmp_path / name)
+        (tmp_path / name / "tokenizer.json").write_text(toy_tokenizer("bert"))
+        weights = load_file(file := tmp_path / name / "model.safetensors")
+        del weights[lost]
+        save_file(weights, file, {"format": "pt"})
+        with pytest.raises(ReticentError, match="weights are not in its files"):
+            write_given(str(tmp_path / name), None, "mlm", tmp_path / "taken")
 
 
 def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(place: Path, tmp_path: Path) -> None:
@@ -413,7 +451,7 @@ def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(plac
         assert near.low <= 0.5 <= near.high
         assert near.value == pytest.approx(0.5 + found["int8"][name].auc.value - attack.auc.value)
         assert other.value < 0.45
-    assert {outcome["individual"] for outcome in table.values()} == {BEYOND}
+    assert {outcome["verdict"] for outcome in table.values()} == {BEYOND}
     assert "difference to the model itself" in (tmp_path / "run" / "dossier" / "dossier.html").read_text()
 
 
@@ -486,6 +524,18 @@ def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(pl
         split_of(values_of(place, str(tmp_path / "none"), subject={"model": str(tmp_path / "adapter"), "base": None}))
 
 
+class Watched(Recorder):
+    """Keeps how far the task of scoring says it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def task(self, *_: Any) -> Iterator[Callable[..., None]]:
+        yield lambda done=0, total=0, *_, **__: self.told.append((done, total))
+
+
 class Server:
     """A server of completions on this machine, which gives the log-probabilities of a model; it dies when told to."""
 
@@ -553,8 +603,9 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
     with Server(net, port=port) as server:
         kept = tmp_path / "run" / "endpoint.jsonl"
         assert len(kept.read_text().splitlines()) == 30
-        run = Run(parse_job(values))
+        run = Run(parse_job(values), watched := Watched())
         execute(run)
+        assert (219, 219) in watched.told
         execute(Run(parse_job(values)))
         lines = kept.read_text().splitlines()
         assert server.asked == len(lines) - 30 == len({line[:66] for line in lines}) - 30

@@ -193,7 +193,7 @@ class ThresholdMembership:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMembership:
     """Members of a named group against its held-out individuals: the attack that tells them best, its area, and the
-    p-value of a permutation times the number of attacks. Without a side there is neither.
+    p-value of a permutation times the number of attacks on all groups. Without a side there is neither.
     """
 
     name: Annotated[str, NAME]

@@ -25,10 +25,11 @@ from reticent.audit.membership.names import (
     FEWEST_OTHERS,
     KIND_SHADOWS,
     NUM_FAMILIES,
+    STATES,
     WITHDRAWN,
 )
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
-from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
+from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson, simultaneous
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
 
@@ -46,13 +47,16 @@ __all__ = [
     "BESIDE",
     "BEYOND",
     "FAIL",
+    "FALSE_ALARM",
     "GATES",
     "LEFT",
     "MIN_SHADOWS",
     "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
     "NO_BASE_PASSAGES",
+    "NO_HEAD",
     "NO_WHOLE_PASSAGES",
+    "NUM_AREAS",
     "ONE_SIDE",
     "OTHER_LANGUAGE",
     "PASS",
@@ -71,7 +75,6 @@ __all__ = [
     "Subject",
     "is_over",
     "oriented",
-    "simultaneous",
     "why_no_whole",
 ]
 
@@ -81,6 +84,8 @@ PASS, FAIL = "pass", "fail"
 WITHIN, BEYOND, NOT_SHOWN = "within", "beyond", "not shown"
 #: Recipes that protect nothing: the positive control of every attack.
 PLAIN = ("mlm", "clm")
+#: Why an encoder that was trained elsewhere has no number by what it predicts.
+NO_HEAD = "its files have no head that predicts words: only its hidden states were asked"
 #: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
 FPR = "0.01"
 #: The control of most numbers: the same number of the unprotected twin.
@@ -140,7 +145,10 @@ class Number(NamedTuple):
 
     def on_sides_of(self, model: ModelEvidence) -> Number:
         """The number, which says nothing where the sides of a given split differ by themselves. Shadow models have seen
-        both sides, and a whole passage of one's own is no matter of them."""
+        both sides, and a whole passage of one's own is no matter of them. An encoder without a head predicts nothing.
+        """
+        if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
+            return self._replace(missing=NO_HEAD)
         if self.num_shadows or self.what == PASSAGE_OF:
             return self
         return self._replace(invalid=self.invalid or model.sides_differ)
@@ -293,15 +301,6 @@ def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
             yield number._replace(estimate=estimate, at_most=at_most)
 
 
-def simultaneous(estimate: Estimate, num: int) -> Estimate:
-    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles)."""
-    if estimate.value is None or estimate.low is None or estimate.high is None:
-        return estimate
-    wider = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * num)) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
-    value, below, above = estimate.value, estimate.value - estimate.low, estimate.high - estimate.value
-    return replace(estimate, low=value - wider * below, high=value + wider * above)
-
-
 def _context(subject: Subject) -> Iterator[Number]:
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
@@ -376,6 +375,8 @@ def _bounded(area: Estimate) -> Estimate:
 TOLD = "members told with one false alarm in a hundred"
 ABOVE = "members above every other person"
 TOLD_AT_MOST = 0.05
+#: How often a model is beyond by chance alone where a list says who it was trained on.
+FALSE_ALARM = 0.01
 
 
 class _Asked(NamedTuple):
@@ -420,6 +421,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
     of the attacks it is.
     """
     known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
+    alpha = FALSE_ALARM / 4 if subject.model.split_given else 1 - LEVEL  # a half, and two risks that ask
     for one, told in known:
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
@@ -431,7 +433,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
             doubt=subject.model.fault,
             at_most=TOLD_AT_MOST,
             by_test_alone=few,
-            is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
+            is_shown=few and told.p_value is not None and told.p_value < alpha / len(known),
         )
 
 

@@ -42,11 +42,13 @@ from reticent.audit.judgement.rows import (
     BESIDE,
     BEYOND,
     FAIL,
+    FALSE_ALARM,
     GATES,
     MIN_SHADOWS,
     MOST_OTHER_LANGUAGE,
     NO_WHOLE_PASSAGES,
     NOT_SHOWN,
+    NUM_AREAS,
     OTHER_LANGUAGE,
     PASS,
     PLAIN,
@@ -61,12 +63,11 @@ from reticent.audit.judgement.rows import (
     Subject,
     is_over,
     oriented,
-    simultaneous,
 )
 from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, recipe_of
-from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.estimate import LEVEL, Estimate, simultaneous
 from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
 if TYPE_CHECKING:
@@ -487,9 +488,10 @@ def _judged_risk(
     at_most: float = getattr(config, risk.name)
     controls = _controls(model, audit)
     known = _may_know(model, audit)
+    num_rates = _num_rates(model, audit)
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
-        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
+        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell, num_rates)
         for number in (number.on_sides_of(model) for number in risk.numbers(_subject(model, audit)))
         if number.missing
         or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
@@ -526,6 +528,26 @@ def _judged_risk(
     return _with_gates(result, risk, model, audit)
 
 
+def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
+    """How many rates a model trained elsewhere is judged by; None for a model whose sides were dealt at random."""
+    if not model.split_given:
+        return None
+    numbers = (number for risk in RISKS.values() for number in risk.numbers(_subject(model, audit)))
+    return sum(number.estimate is not None and number.null != CHANCE for number in numbers)
+
+
+def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
+    """An estimate with ends beside which a given list is beyond by chance as rarely as `FALSE_ALARM` says.
+
+    Nothing but the numbers says that such a list is right. A half of the false alarms is for exact tests; the areas of
+    either risk of membership, which hold at once already, and all rates share the other.
+    """
+    num = round((1 - LEVEL) / (FALSE_ALARM / 2 / 3))
+    if number.null == CHANCE:
+        return simultaneous(estimate, num, already=NUM_AREAS)
+    return simultaneous(estimate, num * max(num_rates, 1))
+
+
 def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
     """What lets membership be within: an attack with shadow models that is, else the reason why there is none."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
@@ -542,7 +564,7 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
         for row in rows
         if row.outcome == NOT_SHOWN
         and (
-            row.reason in (WIDE, UNSURE, FEW, row.number.missing)
+            row.reason in (WIDE, UNSURE, BY_CHANCE, FEW, row.number.missing)
             or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN))
             # The most exposed, of whom no other number is: the base may give them away itself.
             or (row.reason == BESIDE_KNOWN and row.number.at_most is not None)
@@ -568,6 +590,7 @@ FEW = "too few people to say"
 SIDES_DIFFER = "the two sides differ without the model"
 FAULT_OF_THE_RUN = "a fault of the run"
 UNSURE = "the estimate is beyond the threshold, and its interval holds none at all"
+BY_CHANCE = "the estimate is beyond the threshold, but of so many tests of a given list one is so by chance alone"
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
@@ -644,8 +667,10 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
     return [*([twin] if twin else ()), *others]
 
 
-def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
-    """Judge a number of a risk, whose twin is there or not, and whose base may know the members."""
+def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int | None = None) -> Row:
+    """Judge a number of a risk, whose twin is there or not, and whose base may know the members; `_surely` has
+    ``num_rates``.
+    """
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
@@ -665,8 +690,11 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     assert estimate.high is not None
     few = raw.num_resampled < 2 * cell
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
-        is_beyond = estimate.low > (row.at_most if few else number.null)
-        return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
+        bound = row.at_most if few else number.null
+        if estimate.low <= bound:
+            return judged(NOT_SHOWN, FEW if few else UNSURE)
+        is_sure = num_rates is None or _low(row._replace(estimate=_surely(number, estimate, num_rates))) > bound
+        return judged(BEYOND, "beyond the threshold") if is_sure else judged(NOT_SHOWN, BY_CHANCE)
     if few:
         return judged(NOT_SHOWN, FEW)
     if not has_twin:
@@ -743,7 +771,7 @@ def _sentences(
         change.append("ask about more people: no attack finds enough in the twin")
     if WITHOUT_SHADOWS in reasons:
         change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ([audit.shadow])")
-    if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
+    if any(reason in reasons for reason in (WIDE, UNSURE, BY_CHANCE, FEW)):
         change.append("ask about more people")
     if BESIDE_KNOWN in reasons:
         change.append("train from a base model that did not see these people")

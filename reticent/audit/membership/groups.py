@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from reticent.audit.evidence.membership import GroupMembership
-from reticent.audit.stats.intervals import Bootstrap, auc_estimate
+from reticent.audit.stats.intervals import LEVEL, Bootstrap, auc_estimate
 from reticent.engine.randomness import generator
 
 __all__ = ["NUM_PERMUTATIONS", "group_membership", "permutation_p_value"]
@@ -33,7 +33,7 @@ def group_membership(
     **bootstrap: Unpack[Bootstrap],
 ) -> list[GroupMembership]:
     """Return for each group the attack that tells its members best from its held-out individuals, and its p-value times
-    the number of attacks (Bonferroni).
+    the number of attacks on all groups (Bonferroni); the ends of its area hold for all of these at once.
 
     Parameters
     ----------
@@ -41,10 +41,14 @@ def group_membership(
     codes : integer array, shape (individuals,); is_member : bool array of the same shape
     groups : name -> bool array by code
     """
-    found = []
-    for name, of_codes in groups.items():
-        here = of_codes[codes]
-        own = {attack: one for attack, one in scores.items() if _both_sides(one, here, is_member)}
+    found, inside = [], {name: of_codes[codes] for name, of_codes in groups.items()}
+    asked = {
+        name: {attack: one for attack, one in scores.items() if _both_sides(one, here, is_member)}
+        for name, here in inside.items()
+    }
+    num_tests = sum(map(len, asked.values()))
+    for name, here in inside.items():
+        own = asked[name]
         values = {
             attack: permutation_p_value(one[here], is_member[here], _units(codes[here], bootstrap), bootstrap["seed"])
             for attack, one in own.items()
@@ -55,7 +59,13 @@ def group_membership(
             known = here & ~np.isnan(own[best])
             members, others = np.flatnonzero(known & is_member), np.flatnonzero(known & ~is_member)
             score = own[best]
-            auc = auc_estimate(score[members], score[others], (codes[members], codes[others]), **bootstrap)
+            auc = auc_estimate(
+                score[members],
+                score[others],
+                (codes[members], codes[others]),
+                level=1 - (1 - LEVEL) / num_tests,
+                **bootstrap,
+            )
         found.append(
             GroupMembership(
                 name=name,
@@ -63,7 +73,7 @@ def group_membership(
                 num_nonmembers=int(np.count_nonzero(here & ~is_member)),
                 attack=best,
                 auc=auc,
-                p_value=None if best is None else min(values[best] * len(values), 1.0),
+                p_value=None if best is None else min(values[best] * num_tests, 1.0),
             )
         )
     return found

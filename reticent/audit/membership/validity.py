@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reticent.audit.membership.names import DIFFERENCES, ON_HOLDOUT, USER_INFERENCE
-from reticent.audit.stats.estimate import CHANCE
+from reticent.audit.stats.estimate import CHANCE, simultaneous
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.membership import KindMembership, MeasuredAttack
@@ -234,7 +234,9 @@ def _verdict(
     shadows = measured.num_shadows is not None
     if (why := None if shadows else differs(model, base, partial(_controls, name, measured))) is not None:
         return INVALID, why
-    auc = measured.auc
+    auc, num_families = measured.auc, 1
+    if model.split_given and not shadows and model is not base:
+        auc, num_families = _at_once(name, model, auc), 2  # areas, and areas over the base
     if auc.value is None or auc.low is None:
         return NO_POWER, "there is no interval"
     if base is None and model.split_given and is_told(auc) and not _is_over_words(auc, model):
@@ -244,7 +246,7 @@ def _verdict(
         return told, f"the interval lies {'over' if told == DISTINGUISHABLE else 'under'} {CHANCE}{without}"
     if model is not base:
         for area, words in ((measured.over_base, OVER_BASE), (measured.auc_without_copies, WITHOUT_COPIES)):
-            if told := is_told(area):
+            if told := is_told(area and simultaneous(area, num_families)):
                 side = "over" if told == DISTINGUISHABLE else "under"
                 return told, f"the interval lies {side} {CHANCE}, {words}"
     if model is base:
@@ -257,6 +259,12 @@ def _verdict(
     if not is_told(_area(twin, name)):
         return NO_POWER, f"members are not distinguishable by it in the unprotected model either{found}{without}"
     return QUIET, f"the same attack succeeds on the unprotected model{found}{without}"
+
+
+def _at_once(name: str, model: ModelEvidence, auc: Estimate) -> Estimate:
+    """An area with ends that hold at once with those of all attacks, and with what they are more than the base's."""
+    low, high = ((model.best_attack and model.best_attack.intervals) or {}).get(name, (auc.low, auc.high))
+    return simultaneous(replace(auc, low=low, high=high), 2)
 
 
 def _controls(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:

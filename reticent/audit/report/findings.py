@@ -497,10 +497,11 @@ def said_of_epsilon(guarantee: str, t: Texts) -> str:
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
-    """The base models of which a part, perhaps the head, was not pre-trained."""
+    """The base models of which a part, perhaps the head, was not pre-trained, and encoders that came without one."""
     for model in models:
         if model.num_drawn:
-            yield t("common.drawn", model=model.model or model.name, n=t.count(model.num_drawn))
+            said = "common.drawn" if model.recipe == "base" else "common.headless"
+            yield t(said, model=model.model or model.name, n=t.count(model.num_drawn))
 
 
 # ----------------------------------------------------------------- next steps

@@ -14,6 +14,7 @@ from reticent.audit.judgement.rows import (
     ABOVE,
     BEYOND,
     NO_BASE_PASSAGES,
+    NO_HEAD,
     NO_WHOLE_PASSAGES,
     NOT_SHOWN,
     ONE_SIDE,
@@ -24,6 +25,7 @@ from reticent.audit.judgement.rows import (
 )
 from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
+    BY_CHANCE,
     CANNOT,
     EARLIER,
     FAULT_OF_THE_RUN,
@@ -226,6 +228,7 @@ OUTCOMES = {
 REASONS = {
     "beyond the threshold": "",
     FEW: "verdict.too_few_people_to_say",
+    BY_CHANCE: "verdict.of_so_many_tests_one_is_so_by_chance",
     UNSURE: "verdict.the_estimate_is_beyond_the_threshold_and_its",
     WIDE: "verdict.the_interval_is_too_wide_its_upper_end",
     WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
@@ -233,6 +236,7 @@ REASONS = {
     NOTHING_FOUND: "verdict.nothing_was_found_over_it",
     WITHOUT_POWER: "verdict.the_test_does_not_find_more_than_the",
     WITHOUT_SHADOWS: "verdict.no_attack_with_shadow_models_was_made_on",
+    NO_HEAD: "verdict.no_head_that_predicts",
     NO_WHOLE_PASSAGES: "evidence.no_whole_passages",
     NO_BASE_PASSAGES: "evidence.no_base_passages",
     EARLIER: "verdict.an_earlier_audit_of_these_files_found_more",
@@ -439,7 +443,7 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
     if WITHOUT_SHADOWS in reasons:
         found.append(words("verdict.attack_it_and_the_model_without_protection"))
-    if reasons & {WIDE, UNSURE, FEW}:
+    if reasons & {WIDE, UNSURE, BY_CHANCE, FEW}:
         found.append(words("verdict.ask_about_more_people"))
     if BESIDE_KNOWN in reasons:
         found.append(words("verdict.train_from_a_base_that_did_not_see_them"))

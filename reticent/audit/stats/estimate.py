@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Annotated, Literal
 
 from reticent.audit.evidence.json_form import optional
@@ -18,6 +19,7 @@ __all__ = [
     "Estimate",
     "Spread",
     "clopper_pearson",
+    "simultaneous",
 ]
 
 
@@ -142,3 +144,16 @@ class Estimate:
         if self.value < 1 and total - count < cell:
             return self.bounded(max(1 - cell / total, 0.0), "above", total)
         return self
+
+
+def simultaneous(estimate: Estimate, num: int, already: int = 1) -> Estimate:
+    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles).
+
+    ``already``: its ends hold at once for so many numbers, and shall for ``num`` such families.
+    """
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return estimate
+    now, then = (NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * tests)) for tests in (already, num * already))
+    wider = then / now
+    value, below, above = estimate.value, estimate.value - estimate.low, estimate.high - estimate.value
+    return replace(estimate, low=value - wider * below, high=value + wider * above)

@@ -275,6 +275,21 @@ def test_an_attack_tells_members_on_either_side_by_itself_or_over_its_control(
     assert measured.membership["loss"].verdict == verdict
 
 
+@pytest.mark.parametrize("over_base", [None, (0.502, 0.618)])
+def test_an_attack_tells_the_sides_of_a_given_list_only_by_ends_that_hold_for_all_attacks_at_once(
+    over_base: tuple[float, float] | None,
+) -> None:
+    model = entry("given", *((0.45, 0.55) if over_base else (0.502, 0.618)))
+    if over_base:
+        model["membership"]["loss"]["over_base"] = {"value": 0.56, "low": over_base[0], "high": over_base[1], "n": 200}
+    verdicts = [on([BASE | GIVEN, model | more])[1].membership["loss"].verdict for more in ({}, GIVEN)]
+    assert verdicts == [DISTINGUISHABLE, NO_POWER]
+    best = {"attack": "loss", "num_attacks": 2, "auc": {"value": 0.8, "low": 0.7, "high": 0.9, "n": 200}}
+    ends = {"intervals": {"loss": [0.49, 0.9]}}
+    found = on([BASE | GIVEN, entry("given", 0.7, 0.9, **GIVEN, best_attack=best | ends)])[1]
+    assert found.membership["loss"].verdict == NO_POWER
+
+
 def test_an_attack_with_shadow_models_needs_no_sides_that_are_alike() -> None:
     model = entry("clm", 0.7, 0.9, **GIVEN)
     model["membership"]["rmia"] = model["membership"]["loss"] | {"num_shadows": 8}

@@ -57,7 +57,10 @@ def test_more_attacks_count_and_a_group_of_one_side_or_of_few_says_nothing() -> 
     groups = {"all": codes >= 0, "members": member, "few": codes < 6, "nobody": codes < 0}
     found = {one.name: one for one in group_membership(scores, codes, member, groups, **OPTIONS)}
     alone = permutation_p_value(scores["a"], member, codes, 0)
-    assert (found["all"].attack, found["all"].p_value) == ("a", pytest.approx(min(2 * alone, 1.0)))  # "c" has no side
+    assert (found["all"].attack, found["all"].p_value) == ("a", pytest.approx(min(4 * alone, 1.0)))  # "c" has no side
+    (one,) = group_membership(scores, codes, member, {"all": groups["all"]}, **OPTIONS)
+    assert one.p_value == pytest.approx(min(2 * alone, 1.0))  # two attacks on one group
+    assert found["all"].auc.low < one.auc.low
     for name in ("members", "nobody"):
         assert (found[name].attack, found[name].auc, found[name].p_value) == (None, None, None)
     assert found["few"].p_value is not None
