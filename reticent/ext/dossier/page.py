@@ -576,10 +576,13 @@ class Test:
     #: Objectives of the models that it can be made on.
     objectives: tuple[str, ...] = ("mlm", "clm")
 
+    def able(self, context: Context) -> list[ShownModel]:
+        """Return the models that it can be made on."""
+        return [model for model in context.models if model.evidence.objective in self.objectives]
+
     def left_out(self, context: Context) -> list[ShownModel]:
         """Return the models that it could have been made on and was not."""
-        able = (model for model in context.models if model.evidence.objective in self.objectives)
-        return [model for model in able if not self.made(context, model)]
+        return [model for model in self.able(context) if not self.made(context, model)]
 
     def why_not(self, context: Context) -> str:
         """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
@@ -591,10 +594,14 @@ class Test:
     def where(self, context: Context) -> str:
         """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
         left, t = self.left_out(context), context.words
-        on = [m for m in context.models if m.evidence.objective in self.objectives and m not in left]
+        on = [model for model in self.able(context) if model not in left]
         if on and left:
-            return t("dossier.on_models", models=t.listed([t("common.model_letter", letter=m.letter) for m in on]))
+            return t("dossier.on_models", models=_named(on, t))
         return t("dossier.yes") if on else t("dossier.no")
+
+
+def _named(models: Sequence[ShownModel], t: Texts) -> str:
+    return t.listed([t("common.model_letter", letter=model.letter) for model in models])
 
 
 @dataclass(frozen=True, slots=True)
@@ -817,23 +824,26 @@ def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Cro
     t = context.words
     for test in (test for who in ADVERSARIES for test in who.tests):
         row, left = crosswalk()["tests"][test.name], test.left_out(context)
-        sentences = [t("crosswalk.made", where=test.where(context))]
-        if left or not context.models:
+        made = [model for model in test.able(context) if model not in left]
+        sentences = [t("crosswalk.made", models=_named(made, t))] if made else []
+        if made and left:
+            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.why_not(context)))
+        elif not made:
             sentences.append(t("crosswalk.not_run", why=test.why_not(context)))
         outcomes = [
             Marked(
                 t("common.name_what", name=t("common.model_letter", letter=model.letter), what=" ".join(said)),
                 risk_mark(model.risks, result),
             )
-            for model in context.models
-            if model.evidence.objective in test.objectives and model not in left and model.risks
+            for model in made
+            if model.risks
             for result in model.risks.results
             if result.risk == row.get("risk")
             for said in [outcome_in_words(result, t)]
         ]
         if outcomes:
             sentences.append(t("crosswalk.part_of", risk=t.evidence(RISKS[row["risk"]].title)))
-        question = printed.get(row.get("figure", ""))
+        question = printed.get(row.get("figure", "")) if made else None
         yield Crossed(t(test.meaning), test.name, row["speaks_to"], sentences, outcomes, question)
     for name, row in crosswalk()["others"].items():
         sentences = list(FACTS[row["fact"]](context)) if "fact" in row else []
