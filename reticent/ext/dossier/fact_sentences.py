@@ -223,6 +223,40 @@ def _card(context: Context) -> Iterator[str]:
     yield context.words("facts.a_model_that_is_exported_carries_a_card")
 
 
+#: Who gets the model -> the sentence on it.
+RELEASES = {
+    "public": "dossier.access_public",
+    "named": "dossier.access_named",
+    "questions": "dossier.access_questions",
+    "inside": "dossier.access_inside",
+}
+
+
+def _release(context: Context) -> Iterator[str]:
+    if sentence := RELEASES.get(str(setting(context.audit, "dossier", "access"))):
+        yield f"{context.words(sentence)} {context.words('dossier.access_decides')}"
+
+
+def _copies_of_it(context: Context) -> Iterator[str]:
+    letters = [
+        model.letter
+        for model in context.models
+        if any(attack.over_source for attack in model.evidence.membership.values())
+    ]
+    if letters:
+        t = context.words
+        yield t("crosswalk.copies", models=t.listed([t("common.model_letter", letter=each) for each in letters]))
+
+
+def _secure_environment(context: Context) -> Iterator[str]:
+    if setting(context.audit, "dossier", "secure_environment"):
+        yield context.words("crosswalk.secure_environment")
+
+
+def _again(context: Context) -> Iterator[str]:
+    yield context.words("crosswalk.again")
+
+
 FACTS: Mapping[str, Callable[[Context], Iterator[str]]] = MappingProxyType(
     {
         "documents": _documents,
@@ -240,5 +274,9 @@ FACTS: Mapping[str, Callable[[Context], Iterator[str]]] = MappingProxyType(
         "life_cycle": _life_cycle,
         "capacity": _capacity,
         "card": _card,
+        "release": _release,
+        "copies_of_it": _copies_of_it,
+        "secure_environment": _secure_environment,
+        "again": _again,
     }
 )

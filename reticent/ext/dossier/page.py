@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reticent.audit.config import ACCESS
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.judgement.rows import RISKS
 from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.figure import key
-from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
+from reticent.audit.report.risk_text import ShownModel, outcome_in_words, risk_mark, shown_models, verdicts_on
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack
-from reticent.audit.texts import Language, Texts
+from reticent.audit.texts import Language, Marked, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
 from reticent.ext.dossier.fact_sentences import FACTS, Context, setting
@@ -47,6 +51,8 @@ __all__ = [
     "Question",
     "Row",
     "Test",
+    "crosswalk",
+    "crosswalk_rows",
     "filled_fields",
     "not_made_on",
     "page_name",
@@ -75,6 +81,7 @@ class Line(NamedTuple):
 class Answer(NamedTuple):
     """A question with its answer: a row a measure with a column a model, and sentences."""
 
+    name: str
     title: str
     text: str
     #: Letters of the models that have a figure here; an empty one stands for the documents.
@@ -95,6 +102,7 @@ def pages_digest() -> str:
     others = [
         audit / name
         for name in (
+            "crosswalk.toml",
             "judgement/rows.py",
             "judgement/verdict.py",
             "near_copies.py",
@@ -149,11 +157,12 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
-        copies=list(copies_beside(context)), access=RELEASES.get(access := str(setting(audit, "dossier", "access"))),
-        counted=ACCESS.get(access, ()),
+        copies=list(copies_beside(context)), access=list(FACTS["release"](context)),
+        counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
-        facts=lambda name: list(FACTS[name](context)),
+        facts=lambda name: list(FACTS[name](context)), paragraphs=crosswalk()["paragraphs"],
+        crossed=list(crosswalk_rows(context, printed)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
         reads_identifiers=any(
             model.recipe is None or not model.recipe.replaces_identifiers
@@ -170,25 +179,27 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
     """Return an answer; a figure that an earlier one has is named with its place, and not printed again.
 
-    ``printed``: name of a figure -> title of the question that has it; what this one prints is added.
+    ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
     """
     t, key = context.words, f"questions.{question.name}"
-    title = t(f"{key}.title")
     measures: dict[str, dict[str, Line]] = {}
     for name in question.figures:
         rows = list(rows_of(name, context.audit, context.models))
-        if rows and printed.setdefault(name, title) == title:
+        if rows and printed.setdefault(name, question.name) == question.name:
             for row in rows:
                 label, line = _line(row, context)
                 measures.setdefault(label, {})["" if row.model is None else row.model.letter] = line
     sentences = [sentence for name in question.facts for sentence in FACTS[name](context)]
-    before = dict.fromkeys(printed[name] for name in question.figures if printed.get(name, title) != title)
+    before = dict.fromkeys(
+        printed[name] for name in question.figures if printed.get(name, question.name) != question.name
+    )
     if before:
+        titles = [t(f"questions.{each}.title") for each in before]
         sentences.append(t("dossier.see_the_figures_of", titles=t.listed([f"« {each} »" if t.language == "fr" else
-                           f"“{each}”" for each in before])))  # fmt: skip
+                           f"“{each}”" for each in titles])))  # fmt: skip
     used = {letter for lines in measures.values() for letter in lines}
     columns = [letter for letter in [*(model.letter for model in context.models), ""] if letter in used]
-    return Answer(title, t(f"{key}.text"), columns, list(measures.items()), sentences)
+    return Answer(question.name, t(f"{key}.title"), t(f"{key}.text"), columns, list(measures.items()), sentences)
 
 
 def _line(row: Row, context: Context) -> tuple[str, Line]:
@@ -543,13 +554,6 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # ----------------------------------------------------------- adversaries
 
 
-#: Who gets the model -> the sentence on it.
-RELEASES = {
-    "public": "dossier.access_public",
-    "named": "dossier.access_named",
-    "questions": "dossier.access_questions",
-    "inside": "dossier.access_inside",
-}
 #: Name of a test -> why it cannot be made on a model that was trained elsewhere.
 NOT_ELSEWHERE = {
     "LiRA, RMIA": "dossier.not_without_its_recipe",
@@ -572,10 +576,13 @@ class Test:
     #: Objectives of the models that it can be made on.
     objectives: tuple[str, ...] = ("mlm", "clm")
 
+    def able(self, context: Context) -> list[ShownModel]:
+        """Return the models that it can be made on."""
+        return [model for model in context.models if model.evidence.objective in self.objectives]
+
     def left_out(self, context: Context) -> list[ShownModel]:
         """Return the models that it could have been made on and was not."""
-        able = (model for model in context.models if model.evidence.objective in self.objectives)
-        return [model for model in able if not self.made(context, model)]
+        return [model for model in self.able(context) if not self.made(context, model)]
 
     def why_not(self, context: Context) -> str:
         """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
@@ -587,10 +594,14 @@ class Test:
     def where(self, context: Context) -> str:
         """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
         left, t = self.left_out(context), context.words
-        on = [m for m in context.models if m.evidence.objective in self.objectives and m not in left]
+        on = [model for model in self.able(context) if model not in left]
         if on and left:
-            return t("dossier.on_models", models=t.listed([t("common.model_letter", letter=m.letter) for m in on]))
+            return t("dossier.on_models", models=_named(on, t))
         return t("dossier.yes") if on else t("dossier.no")
+
+
+def _named(models: Sequence[ShownModel], t: Texts) -> str:
+    return t.listed([t("common.model_letter", letter=model.letter) for model in models])
 
 
 @dataclass(frozen=True, slots=True)
@@ -782,6 +793,63 @@ def copies_beside(context: Context) -> Iterator[Copied]:
 
 def _less(end: float | None) -> float | None:
     return None if end is None else end - CHANCE
+
+
+# ------------------------------------------------------------- crosswalk
+
+
+@cache
+def crosswalk() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return the table of paragraphs, and of what speaks to them: tests by name, and other parts of a dossier."""
+    return tomllib.loads((files("reticent.audit") / "crosswalk.toml").read_text(encoding="utf-8"))
+
+
+class Crossed(NamedTuple):
+    """A test, or another part, with the paragraphs that it speaks to, and what came of it: sentences, the outcome of
+    its risk for each model that it was made on, and the question that shows its figures."""
+
+    title: str
+    name: str | None
+    paragraphs: list[str]
+    sentences: list[str]
+    outcomes: list[str]
+    question: str | None
+
+
+def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Crossed]:
+    """Yield a row for each test that a dossier knows, made or not, and for its other parts.
+
+    ``printed``: name of a figure -> name of the question that has it.
+    """
+    t = context.words
+    for test in (test for who in ADVERSARIES for test in who.tests):
+        row, left = crosswalk()["tests"][test.name], test.left_out(context)
+        made = [model for model in test.able(context) if model not in left]
+        sentences = [t("crosswalk.made", models=_named(made, t))] if made else []
+        if made and left:
+            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.why_not(context)))
+        elif not made:
+            sentences.append(t("crosswalk.not_run", why=test.why_not(context)))
+        outcomes = [
+            Marked(
+                t("common.name_what", name=t("common.model_letter", letter=model.letter), what=" ".join(said)),
+                risk_mark(model.risks, result),
+            )
+            for model in made
+            if model.risks
+            for result in model.risks.results
+            if result.risk == row.get("risk")
+            for said in [outcome_in_words(result, t)]
+        ]
+        if outcomes:
+            sentences.append(t("crosswalk.part_of", risk=t.evidence(RISKS[row["risk"]].title)))
+        question = printed.get(row.get("figure", "")) if made else None
+        yield Crossed(t(test.meaning), test.name, row["speaks_to"], sentences, outcomes, question)
+    for name, row in crosswalk()["others"].items():
+        sentences = list(FACTS[row["fact"]](context)) if "fact" in row else []
+        if not sentences:
+            sentences = [t("crosswalk.not_run", why=t(f"crosswalk.others.{name}.not_run"))]
+        yield Crossed(t(f"crosswalk.others.{name}.title"), None, row["speaks_to"], sentences, [], None)
 
 
 # ----------------------------------------------------- impact assessment

@@ -22,6 +22,7 @@ from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgrou
 from reticent.audit.judgement import verdict as judgement
 from reticent.audit.judgement.rows import NO_WHOLE_PASSAGES, RISKS, Subject
 from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.near_copies import near_copies_lines
@@ -33,7 +34,7 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
 from reticent.core.errors import ArtifactError
 from reticent.ext.dossier.card import card_of
-from reticent.ext.dossier.fact_sentences import FACTS
+from reticent.ext.dossier.fact_sentences import FACTS, Context
 from reticent.ext.dossier.page import (
     ADVERSARIES,
     CLAIMS,
@@ -42,6 +43,7 @@ from reticent.ext.dossier.page import (
     FIELDS,
     FIGURES,
     LIKELIHOODS,
+    crosswalk,
     page_name,
     render,
     rows_of,
@@ -429,6 +431,74 @@ def test_what_was_not_tested_has_a_row_for_each_model() -> None:
     assert "trains models of their own" in text_of(section)
     (who,) = [s for s in page.iter("section") if s.get("id") == "adversaries"]
     assert f"LiRA, RMIAon Model {letters['clm']}" in text_of(who)
+
+
+# ------------------------------------------------------------------ crosswalk
+
+#: The sources that a dossier may cite, by the beginning of their names here.
+CITED = (
+    *(f"EDPB 28/2024 §{number}" for number in (46, 55, 58)), "Opinion 05/2014", "CNIL 2025", "ICO 2025", "TEHDAS2",
+    *(f"OWASP AISVS {number}" for number in ("11.2.7", "11.3", "11.4")), "MITRE ATLAS AML.T0024.00", "NIST AI 100-2",
+)  # fmt: skip
+
+
+def test_every_test_has_a_row_and_every_paragraph_that_is_cited_stands_in_the_table_of_sources() -> None:
+    table = crosswalk()
+    rows = {**table["tests"], **table["others"]}
+    tests = {test.name: test for who in ADVERSARIES for test in who.tests}
+    assert table["tests"].keys() == tests.keys()
+    assert {name for row in rows.values() for name in row["speaks_to"]} == table["paragraphs"].keys()
+    assert {row["risk"] for row in rows.values() if "risk" in row} == RISKS.keys()
+    assert {row["figure"] for row in rows.values() if "figure" in row} <= FIGURES.keys()
+    assert {row["fact"] for row in rows.values() if "fact" in row} <= FACTS.keys()
+    names = [ENGLISH(f"crosswalk.paragraphs.{name}.name") for name in table["paragraphs"]]
+    assert not [name for name in names if not name.startswith(CITED)]
+    assert not [cited for cited in CITED if not any(name.startswith(cited) for name in names)]
+    keys = [f"crosswalk.paragraphs.{name}.{part}" for name in table["paragraphs"] for part in ("name", "asks")]
+    keys += [f"crosswalk.others.{name}.title" for name in table["others"]]
+    keys += [f"crosswalk.others.{name}.not_run" for name, row in table["others"].items() if "fact" not in row]
+    assert [key for key in keys if key not in catalogue()] == []
+
+
+@pytest.mark.parametrize("name", EVERY_ATTACK)
+def test_every_attack_of_the_catalogue_is_a_part_of_a_row(name: str) -> None:
+    shown = shown_models(published_audit(), Texts("en"))[-1]
+    own = replace(
+        shown, evidence=replace(shown.evidence, membership={name: next(iter(shown.evidence.membership.values()))})
+    )
+    made = [test.name for who in ADVERSARIES for test in who.tests if test.made(context_of(), own)]
+    assert [each for each in made if crosswalk()["tests"][each].get("risk") == "individual"]
+
+
+def context_of() -> Context:
+    evidence = dossier_evidence()
+    return Context(evidence, shown_models(evidence.audit, Texts("en")), Texts("en"))
+
+
+def test_a_row_of_the_crosswalk_says_what_came_of_the_test_or_why_it_was_not_run(pages: dict[Language, str]) -> None:
+    page = parsed(pages["en"])
+    (section,) = [s for s in page.iter("section") if s.get("id") == "crosswalk"]
+    tests, sources = section.iter("table")
+    rows = {text_of(row[0]): row for row in list(tests.iter("tr"))[1:]}
+    table = crosswalk()
+    assert len(rows) == len(table["tests"]) + len(table["others"])
+    ids = {element.get("id") for element in page.iter()}
+    assert {link.get("href") for link in section.iter("a")} <= {f"#{name}" for name in ids}
+    assert len(list(sources.iter("tr"))) == len(table["paragraphs"]) + 1
+    loss = next(row for name, row in rows.items() if "loss, reference" in name)
+    assert (
+        "Tested on Model A, Model B, Model C and Model D. It is a part of the risk “membership of the person”"
+        in text_of(loss[2])
+    )
+    verdict = next(part for part in page.iter("section") if part.get("id") == "verdict")
+    outcomes = {(e.get("data-model"), e.get("data-risk")): e.get("data-outcome") for e in verdict.iter("td")}
+    shown = [s for s in loss[2].iter("small") if s.get("data-model")]
+    assert len(shown) == 4
+    for one in shown:
+        assert outcomes[one.get("data-model"), one.get("data-risk")] == one.get("data-outcome")
+    probe = next(row for name, row in rows.items() if "ProPILE" in name)
+    assert text_of(probe[2]) == "Not run. A run tests it with [probe]."
+    assert "Not run. The institution states none" in text_of(rows["release context"][2])
 
 
 def test_recipes_that_differ_by_k_or_n_alone_are_told_apart() -> None:
