@@ -10,7 +10,8 @@
 #   make test-warehouse  the tests of databases and of Spark, on servers that they start (installs PostgreSQL, Java 17 and
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
-#   make nightly         what is too long for each change: test-slow and test-detectors
+#   make nightly         what is too long for each change: test-slow, test-detectors, and the faults of tests/faults.toml,
+#                        each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
@@ -60,6 +61,7 @@ test-slow: setup
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
 nightly: test-slow test-detectors
+	$(BIN)/python -m tools.faults
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
