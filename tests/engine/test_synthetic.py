@@ -11,11 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fixtures.processor_time import processor_seconds
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
-from reticent.engine import synthetic
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.rules import RulesDetector
@@ -92,23 +90,6 @@ def test_equal_configurations_give_equal_bytes_whatever_the_threads(tmp_path: Pa
     assert first == files(tmp_path / "again", SynthConfig(**config, num_threads=2))
     other = files(tmp_path / "other", SynthConfig(**{**config, "seed": 8}))
     assert all(first[name] != other[name] for name in first)
-
-
-def read(folder: Path) -> list[list[Row]]:
-    names = ["documents", "records.parquet", "public"]
-    return [pq.read_table(folder / name).to_pylist() for name in names]
-
-
-def test_documents_do_not_depend_on_the_size_of_chunks_or_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = SynthConfig(num_individuals=100, public_documents=30)
-    files(tmp_path / "whole", config)
-    monkeypatch.setattr(synthetic, "INDIVIDUALS_PER_BATCH", 7)
-    monkeypatch.setattr(synthetic, "DOCUMENTS_PER_PART", 50)
-    parts = files(tmp_path / "parts", config)
-    assert len([name for name in parts if name.startswith("documents")]) > 2
-    assert read(tmp_path / "whole") == read(tmp_path / "parts")
 
 
 def test_larger_corpus_begins_with_the_smaller(documents: list[Row]) -> None:
@@ -352,13 +333,6 @@ def test_notes_of_an_individual_have_ids_and_a_label_that_says_the_field(documen
     }
 
 
-@pytest.mark.parametrize("language", ["en", "fr"])
-def test_one_language_is_enough(language: str) -> None:
-    options = {**SETTINGS, "languages": [language], "num_individuals": 30}
-    rows = pa.record_batch(_rust.synth_records(**options)).to_pylist()
-    assert {is_french(row) for row in rows} == {language == "fr"}
-
-
 # Public text.
 
 
@@ -428,11 +402,3 @@ def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str
 def test_unknown_language_is_refused_by_the_core() -> None:
     with pytest.raises(PolicyError, match="language: expected en or fr"):
         _rust.synth_records(seed=0, first_individual=0, num_individuals=1, languages=["de"])
-
-
-def test_time_grows_with_the_number_of_individuals_and_no_faster() -> None:
-    def seconds(num_individuals: int) -> float:
-        sizes = {"num_individuals": num_individuals, "words_per_document": 100, "documents_per_individual": 2.0}
-        return processor_seconds(lambda: _rust.synth_documents(**sizes, num_threads=1, **SETTINGS))
-
-    assert seconds(4000) < 3 * 8 * seconds(500)

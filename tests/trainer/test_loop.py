@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
@@ -678,20 +675,3 @@ def test_an_interrupted_save_leaves_whole_checkpoints_only(tmp_path: Path) -> No
 
 
 # ------------------------------------------------------------------ imports
-
-
-@pytest.mark.parametrize(
-    "modules",
-    ["reticent", "reticent.trainer", "reticent.trainer.config, reticent.trainer.recipes, reticent.trainer.labels"],
-)
-def test_torch_is_imported_only_where_a_model_runs(modules: str) -> None:
-    code = f"import sys, {modules}; assert not {{'torch', 'transformers'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_store_columns_are_what_the_loop_reads() -> None:
-    """The toy store stands for a real one: same types."""
-    store = random_store(3)
-    assert store.input_ids.dtype == np.uint16
-    assert (store.word_ids.dtype, store.flags.dtype) == (np.int32, np.uint8)
-    assert pa.types.is_string(store.doc_ids.type)
