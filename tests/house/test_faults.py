@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from fixtures.places import ROOT
+
 from tools.faults import Fault, read_faults
 
 
