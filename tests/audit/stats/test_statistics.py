@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixtures.drawing import examples
+from fixtures.drawing import examples, share_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -321,7 +321,7 @@ def rare_events(random: np.random.Generator, num: int, rate: float, spread: floa
     return documents * (random.random(num) < rate), documents
 
 
-@pytest.mark.parametrize(("num", "rate", "spread"), [(50, 0.0605, 0.0), (100, 0.0305, 0.0), (60, 0.04, 1.0)])
+@pytest.mark.parametrize(("num", "rate", "spread"), share_of([(60, 0.04, 1.0), (50, 0.0605, 0.0), (100, 0.0305, 0.0)]))
 def test_interval_of_a_rate_of_few_covers_the_truth(num: int, rate: float, spread: float) -> None:
     """The upper end alone was under the truth in 13 to 19 of 100 repetitions."""
     missed, random = 0, np.random.default_rng(14)
@@ -339,7 +339,7 @@ def test_interval_of_a_mean_of_few_is_as_wide_at_any_scale() -> None:
     assert skewed_ends(np.full(8, 0.3), np.ones(8)) == (pytest.approx(0.3), pytest.approx(0.3))
 
 
-@pytest.mark.parametrize("num", [6, 12])
+@pytest.mark.parametrize("num", share_of([6, 12]))
 def test_interval_of_a_mean_of_few_covers_the_truth(num: int) -> None:
     """Exposures of secrets that were never written: a percentile bootstrap misses in 19 and 13 of 100 trials, and the
     difference of two in 12 and 10."""
@@ -367,7 +367,7 @@ def test_auc_interval_covers_the_truth() -> None:
     assert covered >= 0.88 * 200
 
 
-@pytest.mark.parametrize(("num_members", "num_nonmembers"), [(2, 100), (5, 50), (50, 5), (10, 10)])
+@pytest.mark.parametrize(("num_members", "num_nonmembers"), share_of([(2, 100), (5, 50), (50, 5), (10, 10)], least=2))
 def test_auc_interval_of_few_covers_the_truth(num_members: int, num_nonmembers: int) -> None:
     """A bootstrap draws two individuals of a side alike every other time: it missed 38, 13, 13 and 7 in 100."""
     random, missed = np.random.default_rng(15), 0
