@@ -53,7 +53,7 @@ def test_a_control_is_plain_and_has_its_members(tmp_path: Path) -> None:
 
 
 def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_path: Path) -> None:
-    config = SynthConfig(num_individuals=220, words_per_document=8, documents_per_individual=1.0, languages=("en",))
+    config = SynthConfig(num_individuals=220, words_per_document=20, documents_per_individual=1.0, languages=("en",))
     (tmp_path / "hospital").mkdir()
     synthesize(tmp_path / "hospital", config)
     toy_model("gpt2", max_length=128).save_pretrained(tmp_path / "base")
