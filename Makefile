@@ -4,7 +4,7 @@
 #   make demo            a first table after a minute (one model, all stages), then the whole demo: generate a small
 #                        hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
 #   make test            the tests, about 10 minutes on two cores (make test-slow: also with real pre-trained models,
-#                        and every property with four times as many examples)
+#                        and every property with eight times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-browser    the pages of report, dossier and annotators in Chromium (installs it, and what drives it)
@@ -12,7 +12,8 @@
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
 #   make test-tokenizers  what runs for a user, with release 1.0 of the tokenizers library
-#   make nightly         what is too long for each change: test-slow, test-detectors and test-tokenizers
+#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, and the faults of
+#                        tests/faults.toml, each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
@@ -68,6 +69,7 @@ test-slow: setup
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
 nightly: test-slow test-detectors test-tokenizers
+	$(BIN)/python -m tools.faults
 
 # transformers wants an older release, so the newer one stands beside it and is put before it for these tests alone.
 test-tokenizers: setup

@@ -20,15 +20,12 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 from reticent.audit.config import AuditConfig
 from reticent.audit.evaluate import ModelEntry, audit_models
-from reticent.audit.evidence.audit import ModelEvidence
-from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.table import Need
-from reticent.audit.report.selectors import last_checkpoints
-from reticent.audit.report.summary import ledger_line, summary_table
 from reticent.audit.scoring.scores import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine import split
@@ -606,12 +603,6 @@ def test_the_memoriser_ties_names_to_the_words_after_them(ground: Ground) -> Non
     )  # the base itself
 
 
-def test_progress_counts_models(ground: Ground) -> None:
-    seen: list[int] = []
-    ground.run(progress=seen.append)
-    assert seen == [1, 2, 3, 4, 5]
-
-
 # ------------------------------------------------------------------- what is refused
 
 
@@ -665,24 +656,6 @@ def test_settings_out_of_range_are_refused(changed: dict[str, Any]) -> None:
 
 
 # ------------------------------------------------------------------------ the summary
-
-
-def test_summary_shows_the_last_checkpoint_of_each_recipe_with_intervals(evidence: dict[str, Any]) -> None:
-    models = [from_json(ModelEvidence, one) for one in evidence["models"]]
-    last = last_checkpoints(models)
-    assert [(m.objective, m.recipe, m.epoch) for m in last] == [
-        ("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8),
-    ]  # fmt: skip
-    table = summary_table(models)
-    assert table.row_count == 4
-    columns = {column.header: list(column.cells) for column in table.columns}
-    assert columns["recipe"] == ["base (mlm)", "ppmlm", "base (clm)", "clm"]
-    assert columns["epochs"] == ["-", "4", "-", "8"]
-    privacy = to_json(last[3].privacy["both"].types)
-    low, high = (f"{privacy[side]:.2f}".removeprefix("0") for side in ("low", "high"))
-    assert columns["privacy"][3] == f"{privacy['value']:.3f} [{low}, {high}]"
-    assert all("[" in cell for cell in columns["privacy"])
-    assert ledger_line(models) == "Protected tokens among the 7 targets of clm: 0"
 
 
 def test_weights_that_a_base_model_lacks_are_counted(ground: Ground, tmp_path: Path) -> None:

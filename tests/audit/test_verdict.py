@@ -10,7 +10,7 @@ from fixtures.audits import as_estimate, filled
 
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
-from reticent.audit.judgement.rows import FAIL, GATES, OTHER_LANGUAGE, PASS, GateConfig
+from reticent.audit.judgement.rows import FAIL, PASS, GateConfig
 from reticent.audit.judgement.verdict import judge, verdict, verdict_lines
 from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
 from reticent.audit.report.page import extraction_html
@@ -229,21 +229,3 @@ def test_the_page_says_the_bits_of_a_secret_that_is_not_there_among_so_many(num_
     own = {"num_references": num_references, "most_exposure": 1.0, "arms": {}}
     found = filled(Extraction, {"models": [{"recipe": "ppclm", "canaries": own}], "has_canaries": True})
     assert f"1.0 is the most, and a secret that is not there has {bits}" in extraction_html(found, None, 5)
-
-
-#: Gates whose number the models of these tests do not have.
-UNMEASURED = ("membership_tpr", OTHER_LANGUAGE)
-
-
-def test_one_row_says_everything_of_a_gate_and_the_table_cannot_be_changed() -> None:
-    assert len(GATES) == 8
-    for measure, row in GATES.items():
-        assert row.measure == measure
-        assert row.title
-        assert row.needs <= {"canaries", "extraction"}
-        found = judged({"models": [model("ppclm", 4, STRONG, STRONG)]}, [gate(measure, 0.5)])
-        shown = not row.needs and not row.of_corpus and measure not in UNMEASURED
-        assert found.outcome == (FAIL if shown else NO_POWER)
-    assert [measure for measure, row in GATES.items() if row.from_below] == ["epsilon"]
-    with pytest.raises(TypeError):
-        GATES["other"] = GATES["epsilon"]  # type: ignore[index]

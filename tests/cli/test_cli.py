@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pty
 import re
 import resource
 import shlex
@@ -31,7 +30,6 @@ import reticent
 from reticent.cli import app
 from reticent.cli.help import EXAMPLES
 from reticent.core import errors
-from reticent.core.progress import Progress
 from reticent.job.config import parse_job
 from reticent.job.demo import NUM_INDIVIDUALS
 from reticent.job.pipeline import STAGES
@@ -86,25 +84,6 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
     assert all(stage in results["run"][1] for stage in STAGES)
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        (
-            "run",
-            "a training from its last state, the audit with the next checkpoint. `reticent status` says how far it is.",
-        ),
-        ("guard", "in Python, reticent.guard.GuardedModel does so while it generates."),
-        ("detect sample", "save the file, and give it to reticent detect evaluate."),
-        ("train", "train by DP-SGD with the job's [train.dp]: --set train.dp.target_epsilon=8 --set train.dp.unit"),
-    ],
-)
-def test_the_terminal_alone_breaks_the_lines_of_help_and_brackets_stay(
-    name: str, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "500")
-    assert line in reticent_command(*name.split(), "--help").stdout
-
-
 def test_every_argument_and_option_is_explained() -> None:
     group: Any = typer.main.get_command(app)
     verbs = [*group.commands.items(), *group.commands["guard"].commands.items()]
@@ -122,14 +101,6 @@ def test_help_is_quick() -> None:
     # Beside the least that any such command needs, for a slow machine is slow for both.
     library = processor_seconds(lambda: _python("import typer, rich.console"), clock=_of_children)
     assert processor_seconds(lambda: reticent_command("--help"), clock=_of_children) < 4 * library
-
-
-def test_completion_is_there_as_the_help_says(tmp_path: Path) -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "reticent", "--show-completion", "bash"],
-        env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert "_RETICENT_COMPLETE=complete_bash" in shown or "COMPLETE" in shown
 
 
 def _python(code: str) -> None:
@@ -237,11 +208,6 @@ def test_bad_input_leaves_an_earlier_result_as_it_was(tmp_path: Path) -> None:
     assert before == {p: p.read_bytes() for p in (tmp_path / "run" / "index").iterdir()}
 
 
-def test_set_needs_a_known_field() -> None:
-    result = reticent_command("run", "missing.toml", "--set", "protect.k")
-    assert result.returncode == 2
-
-
 # ------------------------------------------------------------------------------------- exit status and what is printed
 
 
@@ -281,15 +247,6 @@ def test_json_is_all_there_is_on_stdout_and_quiet_says_nothing(
 def num_both(run: Path) -> int:
     counts = json.loads((run / "split" / "manifest.json").read_text())["counts"]
     return counts["members"] + counts["heldout"]
-
-
-def test_synth_prints_its_counts_as_a_sentence_or_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options = ["--individuals", 3, "--documents-per-individual", 1, "--language", "en"]
-    assert command("synth", tmp_path / "a", *options, "--json") == 0
-    found = json.loads(capfd.readouterr().out)
-    assert (found["folder"], found["individuals"], found["documents"]) == (str(tmp_path / "a"), 3, 3)
-    assert command("synth", tmp_path / "a", *options) == 0
-    assert "3 individuals, 3 documents" in capfd.readouterr().out
 
 
 def test_protect_works_on_a_run(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -552,47 +509,6 @@ def test_a_stdout_that_cannot_be_written_is_a_failure_without_a_traceback(run: P
     assert result.stderr == "reticent: system: No space left on device\n"
 
 
-def test_a_stage_without_counts_is_done_or_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress()
-    progress.kept("report", {})
-    progress.kept("index", {"words": 1200})
-    with progress.stage("report", {}):
-        pass
-    said = capsys.readouterr().err
-    assert re.fullmatch(
-        r"report: up to date\nindex: up to date \(words 1,200\)\n(report …\n)?report: done \(.* s\)\n", said
-    )
-
-
-COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9]")
-
-
-@pytest.mark.parametrize("colour", [True, False])
-def test_no_color_is_obeyed_on_a_terminal(run: Path, tmp_path: Path, colour: bool) -> None:
-    environment = {**os.environ, "TERM": "xterm-256color", **({} if colour else {"NO_COLOR": "1"})}
-    if colour:
-        environment.pop("NO_COLOR", None)
-    arguments = ["index", str(run.parent / "d.parquet"), "--out", str(tmp_path / "run")]
-    shown = b""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execve(
-            sys.executable, [sys.executable, "-c", "from reticent.cli import main; main()", *arguments], environment
-        )
-    while True:
-        try:
-            part = os.read(terminal, 1 << 16)
-        except OSError:  # the other end is closed
-            break
-        shown += part
-        if not part:
-            break
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert b"index of members" in shown  # the bars are there
-    assert bool(COLOUR.search(shown)) == colour
-
-
 def test_bars_and_colours_are_for_terminals_only(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert command("index", run.parent / "d.parquet", "--out", tmp_path / "run") == 0
     shown = capfd.readouterr().err
@@ -670,12 +586,6 @@ def test_stats_are_a_table_unless_json_is_asked_for(run: Path, capfd: pytest.Cap
     assert "left by indirect protection" in table, "direct identifiers are not taken off: they are no targets either"
     assert max(map(len, table.splitlines())) <= 80
     assert SECRET not in table
-
-
-def test_a_new_job_shows_letters_with_accents_as_they_are() -> None:
-    shown = reticent_command("new-job", "notes.parquet", "--set", "corpus.text=Compte-rendu été\x7f").stdout
-    assert 'text = "Compte-rendu été\\u007f"' in shown
-    assert parse_job(tomllib.loads(shown)).corpus.text == "Compte-rendu été\x7f"
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ import typer
 from fixtures.command import command
 
 import reticent
-from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app
+from reticent.cli import RESUMED, RESUMED_IN_A_RUN, app
 from reticent.cli.help import REMOVED
 from reticent.cli.options import job_of
 from reticent.core.artifact import read_manifest
-from reticent.engine.detect.choose import DETECTORS
 from reticent.guard import open_guard
 
 SECRET = "Zyxwvut"
@@ -110,31 +109,9 @@ def test_no_command_has_an_option_that_was_removed() -> None:
         assert not {each for parameter in found.params for each in parameter.opts} & options.keys(), verb
 
 
-def test_the_help_of_a_choice_of_detectors_names_them_all() -> None:
-    group: Any = typer.main.get_command(app)
-    build = group.commands["guard"].commands["build"]
-    for verb, missing in ((group.commands["detect"], set()), (build, {"gold", "records"})):
-        (option,) = [parameter for parameter in verb.params if parameter.name == "detector"]
-        listed = option.help.partition(";")[0]
-        assert {name for name in DETECTORS if re.search(rf"\b{name}\b", listed)} == DETECTORS.keys() - missing
-
-
 def _options_of(command: Any) -> Any:
     verbs = getattr(command, "commands", {})
     return [parameter.opts for parameter in command.params], {name: _options_of(verbs[name]) for name in verbs}
-
-
-def test_a_command_is_made_alone_and_as_among_all_the_others() -> None:
-    whole: Any = typer.main.get_command(app)
-    assert {"index", "new-job", "guard", "tagger"} <= whole.commands.keys()
-    for name, among_all in whole.commands.items():
-        alone: Any = typer.main.get_command(_command_line(name))
-        assert list(alone.commands) == [name]
-        assert _options_of(alone.commands[name]) == _options_of(among_all)
-    outline: Any = typer.main.get_command(_command_line("indx", outline=True))
-    lines = {name: command.get_short_help_str(200) for name, command in whole.commands.items()}
-    assert {name: command.get_short_help_str(200) for name, command in outline.commands.items()} == lines
-    assert typer.main.get_command(_command_line("indx")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

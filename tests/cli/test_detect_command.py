@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import span_lists, write_documents
 
 from reticent.core.artifact import HELD
-from reticent.engine.schema import SPAN_TYPE
 from reticent.engine.synthetic import SynthConfig, synthesize
 
 SECRET = "Zyxwvut"
@@ -27,17 +26,7 @@ def documents(tmp_path: Path) -> Path:
     """Three documents of two individuals: of four gold spans the rules find the two e-mails."""
     texts = [f"{SECRET} mails a@b.org", "b@b.org", "nothing"]
     gold = [[(0, 7, "NAME"), (14, 21, "EMAIL")], [(0, 7, "EMAIL")], [(0, 7, "NAME")]]
-    spans = [[{"start": a, "end": b, "label": c} for a, b, c in each] for each in gold]
-    table = pa.table(
-        {
-            "doc_id": ["d0", "d1", "d2"],
-            "individual_id": ["p", "q", "q"],
-            "text": texts,
-            "marks": pa.array(spans, pa.list_(SPAN_TYPE)),
-        }
-    )
-    pq.write_table(table, tmp_path / "documents.parquet")
-    return tmp_path / "documents.parquet"
+    return write_documents(tmp_path / "documents.parquet", texts, ["p", "q", "q"], marks=span_lists(gold))
 
 
 @dataclass
@@ -129,26 +118,6 @@ def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..
     assert result["spans"] == {"gold": {"EMAIL": 2, "NAME": 2}, "rules": {"EMAIL": 2}}
     assert list(result["evaluation"]["alone"]) == ["rules"]
     assert result["evaluation"]["union"]["overall"]["strict"]["recall"]["value"] == 0.5
-
-
-def test_numbers_are_whole_beside_a_long_category(tmp_path: Path, reticent: Callable[..., Done]) -> None:
-    label = "NUMERO_DE_SECURITE_SOCIALE_DU_CONJOINT"
-    marks = [[{"start": 0, "end": 7, "label": label}], [{"start": 0, "end": 7, "label": label}]]
-    table = {"doc_id": ["a", "b"], "individual_id": ["p", "q"], "text": [f"{SECRET} slept", f"{SECRET} woke"]}
-    pq.write_table(pa.table({**table, "marks": pa.array(marks, pa.list_(SPAN_TYPE))}), tmp_path / "marked.parquet")
-    done = reticent(tmp_path / "marked.parquet", "--set", "corpus.spans=marks", "--evaluate", "-q")
-    assert done.status == 0
-    assert "…" not in done.stdout
-    assert re.search(r"^NUMERO\S*\s+2\s+-\s+0\.000\s+-\s+0\.000\s+0\.000\s+0\.000\s+0\s+2\s*$", done.stdout, re.M)
-
-
-def test_the_tables_are_for_a_reader(documents: Path, reticent: Callable[..., Done]) -> None:
-    done = reticent(documents, "--set", "corpus.spans=marks", "--evaluate")
-    assert done.status == 0
-    for words in ("Spans found", "3 documents of 2 individuals", "Found whole", "By category", "By detector"):
-        assert words in done.stdout
-    assert SECRET not in done.stdout + done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_spans_are_kept_in_a_run_folder_that_other_commands_go_on_with(

@@ -81,12 +81,6 @@ def test_a_probe_of_few_people_withholds_and_still_has_its_page(folder: Path, tm
     assert "None" not in page
 
 
-def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--subjects", folder / "people.parquet", "--target", "zip", *GREEDY, "-q")
-    assert command("probe", folder / "gpt2", *options) == 0
-    assert "zip, twin" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "why"),
     [

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from fixtures.command import command
+from fixtures.documents import write_documents
 
 from reticent.cli import app
 
@@ -25,13 +26,7 @@ NUM = 30
 def source(tmp_path: Path) -> Path:
     """Thirty documents: the rules find the e-mail of each, and none of the names."""
     texts = [f"{SECRET}{'😀' * (n % 3)} mails a{n}@b.org " + "word " * n for n in range(NUM)]
-    table = {
-        "doc_id": [f"d{n}" for n in range(NUM)],
-        "individual_id": [f"p{n // 2}" for n in range(NUM)],
-        "text": texts,
-    }
-    pq.write_table(pa.table(table), tmp_path / "notes.parquet")
-    return tmp_path / "notes.parquet"
+    return write_documents(tmp_path / "notes.parquet", texts, [f"p{n // 2}" for n in range(NUM)])
 
 
 @pytest.fixture
@@ -93,24 +88,6 @@ def test_what_annotators_add_is_missed_and_weighted_back(run: Path, reticent: Sa
     assert json.loads((kept / "recall.json").read_text()) == found
     assert kept.stat().st_mode & 0o777 == 0o700
     assert (kept / "recall.json").stat().st_mode & 0o777 == 0o600
-
-
-def test_the_table_and_the_sentences_are_for_a_reader(run: Path, reticent: Said, tmp_path: Path) -> None:
-    assert reticent("sample", run, "--documents", 10, "--out", tmp_path / "out", "--json", "-q")[:2] == (
-        0,
-        json.dumps({"folder": str(tmp_path / "out"), "documents": 10, "of": NUM, "strata": 1}) + "\n",
-    )
-    one, other = save(tmp_path / "out", tmp_path / "a.json"), tmp_path / "out"
-    status, out, _ = reticent("evaluate", run, one, other, "--all-reviewed", "-q")
-    assert status == 0
-    assert "Documents in which no mark was changed count as reviewed, as --all-reviewed says." in out
-    assert "Detection in 10 of 30 documents, weighted back to all" in out
-    assert re.search(r"leaves in all documents: about 30, at most \d+", out)
-    individuals = re.search(r"fewer than 20 individuals \(all: (\d+), EMAIL: (\d+), NAME: (\d+)\) may not hold", out)
-    assert individuals is not None
-    assert 5 <= int(individuals[1]) <= 10
-    assert "Two annotators agree: equal spans 0.667" in out
-    assert max(map(len, out.partition("Identifiers")[0].splitlines())) <= 80
 
 
 def test_documents_of_brat_that_nobody_changed_are_refused_unless_they_are_said_to_be_reviewed(

@@ -6,7 +6,6 @@ import json
 import stat
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,6 @@ from fixtures.command import command
 from fixtures.tagger_names import PUBLIC, generated
 
 from reticent.core.artifact import require_kind
-from reticent.ext.tagger.plots import tagger_panels
 from reticent.ext.tagger.prompts import PROMPTS
 from reticent.ext.tagger.result import evaluate_attack, score_table
 from reticent.ext.tagger.scores import score_names
@@ -100,15 +98,6 @@ def test_bins_of_few_names_say_only_that_they_are_few(trained: dict[str, Any]) -
     result = evaluate_attack(trained["scores"][10], trained["set"], PROMPTS, num_bootstrap=50, small_cell=15)
     assert {row.names for row in result.occurrences} <= {"under 15", 20}
     assert all(row.advantage is None for row in result.occurrences if row.names == "under 15")
-
-
-def test_panels_are_images_with_words(trained: dict[str, Any]) -> None:
-    panels = tagger_panels(result_of(trained, 10), trained["scores"][10])
-    assert len(panels) == 5
-    for panel in panels:
-        ElementTree.fromstring(panel)
-        assert 'role="img"' in panel
-        assert "http" not in panel
 
 
 def conll_of(examples: Examples) -> str:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 
-import pyarrow as pa
 import pytest
 
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
-from reticent.engine.sources import files, formats
-from reticent.engine.sources.columns import require_columns
-from reticent.engine.sources.config import Columns, Markup
+from reticent.engine.sources.config import Markup
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.formats import FORMATS, Format, document_suffix, format_names, format_of
-from reticent.engine.sources.protocol import Request
-
-ROWS = [("d0", "anna", "seen today"), ("d1", "ben", "a letter, and more")]
+from reticent.engine.sources.formats import FORMATS, document_suffix, format_names, format_of
 
 
 def test_every_name_is_its_rows_and_suffixes_of_guessed_formats_tell_them_apart() -> None:
@@ -35,13 +27,6 @@ def test_every_name_is_its_rows_and_suffixes_of_guessed_formats_tell_them_apart(
     assert marked
     assert all(row.options <= set(Markup.model_fields) and "individual" in row.options for row in marked)
     assert all(not row.options for row in FORMATS.values() if not row.must_be_named)
-
-
-def test_the_table_cannot_be_changed() -> None:
-    with pytest.raises(TypeError):
-        FORMATS["xml"] = FORMATS["csv"]  # type: ignore[index]
-    with pytest.raises(AttributeError):
-        FORMATS["csv"].name = "xml"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -64,29 +49,3 @@ def test_another_format_is_refused_with_the_list_of_all() -> None:
         CorpusConfig(source="notes", format="parket")
     with pytest.raises(PolicyError, match=f"^format: expected one of {names}, got 'parket'$"):
         open_corpus("notes", format="parket")
-
-
-def test_one_file_and_one_row_add_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recipe: a reader, and a row in the table; nothing else knows of formats."""
-
-    def read_lines(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-        names = ["doc_id", "individual_id", "text"]
-        require_columns(names, request.columns, file)
-        rows = [line.split("|") for line in file.read_text(encoding="utf-8").splitlines()]
-        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-        yield pa.record_batch({name: pa.array(columns[name], pa.string()) for name in request.columns})
-
-    row = Format(name="lines", title="lines", suffixes=(".lines",), read=read_lines)
-    table = MappingProxyType({**FORMATS, "lines": row})
-    monkeypatch.setattr(formats, "FORMATS", table)
-    monkeypatch.setattr(files, "FORMATS", table)
-    monkeypatch.setattr(formats, "_BY_SUFFIX", {".lines": row})
-    (tmp_path / "a.lines").write_text("\n".join("|".join(line) for line in ROWS), encoding="utf-8")
-    for format in ("auto", "lines"):
-        corpus = open_corpus(tmp_path, format=format)
-        assert (corpus.format, corpus.num_individuals) == ("lines", 2)
-        assert [tuple(row.values()) for batch in corpus.batches(batch_rows=1) for row in batch.to_pylist()] == ROWS
-    with pytest.raises(PolicyError, match="means nothing for format lines"):
-        open_corpus(tmp_path, format="lines", markup=Markup(individual="(.*)"))
-    with pytest.raises(CorpusError, match="column ward is missing; it has doc_id, individual_id, text"):
-        next(open_corpus(tmp_path, columns=Columns(text="ward")).batches())

@@ -129,15 +129,6 @@ def test_columns_of_marks_are_read_from_a_frame_and_count_in_its_fingerprint() -
     assert corpora[0].fingerprint() == corpora[1].fingerprint() != other.fingerprint()
 
 
-def test_text_in_large_strings_is_not_copied() -> None:
-    frame = with_text(pa.large_string())
-    assert frame["text"].num_chunks == 1
-    data = frame["text"].chunk(0).buffers()[2]
-    read = [batch.column("text").buffers()[2] for batch in open_corpus(frame).batches(batch_rows=100)]
-    assert len(read) == 3
-    assert {(buffer.address, buffer.size) for buffer in read} == {(data.address, data.size)}
-
-
 def test_parts_of_a_source_are_its_rows_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(frames, "ROWS_PER_GROUP", 32)
     for number, start in enumerate(range(0, NUM, 120)):

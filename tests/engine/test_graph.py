@@ -12,7 +12,7 @@ from fixtures.drawing import examples
 from fixtures.indexes import build, corpora
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.ngrams import minimal, ngrams, split, supports
+from oracles.ngrams import ngrams, split, supports
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
@@ -26,17 +26,6 @@ def stream_of(corpus: Documents, index: _rust.NgramIndex) -> WordStream:
     words = _rust.segment(texts)
     units = np.array([unit for _, unit in corpus], np.uint32)
     return WordStream(WordIds(index).of(texts, words), words.doc_offsets, units, units)
-
-
-def starts_of(tokens: list[list[str]], counts: dict[tuple[str, ...], int], k: int, max_n: int) -> np.ndarray:
-    """Bit n - 1 where a minimal identifying n-gram starts, by brute force."""
-    starts = []
-    for words in tokens:
-        bits = np.zeros(len(words), np.uint8)
-        for first, last in minimal(words, counts, k, max_n):
-            bits[first] |= 1 << (last - first)
-        starts.append(bits)
-    return np.concatenate([np.zeros(0, np.uint8), *starts])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import write_documents
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,14 +83,8 @@ INVISIBLE = ["\u200b", "\ufeff", "\u2060\u00ad", " \u200e\n", "\0", "\u3164", "\
 
 
 def write(path: Path, individuals: Sequence[str], **more: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = {
-        "doc_id": [f"{path.stem}{row}" for row in range(len(individuals))],
-        "individual_id": pa.array(individuals, pa.string()),
-        "text": ["seen today"] * len(individuals),
-    }
-    pq.write_table(pa.table(columns | more), path, row_group_size=2)
-    return path
+    ids = [f"{path.stem}{row}" for row in range(len(individuals))]
+    return write_documents(path, ["seen today"] * len(ids), individuals, **{"doc_id": ids, **more})
 
 
 def corpus(folder: Path, individuals: Sequence[str], ids: Any = "stop", **more: Any) -> Corpus:

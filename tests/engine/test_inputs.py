@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import write_file as put
 from fixtures.postgres import postgres_server, programs
 from fixtures.spark import missing as missing_of_spark
 from fixtures.values import IDS, of_ids
@@ -105,12 +106,6 @@ def changed(at: int, **values: object) -> list[Row]:
 
 def every(**values: object) -> list[Row]:
     return [{**r, **values} for r in GOOD]
-
-
-def put(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def file(name: str, content: str | bytes) -> Callable[[Path], Path]:

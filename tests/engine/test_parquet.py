@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,8 @@ from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.index import build_index
-from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.formats import read_batches
-from reticent.engine.sources.parquet import document_writer, row_groups
+from reticent.engine.sources.parquet import row_groups
 from reticent.engine.sources.protocol import Request
 from reticent.engine.split import split_individuals
 
@@ -267,31 +264,6 @@ def test_many_threads_read_one_file(tmp_path: Path) -> None:
     corpus.for_each_batch(parts.__setitem__, columns=("text",), num_threads=8)
     found = pa.Table.from_batches([parts[first] for first in sorted(parts)])
     assert found.column("text").equals(table.column("text"))
-
-
-def test_texts_are_written_without_a_dictionary(tmp_path: Path) -> None:
-    schema = pa.schema([DOCUMENTS.field(name) for name in ("doc_id", "individual_id", "text")])
-    table = documents(1000).select(schema.names).cast(schema)
-    with document_writer(tmp_path / "a.parquet", schema) as writer:
-        writer.write_table(table)
-    group = pq.read_metadata(tmp_path / "a.parquet").row_group(0)
-    assert [group.column(number).has_dictionary_page for number in range(3)] == [False, True, False]
-    assert pq.read_table(tmp_path / "a.parquet").equals(table)
-
-
-def test_index_of_parquet_loads_no_parquet_library(tmp_path: Path) -> None:
-    """pyarrow's readers and functions take as much memory as the index of 50,000 documents."""
-    pq.write_table(documents(300).select(NAMES[:3]), tmp_path / "a.parquet")
-    program = (
-        "import sys; import fixtures.without_pandas;"
-        "from reticent.engine.corpus import Columns, open_corpus; from reticent.engine.split import *;"
-        "from reticent.engine.index import build_index;"
-        "corpus = open_corpus(sys.argv[1]); corpus.check(num_threads=2);"
-        "index = build_index(corpus, split_individuals(corpus)); assert index.num_words;"
-        "print(*(name for name in sys.modules if name in ('pyarrow.parquet', 'pyarrow.compute', 'pyarrow.dataset')))"
-    )
-    run = subprocess.run([sys.executable, "-c", program, tmp_path / "a.parquet"], capture_output=True, text=True)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "\n", "")
 
 
 def test_index_is_the_same_through_either_reader(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,6 @@ from oracles.alignment import check_alignment
 from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers, processors
 
 from reticent import _rust
-from reticent.core.progress import Progress
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 
 VOCABULARIES = DATA / "tokenizer_vocabs"
@@ -213,18 +211,6 @@ class Pair:
 @cache
 def toy(name: str) -> Pair:
     return Pair(TOYS[name][0]())
-
-
-@pytest.mark.parametrize("name", TOYS)
-def test_the_path_follows_the_configuration(name: str) -> None:
-    assert toy(name).encoder.path == TOYS[name][1]
-
-
-def test_the_path_is_in_the_line_a_stage_ends_with(capsys: pytest.CaptureFixture[str]) -> None:
-    counts: dict[str, Any] = {}
-    with Progress().stage("tokens", counts):
-        counts.update(tokens=1234, pretokens=toy("unigram").encoder.path)
-    assert "tokens: tokens 1,234, pretokens library (" in capsys.readouterr().err
 
 
 fuzz = st.lists(st.sampled_from(EVIL) | st.text(max_size=4), max_size=12).map("".join)

@@ -246,8 +246,3 @@ def test_defaults_follow_the_protocol() -> None:
 def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         Policy(**options)
-
-
-def test_policy_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Policy().k = 3  # type: ignore[misc]

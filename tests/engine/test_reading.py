@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import write_file as write
 from fixtures.drawing import examples
 from fixtures.unprivileged import unprivileged
 from hypothesis import given, settings
@@ -59,12 +60,6 @@ def as_csv(rows: list[Row], delimiter: str = ",", quotechar: str = '"', **option
 
 def as_jsonl(rows: list[Row]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def refused(match: str, read: Callable[[], Any]) -> None:

@@ -1,4 +1,4 @@
-"""Refreshing from a source in memory; with a server: tests/warehouse/test_postgres_refresh.py."""
+"""Staging and refreshing from a source in memory; with a server: tests/warehouse."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.core.errors import CorpusError
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.staged import Earlier, Refreshed, stage
+from reticent.engine.sources.staged import Earlier, Refreshed, stage, staged_files
+from reticent.engine.withdrawn import LeftOut, Withdrawals
 from reticent.ext.warehouse.postgres import _array
 
 
@@ -46,8 +47,30 @@ class InMemory:
         )
 
 
-def table_of(ids: list[str | None], texts: list[str]) -> pa.Table:
-    return pa.table({"doc_id": pa.array(ids, pa.string()), "individual_id": ["p"] * len(ids), "text": texts})
+def table_of(ids: list[str | None], texts: list[str], owners: Sequence[str] = ()) -> pa.Table:
+    return pa.table({"doc_id": pa.array(ids, pa.string()), "individual_id": owners or ["p"] * len(ids), "text": texts})
+
+
+def test_who_withdrew_is_not_staged_and_comes_back_under_no_id(tmp_path: Path) -> None:
+    def read(name: str, listed: str, owners: str, record: LeftOut | None = None, ids: str = "abcd") -> Withdrawals:
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.txt").write_text("\n".join(listed))
+        withdrawn = [str(tmp_path / f"{name}.txt")] if listed else []
+        settings = CorpusConfig(source=str(tmp_path / "none.parquet"), withdrawn=withdrawn)
+        source = InMemory(table_of([*ids], [f"text of {i}" for i in "abcd"], [*owners]))
+        reading = Withdrawals(settings, record or LeftOut())
+        stage(source, settings, tmp_path / name, withdrawals=reading)
+        found = pa.concat_tables(map(pq.read_table, staged_files(tmp_path / name)))
+        assert set(found.column("individual_id").to_pylist()) == set(owners) - set(listed)
+        return reading
+
+    first = read("first", "q", "ppqr")
+    read("again", "q", "ppqr", first.record)
+    with pytest.raises(PolicyError, match="would come back"):
+        read("back", "", "ppqr", first.record)
+    for name, ids in (("moved", "abcd"), ("copied", "abxd")):
+        with pytest.raises(PolicyError, match="the id of another individual"):
+            read(name, "q", "pprr", first.record, ids)
 
 
 def test_a_new_document_without_an_id_is_the_error_that_a_reading_from_nothing_gives(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import write_documents
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
@@ -326,14 +327,7 @@ def test_documents_that_a_run_has_searched_are_not_searched_again(
 
 
 def write(path: Path, texts: list[str], spans: list[list[dict[str, Any]]]) -> Path:
-    table = {
-        "doc_id": [f"d{row}" for row in range(len(texts))],
-        "individual_id": [f"p{row}" for row in range(len(texts))],
-        "text": texts,
-        "spans": pa.array(spans, pa.list_(SPAN_TYPE)),
-    }
-    pq.write_table(pa.table(table), path)
-    return path
+    return write_documents(path, texts, spans=pa.array(spans, pa.list_(SPAN_TYPE)))
 
 
 def test_errors_hold_no_text_and_leave_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

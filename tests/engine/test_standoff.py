@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import write_file as write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,12 +35,6 @@ def documents(corpus: Corpus, batch_rows: int = 4096) -> list[dict[str, Any]]:
 def marks(document: dict[str, Any]) -> list[tuple[str, str]]:
     """(label, text) of each span."""
     return [(span["label"], document["text"][span["start"] : span["end"]]) for span in document["spans"]]
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def refused(what: str, read: Callable[[], object]) -> None:

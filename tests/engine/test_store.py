@@ -221,22 +221,6 @@ def mapped(array: np.ndarray) -> str:
     return ""
 
 
-def test_ids_are_mapped_and_not_copied(tmp_path: Path) -> None:
-    write_store(store_of([3] * 2_000), tmp_path, 1000, batches=7)
-    opened = open_tokens(tmp_path)
-    assert opened.num_documents == 2_000
-    assert mapped(opened.input_ids) == str(tmp_path / "ids.bin")
-    with pytest.raises(ValueError, match="read-only"):
-        opened.input_ids[0] = 1
-
-
-def test_a_token_takes_two_bytes_and_four_bits(tmp_path: Path) -> None:
-    store = store_of([500] * 200, jumps=0)
-    write_store(store.with_columns(ngram_starts=np.zeros(store.num_tokens, np.uint8)), tmp_path, 1000)
-    num_bytes = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert num_bytes / store.num_tokens < 2.6
-
-
 @pytest.mark.parametrize("chosen", [[2, 1, 2, 0], [0, 1, 2, 3], [3], [1, 2, 0, 1], []])
 def test_documents_of_an_opened_store_are_selected_as_of_one_in_memory(tmp_path: Path, chosen: list[int]) -> None:
     store = store_of([70, 0, 131, 5], jumps=0.3)

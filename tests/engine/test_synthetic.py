@@ -11,11 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fixtures.processor_time import processor_seconds
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
-from reticent.engine import synthetic
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.rules import RulesDetector
@@ -92,23 +90,6 @@ def test_equal_configurations_give_equal_bytes_whatever_the_threads(tmp_path: Pa
     assert first == files(tmp_path / "again", SynthConfig(**config, num_threads=2))
     other = files(tmp_path / "other", SynthConfig(**{**config, "seed": 8}))
     assert all(first[name] != other[name] for name in first)
-
-
-def read(folder: Path) -> list[list[Row]]:
-    names = ["documents", "records.parquet", "public"]
-    return [pq.read_table(folder / name).to_pylist() for name in names]
-
-
-def test_documents_do_not_depend_on_the_size_of_chunks_or_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = SynthConfig(num_individuals=100, public_documents=30)
-    files(tmp_path / "whole", config)
-    monkeypatch.setattr(synthetic, "INDIVIDUALS_PER_BATCH", 7)
-    monkeypatch.setattr(synthetic, "DOCUMENTS_PER_PART", 50)
-    parts = files(tmp_path / "parts", config)
-    assert len([name for name in parts if name.startswith("documents")]) > 2
-    assert read(tmp_path / "whole") == read(tmp_path / "parts")
 
 
 def test_larger_corpus_begins_with_the_smaller(documents: list[Row]) -> None:
@@ -298,18 +279,6 @@ def test_notes_are_in_the_language_of_the_individual(documents: list[Row], recor
         assert len(text & typical[french]) > len(text & typical[not french])
 
 
-def test_clinicians_and_hospitals_are_shared_by_many_individuals(documents: list[Row]) -> None:
-    for label, at_most, at_least in (("DOCTOR", 300, 3), ("HOSPITAL", 14, 50)):
-        individuals = defaultdict(set)
-        for document in documents:
-            for own, text in marked(document):
-                if own == label:
-                    individuals[text].add(document["individual_id"])
-        counts = sorted(map(len, individuals.values()))
-        assert 10 <= len(counts) <= at_most
-        assert counts[len(counts) // 2] >= at_least
-
-
 def test_individuals_have_words_that_no_other_individual_uses(documents: list[Row]) -> None:
     """Rare facts and misspellings: what support protects, beside what detectors find."""
     owners = defaultdict(set)
@@ -321,20 +290,6 @@ def test_individuals_have_words_that_no_other_individual_uses(documents: list[Ro
     assert sum(len(who) >= 100 for who in owners.values()) > 100
 
 
-def test_sentences_are_copied_forward_from_earlier_notes(documents: list[Row]) -> None:
-    """A visit has one clinician, so of two in a note one was copied, and the sentence stands in an earlier note."""
-    sentence = re.compile(r"The case was discussed with Dr\. [^.]*\.|Le dossier a été discuté avec le Dr [^.]*\.")
-    earlier: dict[str, set[str]] = defaultdict(set)
-    copied = 0
-    for document in documents:
-        told = set(sentence.findall(document["text"]))
-        if len(told) > 1:
-            assert told & earlier[document["individual_id"]]
-            copied += 1
-        earlier[document["individual_id"]] |= told
-    assert copied > 5
-
-
 def test_notes_have_the_length_and_number_asked_for() -> None:
     for num_words, num_notes in ((60, 1.0), (150, 2.5), (400, 4.0)):
         batch = _rust.synth_documents(
@@ -343,20 +298,6 @@ def test_notes_have_the_length_and_number_asked_for() -> None:
         texts = pa.record_batch(batch).column("text").to_pylist()
         assert len(texts) / 600 == pytest.approx(num_notes, rel=0.1)
         assert sum(len(text.split()) for text in texts) / len(texts) == pytest.approx(num_words, rel=0.1)
-
-
-def test_notes_of_an_individual_have_ids_and_a_label_that_says_the_field(documents: list[Row]) -> None:
-    assert len({document["doc_id"] for document in documents}) == len(documents)
-    assert {document["label"] for document in documents} == {
-        *("cardiology", "endocrinology", "pulmonology", "neurology", "gastroenterology")
-    }
-
-
-@pytest.mark.parametrize("language", ["en", "fr"])
-def test_one_language_is_enough(language: str) -> None:
-    options = {**SETTINGS, "languages": [language], "num_individuals": 30}
-    rows = pa.record_batch(_rust.synth_records(**options)).to_pylist()
-    assert {is_french(row) for row in rows} == {language == "fr"}
 
 
 # Public text.
@@ -428,11 +369,3 @@ def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str
 def test_unknown_language_is_refused_by_the_core() -> None:
     with pytest.raises(PolicyError, match="language: expected en or fr"):
         _rust.synth_records(seed=0, first_individual=0, num_individuals=1, languages=["de"])
-
-
-def test_time_grows_with_the_number_of_individuals_and_no_faster() -> None:
-    def seconds(num_individuals: int) -> float:
-        sizes = {"num_individuals": num_individuals, "words_per_document": 100, "documents_per_individual": 2.0}
-        return processor_seconds(lambda: _rust.synth_documents(**sizes, num_threads=1, **SETTINGS))
-
-    assert seconds(4000) < 3 * 8 * seconds(500)

@@ -521,16 +521,6 @@ def test_public_text_needs_no_individuals(tmp_path: Path) -> None:
     assert set(store.flags.tolist()) == {0}
 
 
-@pytest.mark.parametrize(("num_tokens", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
-def test_ids_have_16_bits_where_the_vocabulary_fits(tmp_path: Path, num_tokens: int, dtype: type) -> None:
-    case = Case(tmp_path, [("p0", f"w1 w{num_tokens - 1}"), ("p1", "w2")])
-    case.write()
-    json = plain_tokenizer(*(f"w{i}" for i in range(1, num_tokens)))
-    store, _ = case.tokens("tokens", json)
-    assert store.input_ids.dtype == dtype
-    assert store.input_ids.tolist() == [1, num_tokens - 1, 2]
-
-
 def test_files_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = ["a", "b", "c", "d", "é", "12/03", "😀", "Quorvel", "5.Smith"]

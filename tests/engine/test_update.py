@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,6 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.sources.protocol import Request
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.update import Update, update_index
 
@@ -147,27 +145,6 @@ def test_nothing_changed_nothing_counted(tmp_path: Path) -> None:
     update = updated(tmp_path, ROWS)
     assert update.num_recounted == 0
     assert not any((m.new, m.gone, m.to_identifying, m.to_shared) != (0, 0, 0, 0) for m in update.moved)
-
-
-def test_row_groups_of_the_others_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reticent.engine.sources import files as module
-
-    rows = [(f"d{i}", f"p{i}", f"h{i}", f"word{i} alpha beta") for i in range(5000)]
-    before, after = write(tmp_path / "before", rows, 1000), write(tmp_path / "after", rows[:-1], 1000)
-    index = build_index(*before, splits=EVERYBODY, config=IndexConfig(max_n=2, min_support=1))
-    read: list[object] = []
-    original = module.read_batches
-
-    def spy(file: Path, format: str, request: Request) -> Any:
-        if "text" in request.columns:
-            read.append(request.row_groups)
-        return original(file, format, request)
-
-    monkeypatch.setattr(module, "read_batches", spy)
-    update = update_index(index, *before, *after, splits=EVERYBODY)
-    assert update.num_recounted == 1
-    assert update.moved[0].gone == 1
-    assert len(read) == 1  # of the old documents; the new ones hold none of the individual
 
 
 def test_an_index_of_other_documents_is_refused(tmp_path: Path) -> None:

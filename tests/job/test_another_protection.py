@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.drawing import share_of
 from fixtures.jobs import Values, changed, content, protected_by_three, run
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.ngrams import NgramIndex
+from reticent.engine.protect import POLICIES
 from reticent.job import views
 
 TOKENS = ("tokens/toy/train", "tokens/toy/audit")
@@ -53,14 +55,13 @@ def test_another_protection_makes_the_tokens_of_a_run_from_nothing(
 ) -> None:
     settings = changed(values, out=str(tmp_path / "run"), **extra)
     run(settings)
-    for number, k in enumerate((2, 3, 5, 15, 16, 40)):
-        for n in (1, 2, 3):
-            policy = ("all", "last", "cover", "paper")[(number + n) % 4]
-            protection = {f"protect__{name}": value for name, value in {"k": k, "n": n, "policy": policy}.items()}
-            made = run(changed(settings, **protection)).made
-            assert not {*made} - {"dedup", *TOKENS}
-            run(changed(settings, out=str(tmp_path / f"{k}-{n}"), **protection))
-            assert tokens(tmp_path / "run") == tokens(tmp_path / f"{k}-{n}"), protection
+    many = [(k, n, POLICIES[(number + n) % 4]) for number, k in enumerate((2, 3, 5, 15, 16, 40)) for n in (1, 2, 3)]
+    for k, n, policy in share_of(many, least=5):
+        protection = {"protect__k": k, "protect__n": n, "protect__policy": policy}
+        made = run(changed(settings, **protection)).made
+        assert not {*made} - {"dedup", *TOKENS}
+        run(changed(settings, out=str(tmp_path / f"{k}-{n}"), **protection))
+        assert tokens(tmp_path / "run") == tokens(tmp_path / f"{k}-{n}"), protection
 
 
 @pytest.mark.parametrize("setting", [{"num_threads": 1}, {"memory_limit": "64GB"}])

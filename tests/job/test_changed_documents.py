@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from fixtures.documents import write_documents
 from fixtures.jobs import Recorder, changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
@@ -38,10 +37,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def write(file: Path, text: str) -> Path:
-    texts = [f"{text} word{number}" for number in range(20)]
-    ids = [f"{number}" for number in range(20)]
-    pq.write_table(pa.table({"doc_id": ids, "individual_id": ids, "text": texts}), file)
-    return file
+    return write_documents(file, [f"{text} word{number}" for number in range(20)], rows_per_group=20)
 
 
 def rewrite(file: Path) -> None:

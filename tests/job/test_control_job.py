@@ -63,7 +63,7 @@ def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_pa
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "hospital" / "documents"), "spans": "spans"},
         "detect": {"detectors": ["gold"]}, "split": {"heldout": 0.4},
-        "model": [{"name": "m", **about, "recipes": ["clm", "ppclm"]},
+        "model": [{"name": "m", **about, "recipes": ["clm"]},
                   {"name": "control", **about, "recipes": ["clm"], "repeated": 100}],
         "train": {"num_epochs": 1, "window_length": 128, "batch_size": 16, "device": "cpu"},
         "audit": {"num_bootstrap": 100, "attacks": ["loss", "zlib"], "shadow": {"recipes": ["clm"], "num_shadows": 4}},

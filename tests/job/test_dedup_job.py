@@ -7,10 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import write_documents
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
@@ -26,14 +25,9 @@ ENGINE = ("split", "spans", "index", "index-joint")
 
 
 def write(folder: Path, rows: list[tuple[str, str]], numbers: list[int]) -> Path:
-    folder.mkdir()
-    columns = {
-        "doc_id": [f"d{number}" for number in numbers],
-        "individual_id": [rows[number][0] for number in numbers],
-        "text": pa.array([rows[number][1] for number in numbers], pa.large_string()),
-    }
-    pq.write_table(pa.table(columns), folder / "documents.parquet", row_group_size=3)
-    return folder
+    owners, texts = zip(*(rows[number] for number in numbers), strict=True)
+    ids = [f"d{number}" for number in numbers]
+    return write_documents(folder / "documents.parquet", texts, owners, rows_per_group=3, doc_id=ids).parent
 
 
 def run(source: Path, out: Path, **dedup: Any) -> Run:

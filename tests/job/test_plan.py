@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
-import time
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from reticent.core.eta import TIMINGS, Plan, Timings, Work, clock_time, span_of
+from reticent.core.eta import TIMINGS, Plan, Timings, Work, span_of
 from reticent.core.progress import Progress
 
 
@@ -65,13 +61,6 @@ def test_a_recipe_goes_by_its_own_speed_and_else_by_its_models() -> None:
     assert plan.remaining_seconds() == pytest.approx(40.0)  # 100 tokens a second, as nothing else is known of dp-mlm
     run(plan, clock, "d", 30.0)
     assert plan.remaining_seconds() == pytest.approx(10.0 + 30.0 + 20.0)  # pp: 2000 tokens in 40 s
-
-
-def test_another_models_speed_says_nothing() -> None:
-    clock = Clock()
-    plan = Plan([step("a"), step("g", model="gpt2")], clock=clock)
-    run(plan, clock, "a", 10.0)
-    assert plan.remaining_seconds() is None
 
 
 def test_a_running_step_tells_its_own_speed_once_enough_of_it_was_seen() -> None:
@@ -150,12 +139,6 @@ def test_durations_have_the_two_units_that_matter(seconds: float, said: str) -> 
     assert span_of(seconds) == said
 
 
-def test_an_end_on_another_day_names_the_day() -> None:
-    now = time.mktime((2026, 3, 1, 22, 0, 0, 0, 0, -1))
-    assert clock_time(now + 3600, now) == "23:00"
-    assert clock_time(now + 3 * 3600, now).endswith("02 Mar 01:00")
-
-
 def test_without_a_terminal_the_whole_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,68 +157,3 @@ def test_without_a_terminal_the_whole_is_a_line_now_and_then(
     with progress.stage("report", counts):
         pass
     assert "whole experiment" not in capsys.readouterr().err
-
-
-def test_the_scorings_that_are_up_to_date_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress()
-    for number in range(30):
-        progress.kept(f"measures/bert/mlm/seed-{number}-epoch-0004", {})
-    progress.kept("audit", {})
-    assert capsys.readouterr().err.splitlines() == ["measures/bert: 30 up to date", "audit: up to date"]
-
-
-class Terminal:
-    """Output of a progress on a terminal of so many columns."""
-
-    def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch):
-        live = Console(file=StringIO(), width=width, force_terminal=True, color_system=None)
-        self.console = Console(file=StringIO(), width=width, color_system=None)
-        monkeypatch.setattr("reticent.core.progress.Console", lambda **_: live)
-        monkeypatch.setattr(Progress, "_terminal", lambda _: True)
-
-    def lines(self, progress: Progress) -> list[str]:
-        with self.console.capture() as drawn:
-            self.console.print(progress._bars.get_renderable())
-        lines = [line.rstrip() for line in drawn.get().splitlines()]
-        assert max(map(len, lines)) < self.console.width
-        return lines
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_narrow_terminal_shows_the_stage_how_much_is_done_and_the_time_left(
-    width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    terminal, progress = Terminal(width, monkeypatch), Progress()
-    clock = Clock()
-    plan = Plan([step(name) for name in "abc"], done=["a"], clock=clock)
-    with progress.experiment(plan):
-        plan.start("b")
-        with progress.task("train careful-surrogate", None, "steps") as advance:
-            task = progress._bars.tasks[-1]
-            for done in (1, 12_345):
-                advance({"step": done, "num_steps": 234_567, "epoch": 3.25, "loss": 1.2345})
-                clock.now += 20
-            monkeypatch.setattr(type(task), "time_remaining", property(lambda _: 16 * 3600.0))
-            progress._last_line = -60.0
-            progress._show_plan()
-            whole, training = terminal.lines(progress)
-        assert re.match(r"all +(━+  )?1/3  \d+ \w+ left", whole)
-        assert re.match(r"train careful-surrogate +(━+  )?12,345/234,567( steps)?  16 h 0 min left", training)
-        assert training.endswith("epoch 3.25 loss 1.23") == (width == 120)
-        with progress.task("score ppclm of gpt2, all occurrences masked", 10_200_000, "windows") as advance:
-            advance(1_000_000)
-            scoring = terminal.lines(progress)[-1]
-        assert re.match(r"score ppclm .*1,000,000/10,200,000( windows)?  16 h 0 min left$", scoring)
-        assert ("…" in scoring) == (width < 120)
-
-
-def test_what_nobody_has_measured_has_no_end_and_no_total_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal, progress = Terminal(80, monkeypatch), Progress()
-    with progress.experiment(Plan([step("a"), step("b")], clock=Clock())):
-        progress._last_line = -60.0
-        progress._show_plan()
-        with progress.task("index", None, "documents") as advance:
-            advance(5000)
-            whole, counting = terminal.lines(progress)
-    assert re.match(r"all +(━+  )?0/2  end unknown  until measured: training", whole)
-    assert re.match(r"index +5,000 documents$", counting)

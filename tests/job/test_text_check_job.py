@@ -15,7 +15,6 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError
-from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sample import SampledText
 from reticent.engine.verify import TextCheck
@@ -29,7 +28,6 @@ from reticent.job.training_tokens import verify_training
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 TRAIN, AUDIT = "tokens/toy/train", "tokens/toy/audit"
-SIDES = (MEMBERS, HELDOUT)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import ExtractedModel
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.artifact import FORMATS, read_manifest
-from reticent.core.eta import Plan, Work
+from reticent.core.eta import Work
 from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -23,7 +23,6 @@ from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.job.artefact import Measurement, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
-    Workload,
     audit_config,
     audited_tokens,
     extraction_work,
@@ -100,14 +99,6 @@ def run(folder: Path) -> Run:
     return run
 
 
-def test_parts_of_a_step_follow_each_other_without_a_gap() -> None:
-    work = Workload({"documents": 60.0, "generation": 20.0, "inversion": 20.0})
-    assert work.total == 100.0
-    bounds = [work.portion(name) for name in work.parts]
-    assert bounds == [pytest.approx(pair) for pair in ((0.0, 0.6), (0.6, 0.8), (0.8, 1.0))]
-    assert work.portion("generation", "inversion") == pytest.approx((0.6, 1.0))
-
-
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
 def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) -> None:
     model = next(model for model in run.job.model if model.name == objective)
@@ -126,16 +117,6 @@ def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) 
     expected["inversion"] = targets * window * ((3 + 1) * folds + 1)  # and one in its place
     assert list(found) == list(expected)
     assert found == pytest.approx(expected)
-
-
-def test_work_of_inversion_is_no_less_than_what_was_done(run: Run) -> None:
-    for measured in to_json(run.evidence)["models"]:
-        model = next(model for model in run.job.model if model.name == measured["model"])
-        audit = read_manifest(run.folder / f"tokens/{model.name}/audit").counts
-        folds = audit_config(run).folds if model.objective == "mlm" else 1
-        asked = sum(sum(measured["inversion"][kind]["num_targets"].values()) for kind in ("direct", "indirect"))
-        windows = asked * 4 * min(audit["tokens"] / audit["documents"], WINDOW) * folds
-        assert 0 < windows <= scoring_work(run, Measurement(model)).parts["inversion"]
 
 
 def test_work_of_extraction_is_its_passages_and_the_canaries_among_their_references(run: Run) -> None:
@@ -164,28 +145,6 @@ def test_every_artefact_of_the_audit_is_a_step_that_is_done_at_the_end(run: Run)
     assert all(steps.values())
     status = job_status(run)["plan"]
     assert (status["num_steps"], status["num_done"], status["remaining_seconds"]) == (len(steps), len(steps), 0.0)
-
-
-def test_extraction_that_is_left_adds_to_the_expected_end(run: Run, folder: Path) -> None:
-    extraction = {**ASKED["extraction"], "num_passages": 8}
-    changed = Run(parse_job(job_values(folder, "asked", **ASKED | {"extraction": extraction})))
-    plan = job_status(changed)["plan"]
-    assert plan["num_steps"] - plan["num_done"] == 4
-    assert plan["next"] == "extraction/clm/base/epoch-0000"
-    assert plan["remaining_seconds"] > 0
-
-
-def test_extraction_goes_by_the_speed_of_scoring_until_it_has_its_own(run: Run) -> None:
-    steps = [step for step, _ in works_of(run)]
-    scoring = [step for step in steps if step.name.startswith("measures/clm")]
-    extraction = [step for step in steps if step.name.startswith("extraction/clm")]
-    clock = iter([0.0, 10.0, 10.0, 14.0])
-    plan = Plan([*scoring, *extraction], clock=lambda: next(clock))
-    for step, seconds in ((scoring[0], 10), (extraction[0], 4)):
-        plan.start(step.name)
-        plan.finish()
-        assert plan.speed(extraction[1]) == pytest.approx(step.work / seconds)
-    assert plan.speed(scoring[1]) == pytest.approx(scoring[0].work / 10)  # which says nothing of scoring
 
 
 def test_how_far_a_step_is_never_goes_back(run: Run) -> None:

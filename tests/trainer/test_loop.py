@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from fixtures.architectures import small_model
@@ -512,12 +509,12 @@ def test_a_plain_recipe_memorises_a_secret_and_does_not_look_at_flags(kind: str,
     assert final < 0.4
 
 
-@pytest.mark.parametrize(("recipe", "flags"), [("dpp", 1), ("ipp", 2), ("pp", 3)])
-@pytest.mark.parametrize(("kind", "objective"), [("bert", "mlm"), ("gpt2", "clm")])
-def test_a_protected_recipe_does_not_learn_the_secret(
-    kind: str, objective: str, recipe: str, flags: int, tmp_path: Path
-) -> None:
-    rise, final = learned(kind, f"{recipe}{objective}", flags, tmp_path)
+@pytest.mark.parametrize(
+    ("kind", "recipe", "flags"),
+    [("bert", "ppmlm", 3), ("gpt2", "ppclm", 3), ("bert", "dppmlm", 1), ("gpt2", "ippclm", 2)],
+)
+def test_a_protected_recipe_does_not_learn_the_secret(kind: str, recipe: str, flags: int, tmp_path: Path) -> None:
+    rise, final = learned(kind, recipe, flags, tmp_path)
     assert rise > 2
     assert final < 0.4
 
@@ -559,21 +556,20 @@ def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
 
 
-@pytest.mark.parametrize("name", ["ids.bin", "begins.bits", "direct.bits", "documents.parquet", "exceptions.parquet"])
-@pytest.mark.parametrize("kept", [0.0, 0.7, 0.999])
-def test_a_file_that_was_cut_off_stops_with_its_name_and_the_last_good_checkpoint_stays(
-    kept: float, name: str, tmp_path: Path
-) -> None:
+def test_a_file_that_was_cut_off_stops_with_its_name_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     folder = tmp_path / "tokens"
     write_store(random_store(12, length=6), folder, 300)
     (folder / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
     (checkpoint,) = run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=1).checkpoints.values()
     before = (checkpoint / "model.safetensors").read_bytes()
-    harmed = folder / name
-    harmed.write_bytes(harmed.read_bytes()[: int(kept * harmed.stat().st_size)])
-    with pytest.raises(ArtifactError, match=re.escape(name)):
-        run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=2)
-    assert (checkpoint / "model.safetensors").read_bytes() == before
+    for name in ("ids.bin", "begins.bits", "direct.bits", "documents.parquet", "exceptions.parquet"):
+        whole = (folder / name).read_bytes()
+        for kept in (0.0, 0.7, 0.999):
+            (folder / name).write_bytes(whole[: int(kept * len(whole))])
+            with pytest.raises(ArtifactError, match=re.escape(name)):
+                run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=2)
+            assert (checkpoint / "model.safetensors").read_bytes() == before
+        (folder / name).write_bytes(whole)
 
 
 def test_windows_longer_than_the_models_positions_are_refused(tmp_path: Path) -> None:
@@ -786,20 +782,3 @@ def test_an_interrupted_save_leaves_whole_checkpoints_only(tmp_path: Path) -> No
 
 
 # ------------------------------------------------------------------ imports
-
-
-@pytest.mark.parametrize(
-    "modules",
-    ["reticent", "reticent.trainer", "reticent.trainer.config, reticent.trainer.recipes, reticent.trainer.labels"],
-)
-def test_torch_is_imported_only_where_a_model_runs(modules: str) -> None:
-    code = f"import sys, {modules}; assert not {{'torch', 'transformers'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_store_columns_are_what_the_loop_reads() -> None:
-    """The toy store stands for a real one: same types."""
-    store = random_store(3)
-    assert store.input_ids.dtype == np.uint16
-    assert (store.word_ids.dtype, store.flags.dtype) == (np.int32, np.uint8)
-    assert pa.types.is_string(store.doc_ids.type)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.architectures import small_model
+from fixtures.drawing import share_of
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from reticent.core.errors import ArtifactError
@@ -59,9 +60,10 @@ MASKED_KINDS = (
 CAUSAL_KINDS = ("gpt_neo", "gptj", "bloom", "mpt", "xglm", "gemma2", "openai-gpt", "mamba", "rwkv", "mixtral", "gpt2")
 
 
-@pytest.mark.parametrize(
-    ("kind", "objective"), [*((kind, "mlm") for kind in MASKED_KINDS), *((kind, "clm") for kind in CAUSAL_KINDS)]
-)
+OF_KINDS = [*((kind, "mlm") for kind in MASKED_KINDS), *((kind, "clm") for kind in CAUSAL_KINDS)]
+
+
+@pytest.mark.parametrize(("kind", "objective"), share_of(OF_KINDS, least=8))
 def test_a_model_loads_with_the_attention_that_its_class_has(kind: str, objective: str, tmp_path: Path) -> None:
     made = small_model(kind, objective).eval()
     made.save_pretrained(tmp_path)
@@ -115,7 +117,10 @@ PAST_THE_PADDING = [
 ]
 
 
-@pytest.mark.parametrize("kind", [*PAST_THE_PADDING, "bert", "electra", "nystromformer", "opt", "biogpt"])
+READERS = [*PAST_THE_PADDING, "bert", "electra", "nystromformer", "opt", "biogpt"]
+
+
+@pytest.mark.parametrize("kind", share_of(READERS, least=6))
 def test_a_model_reads_as_many_tokens_as_it_is_said_to_and_not_one_more(kind: str) -> None:
     auto: Any = AutoModelForCausalLM if kind in ("opt", "biogpt") else AutoModelForMaskedLM
     given = {**SMALL, "pad_token_id": 1, "eos_token_id": 2, "attention_window": 8, "word_embed_proj_dim": 16}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fixtures.architectures import small_model
+from fixtures.drawing import share_of
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.private import dp, run, uneven_individuals
 
@@ -61,7 +62,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "objective", "clipping"), REFUSED)
+@pytest.mark.parametrize(("name", "objective", "clipping"), share_of(REFUSED, least=5))
 def test_what_clipping_cannot_follow_is_said_and_costs_nothing(
     name: str, objective: str, clipping: str, tmp_path: Path
 ) -> None:
@@ -75,7 +76,7 @@ def test_what_clipping_cannot_follow_is_said_and_costs_nothing(
     assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize("name", ["opt", "biogpt", "falcon"])
+@pytest.mark.parametrize("name", share_of(["opt", "biogpt", "falcon"]))
 def test_the_way_out_is_one(name: str, tmp_path: Path) -> None:
     modules = ("query_key_value",) if name == "falcon" else ("q_proj", "v_proj")
     lora = LoraSettings(r=2, target_modules=modules)

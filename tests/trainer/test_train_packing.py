@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fixtures.architectures import small_model
-from fixtures.drawing import examples
+from fixtures.drawing import examples, share_of
 from fixtures.models import toy_model
 from fixtures.stores import make_store, random_store
 from fixtures.training import CPU, assert_close, gradients, run, step_of
@@ -189,10 +189,18 @@ def test_scores_that_attention_changes_in_another_way_are_refused() -> None:
         require_packable(model)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text", "electra"],
-)
+POSITIONS = [
+    "roberta",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "roberta-prelayernorm",
+    "data2vec-text",
+    "electra",
+]
+
+
+@pytest.mark.parametrize("kind", share_of(POSITIONS, least=3))
 def test_positions_of_a_packed_window_are_those_of_the_window_alone(kind: str) -> None:
     model = small_model(kind, "mlm", pad_token_id=1, max_position_embeddings=66)
     with attention_of_training(model, packed=True):

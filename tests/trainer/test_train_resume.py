@@ -159,6 +159,10 @@ def test_handlers_are_those_of_before(tmp_path: Path) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
+#: The tokens of the training.
+STORE = random_store(12, length=6)
+
+
 @pytest.mark.parametrize(
     ("said", "changes"),
     [
@@ -166,7 +170,8 @@ def test_handlers_are_those_of_before(tmp_path: Path) -> None:
         ("gradient_accumulation_steps x processes: 2 then, 1 now", {"gradient_accumulation_steps": 1}),
         ("train.seed", {"seed": 1}),
         ("recipe", {"recipe": "clm"}),
-        ("tokens", {"store": random_store(12, length=6, seed=1)}),
+        ("tokens", {"store": STORE.with_columns(input_ids=STORE.input_ids + 1)}),
+        ("tokens", {"store": STORE.with_columns(flags=STORE.flags ^ 1)}),
         ("model", {"model": toy_model("gpt2", seed=1)}),
     ],
 )

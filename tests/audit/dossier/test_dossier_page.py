@@ -6,14 +6,12 @@ import inspect
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.audits import estimate, model, tiny_audit
 from fixtures.dossiers import dossier_evidence, published_audit
 
-import reticent.ext.dossier as room
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.evidence.extraction import Extraction
@@ -23,7 +21,6 @@ from reticent.audit.judgement import verdict as judgement
 from reticent.audit.judgement.rows import NO_WHOLE_PASSAGES, RISKS, Subject
 from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.environment import template_environment
@@ -31,7 +28,7 @@ from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.page import extraction_html
 from reticent.audit.report.risk_text import OUTCOMES, REASONS, explained, number_in_words, shown_models, verdicts_on
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
+from reticent.audit.texts import LANGUAGES, NO_BREAK, Language, Texts, catalogue
 from reticent.core.errors import ArtifactError
 from reticent.ext.dossier.card import card_of
 from reticent.ext.dossier.fact_sentences import FACTS, Context
@@ -44,13 +41,11 @@ from reticent.ext.dossier.page import (
     FIGURES,
     LIKELIHOODS,
     crosswalk,
-    page_name,
     render,
     rows_of,
 )
 from reticent.trainer.recipes import RECIPES
 
-ROOM = Path(next(iter(room.__path__)))
 Page = ElementTree.Element
 
 
@@ -339,32 +334,6 @@ def test_only_the_known_sources_are_cited(pages: dict[Language, str]) -> None:
     assert not re.search(r"\b(?:Article|Recital|paragraph) \d+\b(?! Working)", text)
 
 
-def test_no_attack_is_named_before_its_meaning(pages: dict[Language, str]) -> None:
-    names = {"ProPILE", "LiRA", "RMIA", *DEFAULT_SHADOW_ATTACKS} | (set(DEFAULT_ATTACKS) - {"reference", "loss"})
-    before, _, after = pages["en"].partition('id="adversaries"')
-    assert [name for name in names if re.search(rf"\b{re.escape(name)}\b", text_of(parsed_part(before)))] == []
-    for who in ADVERSARIES:
-        for test in who.tests:
-            assert after.index(ENGLISH(test.meaning)) < after.index(test.name), test.name
-
-
-def parsed_part(text: str) -> Page:
-    return ElementTree.fromstring("<p>" + re.sub(r"<[^>]*>", " ", text.split("<body>")[1]).replace("<", "") + "</p>")
-
-
-def test_recipes_are_explained_where_they_are_named(pages: dict[Language, str]) -> None:
-    page = parsed(pages["en"])
-    articles = [text_of(article) for article in page.iter("article")]
-    assert len(articles) == 4
-    for article in articles:
-        assert "trained" in article.partition("In the files of the run")[0]
-    protected = next(a for a in articles if "ppclm" in a)
-    assert "nor a word that fewer than 2 people use" in protected
-    twin = next(a for a in articles if " clm / gpt2" in a)
-    assert "not to be shared" in twin
-    assert "not to be shared" not in protected
-
-
 def answer(page: Page, title: str) -> str:
     """The text between a heading and the next one."""
     section = next(s for s in page.iter("section") if any(text_of(h) == title for h in s if h.tag in ("h3", "h4")))
@@ -375,31 +344,6 @@ def answer(page: Page, title: str) -> str:
         elif inside:
             found.append(text_of(element))
     return " ".join(found)
-
-
-def test_a_question_without_a_figure_says_so_and_others_have_one() -> None:
-    page = parsed(rendered(tiny_audit()))
-    assert answer(page, "Personal data from queries").endswith("Not answered by this.")
-    assert answer(page, "Attribute inference").endswith("Not answered by this.")
-    assert answer(page, "Impact assessment").endswith("Not answered by this.")
-    linked = answer(page, "Linkability")
-    assert "Not answered" not in linked
-    assert "0.60" in linked
-    audit = tiny_audit()
-    rate = {side: estimate(0.3, n=40) for side in ("members", "heldout", "excess")}
-    audit["models"][-1]["inversion"] = {"association": {"rate": rate}}
-    page = parsed(rendered(audit))
-    assert re.search(r"another name.*30\.0", answer(page, "Inference"))
-    assert answer(page, "Attribute inference").endswith("The figures of “Inference”, above, answer this too.")
-
-
-def test_a_figure_is_printed_once_in_a_row_with_a_column_a_model(pages: dict[Language, str]) -> None:
-    tables = [t for t in parsed(pages["en"]).iter("table") if t.get("class") == "figures"]
-    heads = [text_of(row[0]) for table in tables for row in table.iter("tr") if row[0].get("scope") == "row"]
-    assert len(heads) > 5
-    assert len(set(heads)) == len(heads)
-    membership = next(t for t in tables if "by a whole text" in text_of(t))
-    assert [text_of(cell) for cell in next(membership.iter("tr"))[1:]] == [f"Model {letter}" for letter in "ABCD"]
 
 
 def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
@@ -512,14 +456,6 @@ def test_recipes_that_differ_by_k_or_n_alone_are_told_apart() -> None:
         "a word that fewer than 5",
     ):
         assert f"found, nor {said}" in page or f"a word or a sequence of {said}" in page
-
-
-def test_severity_and_likelihood_are_left_to_the_person(pages: dict[Language, str]) -> None:
-    (section,) = [s for s in parsed(pages["en"]).iter("section") if s.get("id") == "impact"]
-    levels = [text_of(p) for p in section.iter("p") if p.get("class") == "levels"]
-    assert len(levels) == 6
-    assert set(levels) == {f"{w} ☐ negligible ☐ limited ☐ significant ☐ maximal" for w in ("Severity", "Likelihood")}
-    assert "☑" not in pages["en"] + pages["fr"]
 
 
 def test_what_the_institution_says_stands_where_it_belongs_and_else_a_line_to_write_on() -> None:
@@ -643,12 +579,6 @@ def test_the_dossier_that_is_replaced_is_named(pages: dict[Language, str]) -> No
     assert "replaces the one" not in pages["en"]
     page = render(replace(dossier_evidence(), replaces="0123456789abcdef" * 4), "en", LANGUAGES)
     assert "This dossier replaces the one with the digest 0123456789abcdef…" in page
-
-
-def test_the_first_language_is_dossier_html() -> None:
-    assert [page_name(each, ("fr", "en"), "html") for each in ("fr", "en")] == ["dossier.html", "dossier.en.html"]
-    assert 'href="dossier.fr.html"' in render(dossier_evidence(), "en", LANGUAGES)
-    assert "href=" not in render(dossier_evidence(), "en", ("en",)).partition("</header>")[0]
 
 
 def test_every_number_that_decides_a_risk_has_its_words() -> None:

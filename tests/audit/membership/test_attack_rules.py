@@ -29,7 +29,7 @@ from reticent.audit.membership.validity import (
     detectable_auc,
     judged,
 )
-from reticent.audit.stats.intervals import auc_estimate, best_attack, clustered_auc, exposure
+from reticent.audit.stats.intervals import auc_estimate, best_attack, clustered_auc
 
 # ------------------------------------------------------------------ areas of documents
 
@@ -354,7 +354,3 @@ def test_detectable_area_is_found_four_times_in_five() -> None:
         estimate = auc_estimate(random.normal(shift, 1, n), random.normal(0, 1, n), num_bootstrap=200, seed=trial)
         found += estimate.low > 0.5  # type: ignore[operator]
     assert 68 <= found <= 92
-
-
-def test_exposure_of_the_best_of_1001_is_its_logarithm() -> None:
-    assert exposure(0.0, -np.arange(1.0, 1002.0)) == pytest.approx(math.log2(1001))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -17,18 +16,14 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.evidence.membership import Roc
-from reticent.audit.membership.asking import ASKING_ATTACKS, EVERY_ATTACK
 from reticent.audit.membership.attacks import (
     ATTACKS,
-    USER_INFERENCE,
     WINDOW_SIZES,
     attack,
     individual_scores,
     needing,
 )
-from reticent.audit.membership.names import ATTACKS_ON_SIZES, DEFAULT_ATTACKS, GRADIENT
-from reticent.audit.membership.shadow import SHADOW_ATTACKS
-from reticent.audit.membership.table import Need, table_of
+from reticent.audit.membership.table import Need
 from reticent.audit.scoring.scores import score_causal
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
@@ -346,32 +341,3 @@ def test_nobody_is_distinguishable_in_the_base_model(name: str, overfitted: Any)
     scores = ATTACKS[name].score(base, None, sizes)
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=200, seed=0)
     assert measured.auc.low < 0.5 < measured.auc.high
-
-
-def test_attacks_say_what_they_need() -> None:
-    needs = (Need.BASE, Need.SIZES, Need.LOWERCASE)
-    for row, *told in itertools.product(ATTACKS.values(), (None, BASE), (None, SIZES), (None, LOWERED)):
-        if any(need in row.needs and value is None for need, value in zip(needs, told, strict=True)):
-            continue
-        assert row.score(TARGET, *told).shape == (4,)
-    assert all(needing(need) for need in needs)
-    assert set(BY_HAND) == set(ATTACKS)
-
-
-def test_one_row_says_everything_of_an_attack_and_the_tables_cannot_be_changed() -> None:
-    table = EVERY_ATTACK
-    assert set(table) == {*ATTACKS, *ASKING_ATTACKS, *SHADOW_ATTACKS}
-    assert set(DEFAULT_ATTACKS) - {GRADIENT} < set(ATTACKS)
-    for name, row in table.items():
-        assert row.name == name
-        assert row.title
-        assert row.about
-        assert row.objectives
-        assert row.objectives <= {"mlm", "clm"}
-    assert needing(Need.HOLDOUT) == {USER_INFERENCE}
-    assert needing(Need.SIZES) == ATTACKS_ON_SIZES
-    for own in (table, ATTACKS, ASKING_ATTACKS, SHADOW_ATTACKS):
-        with pytest.raises(TypeError):
-            own["loss"] = table["loss"]  # type: ignore[index]
-    with pytest.raises(ValueError, match="twice"):
-        table_of([table["loss"], table["loss"]])

@@ -117,16 +117,6 @@ def test_every_level_has_the_published_five_templates() -> None:
         assert len(templates_for(builtin_templates(), target, "twin", columns, language="en")) == 5
 
 
-@pytest.mark.parametrize("target", ["patient_id", "birth_date", "hospital", "doctor"])
-@pytest.mark.parametrize("language", ["en", "fr"])
-def test_clinical_types_have_templates_of_their_own(target: str, language: str) -> None:
-    columns = ["name", "patient_id", "birth_date", "hospital", "doctor", "phone"]
-    for level in ("twin", "triplet", "quadruplet"):
-        found = templates_for(builtin_templates(), target, level, columns, language=language)
-        assert found
-        assert all(template.targets == (target,) for template in found)
-
-
 def test_builtin_templates_are_filled_without_a_trace() -> None:
     subjects = people()
     config = ProbeConfig(given=("phone", "email"))
@@ -263,21 +253,6 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("name,phone,phone\nAnn Berg,0612,0613\n")
     with pytest.raises(CorpusError, match="a column name stands twice"):
         read_subjects(tmp_path / "p.csv")
-
-
-def test_suffixes_may_have_capitals(tmp_path: Path) -> None:
-    (tmp_path / "P.CSV").write_text("name,zip\nAnn Berg,01234\n")
-    (tmp_path / "P.JSONL").write_text('{"name": "Ann Berg", "zip": "01234"}\n')
-    for name in ("P.CSV", "P.JSONL"):
-        assert read_subjects(tmp_path / name).items["zip"] == ["01234"]
-
-
-def test_columns_of_subjects_are_known_with_accents_capitals_and_blanks_too(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_text("Prénom,Nom,Date de naissance,Téléphone\nZoé,Dupré,1960-10-18,0612\n")
-    found = read_subjects(tmp_path / "p.csv")
-    assert {name: values[0] for name, values in found.items.items()} == {
-        "name": "Zoé Dupré", "prenom": "Zoé", "nom": "Dupré", "birth_date": "1960-10-18", "phone": "0612",
-    }  # fmt: skip
 
 
 def test_a_missing_table_and_a_missing_column_are_said(tmp_path: Path) -> None:

@@ -40,9 +40,3 @@ def test_the_french_page_has_the_same_tables_and_numbers(tmp_path: Path, monkeyp
     for one, other in zip(*cells, strict=True):
         texts = [" ".join(cell.itertext()) for cell in (one, other)]
         assert numbers_in(texts[0], french=False) == numbers_in(texts[1], french=True)
-
-
-def test_a_name_beside_a_figure_is_not_cut_off(tmp_path: Path) -> None:
-    page = report_page.write_report(tmp_path, evidence({**tiny_audit(), "models": []})).read_text(encoding="utf-8")
-    (style,) = re.findall(r"\.plot \{[^}]*width: 100%[^}]*\}", page)
-    assert "overflow: visible" in style

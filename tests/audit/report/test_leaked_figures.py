@@ -12,24 +12,6 @@ from fixtures.audits import estimate, text_of, tiny_audit
 pytestmark = pytest.mark.usefixtures("without_ink")
 
 
-@pytest.mark.parametrize(
-    ("n", "share", "said"),
-    [
-        (1, None, "Protected are single words."),
-        (3, None, "Protected are those of up to 3 words."),
-        (3, 0.1, "of which no word is used by 10 % of the people or more"),
-        (1, 0.1, "Protected are single words."),
-    ],
-)
-def test_the_caption_of_long_sequences_says_which_are_protected(
-    tmp_path: Path, n: int, share: float | None, said: str
-) -> None:
-    audit = tiny_audit()
-    audit["corpus"]["n"] = n
-    audit["settings"]["protect"] = {"n": n, "max_document_frequency": share}
-    assert said in text_of(tmp_path, audit)
-
-
 def continued(value: float) -> dict[str, Any]:
     return {name: estimate(value, value - 0.02, value + 0.02) for name in ("bleu", "rouge1", "rouge2", "rouge_l")}
 

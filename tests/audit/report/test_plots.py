@@ -18,15 +18,10 @@ from fixtures.audits import (
     filled,
     model,
     tiny_audit,
-    two_berts,
 )
-from fixtures.figures import blank_figures
 
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
-from reticent.audit.report.table import PLOTS, Shown
-from reticent.audit.texts import ENGLISH
-from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.heavy
 
@@ -121,10 +116,6 @@ def test_precision_is_drawn_from_the_roc_curve_among_as_many_members_as_others(d
         np.testing.assert_allclose(precision, 1 / (1 + recall))
 
 
-def test_panels_are_the_same_each_time(panels: Panels) -> None:
-    assert all_panels(tiny_audit()) == panels
-
-
 def test_ids_are_unique_over_all_panels(panels: Panels) -> None:
     ids = [found for svgs in panels.values() for svg in svgs for found in re.findall(r'\bid="([^"]+)"', svg)]
     assert len(ids) > 100
@@ -134,14 +125,11 @@ def test_ids_are_unique_over_all_panels(panels: Panels) -> None:
         assert {a or b for a, b in wanted} <= set(re.findall(r'\bid="([^"]+)"', svg))
 
 
-@pytest.mark.parametrize(
-    "name", ["a-recipe-whose-name-is-far-too-long-for-any-axis", "$\\frac{1}{", "名前の長いレシピ"]
-)
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
-    audit = tiny_audit()
+def test_no_text_is_cut_off(drawn: dict[str, Any]) -> None:
+    audit, name = tiny_audit(), "a-recipe-whose-name-is-far-too-long-for-any-axis, $\\frac{1}{, 名前"
     for entry in audit["models"]:
-        if name and entry["recipe"].startswith("pp"):
+        if entry["recipe"].startswith("pp"):
             entry["recipe"] = name
             entry["membership"] = {"loss": entry["membership"]["loss"], name: entry["membership"]["zlib"]}
     model_panels(audit)
@@ -162,62 +150,6 @@ def assert_whole(drawn: dict[str, Any]) -> None:
         assert box.y0 >= -0.01, panel
         assert box.x1 <= width + 0.01, panel
         assert box.y1 <= height + 0.01, panel
-
-
-@pytest.mark.parametrize("name", ["a", "CAMEMBERT-LARGE-OF-THE-MEDICAL-WARD"])
-def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> None:
-    quiet = two_berts(name, f"{name}-2")
-    for entry in quiet["models"]:
-        entry["utility"]["heldout"] = dict.fromkeys(entry["utility"]["heldout"], estimate(0.02, 0.01, 0.03))
-    for audit in (two_berts(name, f"{name}-2"), quiet) if len(name) > 1 else (quiet,):
-        drawn.clear()
-        model_panels(audit)
-        assert len(drawn) == 27
-        for panel, shown in drawn.items():
-            box, (width, _) = shown.get_tightbbox(), shown.get_size_inches()
-            assert box.x1 <= width + 0.01, panel
-            assert box.x0 >= -0.01, panel
-    titles = [drawn[f"fig-{kind}-mlm-{n}"].axes[0].get_title("left") for kind in ("auc", "lowcost") for n in (1, 2)]
-    assert len(set(titles)) == 4
-
-
-def test_sections_of_one_objective_are_drawn_apart_and_by_name(panels: Panels, monkeypatch: pytest.MonkeyPatch) -> None:
-    blank_figures(monkeypatch)
-    panels = panels | model_panels(two_berts())
-    expected = {
-        "identifiers": 3,
-        "by_n": 3,
-        "margin": 3,
-        "unicity": 1,
-        "tradeoff": 3,
-        "excess": 3,
-        "ngrams": 3,
-        "low_cost": 9,
-        "auc": 3,
-        "roc": 3,
-        "precision": 3,
-    }
-    assert {name: len(svgs) for name, svgs in panels.items()} == expected
-    labels = {name: [ElementTree.fromstring(svg).attrib["aria-label"] for svg in svgs] for name, svgs in panels.items()}
-    one, other, causal = labels["tradeoff"]
-    assert one.startswith("Utility against Privacy, Masked (BERT-like): bert.")
-    assert other.startswith("Utility against Privacy, Masked (BERT-like): camembert.")
-    assert causal.startswith("Utility against Privacy, Causal (GPT-like). ")
-    assert "mlm: from utility 0.34, Privacy 0.89 after 4 epochs to utility 0.46, Privacy 0.55" in one
-    assert "mlm: from utility 0.32, Privacy 0.70 after 2 epochs to utility 0.38, Privacy 0.70" in other
-    assert ["bert" in text for text in labels["low_cost"]] == [True] * 6 + [False] * 3
-    assert [("area 0.60" in text, "area 0.65" in text) for text in labels["roc"]] == [
-        (True, False), (False, True), (True, False),
-    ]  # fmt: skip
-    ids = [found for svgs in panels.values() for svg in svgs for found in re.findall(r'\bid="([^"]+)"', svg)]
-    assert len(ids) == len(set(ids))
-
-
-def test_the_readme_figure_has_a_panel_for_each_section(tmp_path: Path) -> None:
-    plots.plot_utility_privacy(evidence(two_berts()).models, tmp_path / "three.png")
-    plots.plot_utility_privacy(evidence(tiny_audit()).models, tmp_path / "two.png")
-    three, two = (int.from_bytes((tmp_path / f"{name}.png").read_bytes()[16:20], "big") for name in ("three", "two"))
-    assert three > 1.4 * two
 
 
 def test_the_panels_of_a_figure_share_their_axes(drawn: dict[str, Any]) -> None:
@@ -299,14 +231,6 @@ def test_every_colour_stands_out_from_its_background(side: str, paper: str) -> N
         assert (bright + 0.05) / (dim + 0.05) >= 2.95, name
 
 
-def test_drawing_leaves_matplotlib_as_it_was() -> None:
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    plots.tradeoff_panels(evidence(tiny_audit()).models)
-    assert dict(mpl.rcParams) == before
-
-
 def test_the_readme_figure_is_a_small_png_and_the_same_each_time(tmp_path: Path) -> None:
     paths = [tmp_path / "one.png", tmp_path / "two.png"]
     for path in paths:
@@ -366,16 +290,6 @@ def test_a_mark_lies_in_the_row_of_its_own_kind_of_word(drawn: dict[str, Any]) -
         assert all(abs(y - row) < 0.45 for x, y in marks if x == pytest.approx(auc))
 
 
-def test_the_range_of_the_trainings_and_chance_lie_within_the_axis(drawn: dict[str, Any]) -> None:
-    models = [model("mlm", "mlm", epoch, auc=0.85) for epoch in (4, 8)]
-    for entry in models:
-        auc = estimate(0.85, 0.8, 0.9) | {"seeds": {"n": 3, "low": 0.7, "high": 0.97, "sd": 0.1}}
-        entry["membership"]["loss"] = entry["membership"]["loss"] | {"auc": auc}
-    epoch_plots.epoch_panels(entries(*models))
-    low, high = drawn["fig-epochs-loss-mlm"].axes[0].get_ylim()
-    assert low < 0.5 < 0.97 < high
-
-
 def test_an_alternative_text_says_that_a_number_is_a_bound(
     drawn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,14 +311,6 @@ def test_an_alternative_text_says_that_a_number_is_a_bound(
     assert "mlm: below 0.55 at 100 %, below 0.55 at 50 %" in labels["fig-shares-mlm"]
 
 
-def test_every_recipe_of_an_objective_has_a_look_of_its_own() -> None:
-    for objective in ("mlm", "clm"):
-        names = ["base", *(name for name, recipe in RECIPES.items() if recipe.objective == objective)]
-        assert len(names) > 8
-        assert len({figure.look_of(name).slug for name in names}) == len(names)
-    assert figure.look_of("mlm-surrogate").slug == figure.look_of("dppclm-surrogate").slug == "other"
-
-
 def test_a_bound_of_precision_or_recall_is_hollow_and_no_other_mark_is(drawn: dict[str, Any]) -> None:
     one = model("clm", "clm", 4, leaked=90)
     exact, above = estimate(0.6, 0.5, 0.7), {**estimate(0.875, 0.8, 1.0), "bound": "above"}
@@ -414,10 +320,3 @@ def test_a_bound_of_precision_or_recall_is_hollow_and_no_other_mark_is(drawn: di
     faces = [bar.lines[0].get_markerfacecolor() for bar in axis.containers]
     assert [face == figure.PAPER for face in faces] == [False, True, True]
     assert axis.get_xlabel() == "◆ precision   ● recall   ■ F1"
-
-
-def test_the_caption_does_not_call_every_bound_the_most() -> None:
-    (caption,) = (plot.caption for plot in PLOTS if plot.name == "low_cost")
-    shown = Shown(audit=evidence(tiny_audit()), attacks=(), f1_of_all=None, t=ENGLISH)
-    text = caption if isinstance(caption, str) else caption(shown, 3)
-    assert "A hollow mark is a bound, where fewer than 5 people, or all but so few, are behind it." in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import os
 import re
@@ -13,8 +12,6 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files as package
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,23 +34,19 @@ from fixtures.audits import (
     write,
 )
 from fixtures.audits import text_of as page_text
-from fixtures.figures import blank_figures, leave_out_figures
-from rich.console import Console
+from fixtures.figures import leave_out_figures
 
 from reticent.audit.evidence.audit import publish_audit
 from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence, ProbeSettings
-from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.validity import INVALID, judged
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
-from reticent.audit.report.selectors import last_checkpoints
-from reticent.audit.report.summary import guarantee_lines, ledger_line, summary_table
-from reticent.audit.texts import ENGLISH, Texts, catalogue
+from reticent.audit.report.summary import guarantee_lines, summary_table
+from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ArtifactError
-from reticent.engine.protect import POLICIES
 
 pytestmark = pytest.mark.heavy
 
@@ -99,21 +92,6 @@ def page(folder: Path) -> Page:
     return parsed(folder / "report.html")
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
-    """Pages of the models of one objective."""
-
-    @cache
-    def rendered(objective: str) -> Page:
-        audit = tiny_audit()
-        audit["models"] = [m for m in audit["models"] if m["objective"] == objective]
-        with pytest.MonkeyPatch.context() as patch:
-            blank_figures(patch)
-            return parsed(write(tmp_path_factory.mktemp("alone"), audit))
-
-    return rendered
-
-
 @pytest.fixture
 def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Page]:
     """Render without figures, which test_plots covers: they take most of the time."""
@@ -122,12 +100,6 @@ def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[st
 
 
 # ------------------------------------------------------------------ the page as a file
-
-
-def test_the_report_imports_nothing_of_the_dossier() -> None:
-    files = sorted(Path(str(package("reticent.audit.report"))).glob("*.py"))
-    assert len(files) > 5
-    assert [file.name for file in files if "reticent.ext.dossier" in file.read_text(encoding="utf-8")] == []
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(folder: Path, page: Page) -> None:
@@ -356,12 +328,6 @@ def test_every_section_has_its_own_rows_under_its_name(render: Any) -> None:
         assert text_of(page).count(title) >= 4
 
 
-def test_a_section_that_is_alone_with_its_objective_needs_no_name(page: Page) -> None:
-    shown_without_settings = text_of(page).partition("All settings of the run")[0]
-    assert "Masked (BERT-like)" in shown_without_settings
-    assert not re.search(r"\bbert\b|gpt2", shown_without_settings)
-
-
 def test_findings_say_which_section_they_are_about() -> None:
     audit = two_berts()
     for entry in audit["models"]:
@@ -385,48 +351,6 @@ def test_findings_say_which_section_they_are_about() -> None:
     compared = " ".join(said.found[2][1])
     assert "predicts 60 of its members’ 200" in compared
     assert "90 of its members" not in compared
-
-
-def test_the_summary_names_sections_only_where_it_must() -> None:
-    audit = two_berts()
-    last = [(m.model, m.recipe, m.epoch) for m in last_checkpoints(evidence(audit).models)]
-    assert len(last) == 9
-    assert {("bert", "base", 0), ("camembert", "base", 0), ("bert", "mlm", 16), ("camembert", "mlm", 8)} < set(last)
-    table = summary_table(evidence(audit).models)
-    columns = {column.header: list(column.cells) for column in table.columns}
-    assert columns["recipe"] == [
-        "bert:", "base (mlm)", "mlm", "ppmlm", "gpt2:", "base (clm)", "clm", "ppclm",
-        "camembert:", "base (mlm)", "mlm", "ppmlm",
-    ]  # fmt: skip
-    assert columns["epochs"] == ["", "-", "16", "16"] * 2 + ["", "-", "8", "8"]
-    long = summary_table(evidence(two_berts("camembert-base-2024", "camembert-base-2025")).models)
-    for shown_table in (table, long):
-        shown_table.caption = None
-        console = Console(width=200)
-        assert console.measure(shown_table).maximum <= 80
-    assert {"camem…-2024:", "camem…-2025:"} < set(long.columns[0].cells)
-    assert ledger_line(evidence(audit).models) == (
-        "Protected tokens among the 2,700 targets of ppmlm of bert, ppclm, ppmlm of camembert: 0"
-    )
-    alone = summary_table(evidence(tiny_audit()).models)
-    assert list(alone.columns[0].cells) == ["base (mlm)", "mlm", "ppmlm", "base (clm)", "clm", "ppclm"]
-    assert ledger_line(evidence(tiny_audit()).models) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
-
-
-def test_numbers_of_the_summary_table_are_whole_beside_a_long_name_of_a_recipe() -> None:
-    audit, name = tiny_audit(), "ppmlm-with-surrogates-and-frozen-embeddings"
-    shown = {}
-    for long in (False, True):
-        for entry in audit["models"]:
-            if long and entry["recipe"] == "ppmlm":
-                entry["recipe"] = name
-        console = Console(width=80, record=True, file=io.StringIO())
-        console.print(summary_table(evidence(audit).models))
-        shown[long] = console.export_text()
-    assert "…" not in shown[True]
-    numbers = {long: re.findall(r"[\d.]+ \[[^\]]*\]", text) for long, text in shown.items()}
-    assert numbers[True] == numbers[False] != []
-    assert name in "".join(line.split(" ")[0] for line in shown[True].splitlines())
 
 
 def test_every_epsilon_stands_with_its_unit_in_summary_table_and_findings(render: Any) -> None:
@@ -715,48 +639,6 @@ def test_publishing_changes_nothing_of_the_audit_and_nothing_twice() -> None:
 # ------------------------------------------------------------------- evidence that lacks
 
 
-@pytest.mark.parametrize("objective", ["mlm", "clm"])
-def test_one_objective_is_enough(objective: str, alone: Callable[[str], Page]) -> None:
-    page = alone(objective)
-    other = {"mlm": "GPT-like", "clm": "BERT-like"}[objective]
-    assert other not in text_of(page.find("body"))
-    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 3 + 1 + 1 + 3 + 1 + 2 + 1
-
-
-def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
-    audit = tiny_audit()
-    for entry in audit["models"]:
-        for key in ("membership", "low_cost", "privacy_by_n", "excess"):
-            del entry[key]
-        entry["ledger"] = None
-        entry["privacy"] = {
-            "both": {
-                k: v
-                for k, v in entry["privacy"]["both"].items()
-                if k not in ("occurrences", "individuals", "in_place", "num_unpredictable")
-            }
-        }
-        del entry["utility"]["members"]
-    for key in (
-        "identifiers_per_individual",
-        "words_per_individual",
-        "individuals_per_word",
-        "identifying_words",
-        "identifiers_by_n",
-        "margin",
-        "unicity",
-        "detected",
-        "protected",
-        "retention",
-        "num_individuals",
-    ):
-        del audit["corpus"][key]
-    audit["settings"] = {}
-    page = parsed(write(tmp_path, audit))
-    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 2 + 4
-    assert "No membership attack was run" in section(page, "membership")
-
-
 def test_nobody_and_nothing_measured_still_renders(render: Any) -> None:
     audit = tiny_audit()
     nothing = estimate(None, n=0)
@@ -783,21 +665,6 @@ def test_retention_of_every_policy_is_a_table(render: Any, where: str) -> None:
         ["cover", "2", "3", "81 %"],
     ]
     assert "Only 39 % of the words are left to learn from" in section(page, "findings")
-
-
-def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
-    audit = tiny_audit()
-    audit["corpus"]["detected"] += [
-        {"label": f"L{i}", "detector": "gold", "num_spans": 20 + i, "num_documents": 9, "num_individuals": 9}
-        for i in range(9)
-    ]
-    page = render(audit)
-    tables = [t for t in page.iter("table") if "by detector" in text_of(t)]
-    assert [len(rows_of(table)) - 1 for table in tables] == [8, 3]
-    assert [text_of(cell) for cell in rows_of(tables[0])[1]] == ["NAME", "rules 90 · gold 95", "80"]
-    assert "3 more labels" in section(page, "documents")
-    del audit["corpus"]["detected"][-2:]
-    assert re.search(r"1 more label\b", section(render(audit), "documents"))
 
 
 def test_a_base_model_that_ranks_members_below_others_is_no_sound_control() -> None:
@@ -831,25 +698,6 @@ def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
     rows = [{"n": n, "upper": 0.3, "outcome": "no power"} for n in (0, 4, 5)]
     found = published({**tiny_audit(), "verdict": {"outcome": "no power", "results": rows}})["verdict"]["results"]
     assert [(row["n"], row["upper"]) for row in found] == [(0, 0.3), (None, None), (5, 0.3)]
-
-
-def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any) -> None:
-    about = {policy: ENGLISH(f"policies.{policy}") for policy in POLICIES}
-    assert all(f"policies.{policy}" in catalogue() for policy in POLICIES)
-    audit = tiny_audit()
-    audit["corpus"]["retention_by_policy"] = [{"policy": "cover", "n": 1, "k": 2, "retention": 0.8}]
-    page = render(audit)
-    assert f"cover{about['cover']}" in section(page, "documents")
-    assert about["paper"] not in section(page, "documents")
-    said = section(page, "membership")
-    assert [name for name, row in EVERY_ATTACK.items() if f"): {row.about}." in said] == ["loss", "zlib"]
-
-
-def test_a_lone_panel_is_compared_with_no_other(page: Page, alone: Callable[[str], Page]) -> None:
-    assert "The panels have the same axes" in section(page, "tradeoff")
-    for name in ("tradeoff", "leaks", "membership"):
-        assert "same axes" in section(page, name)
-        assert "same axes" not in section(alone("mlm"), name)
 
 
 def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
@@ -1228,10 +1076,3 @@ def test_copies_are_told_and_few_are_not_counted(render: Any, num: int, shown_sh
     said = " ".join(section(render(audit), "documents").split())
     assert re.search(rf"copies were left out \({shown_share}(\.0)?\W*of all words\)", said)
     assert "passages of 50 words or more" in said
-
-
-def test_the_spread_between_draws_of_the_masks_stands_with_privacy(render: Callable[[dict[str, Any]], Page]) -> None:
-    audit, said = tiny_audit(), "± 0.47 points between draws of the words that are masked together"
-    assert "between draws" not in section(render(audit), "leaks")
-    audit["models"][0]["privacy"]["both"]["fold_spread"] = 0.0047
-    assert said in section(render(audit), "leaks")

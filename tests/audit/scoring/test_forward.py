@@ -516,13 +516,6 @@ def test_a_model_that_diverged_is_refused(store: TokenStore) -> None:
         score_causal(model, store, CAUSAL, device="cpu")
 
 
-def test_progress_counts_every_window_of_every_pass(store: TokenStore) -> None:
-    seen: list[int] = []
-    score_masked(bert(), store, MASKED, folds=3, batch_size=2, device="cpu", progress=seen.append)
-    assert seen == sorted(seen)
-    assert seen[-1] == 3 * 5  # five documents are not empty
-
-
 words = st.integers(1, 3).flatmap(lambda n: st.tuples(*[st.integers(4, 8)] * n)) | st.integers(50, 52)
 
 

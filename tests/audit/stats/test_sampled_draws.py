@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.corpora import read_case
+from fixtures.drawing import share_of
 from fixtures.sampling import NEAR_ONE, check_draws, measure_draws, thinned
 
 
@@ -41,7 +42,7 @@ def test_intervals_that_hold_too_seldom_are_refused(measured: dict[str, Any]) ->
 
 @pytest.mark.corpus
 @pytest.mark.heavy
-@pytest.mark.parametrize(("name", "samples"), [("tab", (20, 40)), ("meddocan", (100, 200))])
+@pytest.mark.parametrize(("name", "samples"), share_of([("tab", (20, 40)), ("meddocan", (100, 200))]))
 def test_with_gold_as_the_annotator_intervals_hold_in_95_of_100_draws(
     name: str, samples: tuple[int, ...], data: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixtures.drawing import examples
+from fixtures.drawing import examples, share_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -149,15 +149,6 @@ def test_roc_and_auc_equal_scikit_learn_with_ties(members: np.ndarray, nonmember
     assert value == pytest.approx(metrics.roc_auc_score(truth, scores), abs=1e-12)
 
 
-def test_long_curves_are_thinned_and_keep_their_ends() -> None:
-    random = np.random.default_rng(0)
-    curve = roc_curve(random.normal(1, 1, 900), random.normal(0, 1, 900), max_points=50)
-    assert len(curve["fpr"]) == len(curve["tpr"]) <= 50
-    assert (curve["fpr"][0], curve["tpr"][0], curve["fpr"][-1], curve["tpr"][-1]) == (0, 0, 1, 1)
-    assert curve["fpr"] == sorted(curve["fpr"])
-    assert curve["tpr"] == sorted(curve["tpr"])
-
-
 def test_auc_bootstrap_equals_the_pairwise_one(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     members, nonmembers = random.integers(0, 9, 23) + 1.0, random.integers(0, 9, 31).astype(float)
@@ -170,15 +161,6 @@ def test_auc_bootstrap_equals_the_pairwise_one(monkeypatch: pytest.MonkeyPatch) 
     assert auc_estimate(members[::-1], nonmembers[::-1], num_bootstrap=200, seed=4) == estimate
     monkeypatch.setattr(areas, "MAX_WEIGHTS", 60)  # one resample at a time: same numbers
     assert auc_estimate(members, nonmembers, num_bootstrap=200, seed=4) == estimate
-
-
-def test_auc_of_many_thousand_individuals_is_measured() -> None:
-    random = np.random.default_rng(2)
-    estimate = auc_estimate(random.normal(0.2, 1, 6000), random.normal(0, 1, 5000), num_bootstrap=50)
-    low, high = bounds(estimate)
-    assert estimate.n == 11_000
-    assert low < stats.norm.cdf(0.2 / math.sqrt(2)) < high
-    assert high - low < 0.04
 
 
 @pytest.mark.parametrize(("members", "nonmembers", "value"), [([2, 3, 4], [0, 1], 1.0), ([0, 1], [2, 3, 4], 0.0)])
@@ -339,7 +321,7 @@ def rare_events(random: np.random.Generator, num: int, rate: float, spread: floa
     return documents * (random.random(num) < rate), documents
 
 
-@pytest.mark.parametrize(("num", "rate", "spread"), [(50, 0.0605, 0.0), (100, 0.0305, 0.0), (60, 0.04, 1.0)])
+@pytest.mark.parametrize(("num", "rate", "spread"), share_of([(60, 0.04, 1.0), (50, 0.0605, 0.0), (100, 0.0305, 0.0)]))
 def test_interval_of_a_rate_of_few_covers_the_truth(num: int, rate: float, spread: float) -> None:
     """The upper end alone was under the truth in 13 to 19 of 100 repetitions."""
     missed, random = 0, np.random.default_rng(14)
@@ -357,7 +339,7 @@ def test_interval_of_a_mean_of_few_is_as_wide_at_any_scale() -> None:
     assert skewed_ends(np.full(8, 0.3), np.ones(8)) == (pytest.approx(0.3), pytest.approx(0.3))
 
 
-@pytest.mark.parametrize("num", [6, 12])
+@pytest.mark.parametrize("num", share_of([6, 12]))
 def test_interval_of_a_mean_of_few_covers_the_truth(num: int) -> None:
     """Exposures of secrets that were never written: a percentile bootstrap misses in 19 and 13 of 100 trials, and the
     difference of two in 12 and 10."""
@@ -385,7 +367,7 @@ def test_auc_interval_covers_the_truth() -> None:
     assert covered >= 0.88 * 200
 
 
-@pytest.mark.parametrize(("num_members", "num_nonmembers"), [(2, 100), (5, 50), (50, 5), (10, 10)])
+@pytest.mark.parametrize(("num_members", "num_nonmembers"), share_of([(2, 100), (5, 50), (50, 5), (10, 10)], least=2))
 def test_auc_interval_of_few_covers_the_truth(num_members: int, num_nonmembers: int) -> None:
     """A bootstrap draws two individuals of a side alike every other time: it missed 38, 13, 13 and 7 in 100."""
     random, missed = np.random.default_rng(15), 0
