@@ -28,7 +28,7 @@ from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.page import extraction_html
 from reticent.audit.report.risk_text import OUTCOMES, REASONS, explained, number_in_words, shown_models, verdicts_on
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.texts import LANGUAGES, NO_BREAK, Language, Texts, catalogue
+from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
 from reticent.core.errors import ArtifactError
 from reticent.ext.dossier.card import card_of
 from reticent.ext.dossier.fact_sentences import FACTS, Context
