@@ -71,7 +71,7 @@ def outcome_of(fault: Fault, copy: Path) -> str:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     if done.returncode == FAILED:
         failed = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return f"caught by {failed[0].split(' ')[1] if failed else 'its tests'}"
+        return f"caught by {failed[0].partition(' ')[2] if failed else 'its tests'}"
     return "NOT CAUGHT" if done.returncode == 0 else f"BROKEN (pytest ended with {done.returncode})"
 
 
