@@ -1,7 +1,7 @@
 """Faults put in by hand: does the suite catch each? ``python -m tools.faults [WORD ...] [--jobs N]``
 
-Each fault of ``tests/faults.toml`` is put into a copy of the repository, where the test files that it names must fail. They
-must pass without it, which `make test` shows. Words choose the faults that have one of them in their file, tests or name.
+Each fault of ``tests/faults.toml`` is put into a copy of the repository, where the test files that it names must fail.
+They must pass without it, which `make test` shows. Words choose faults: those with one of them in file, tests or name.
 Cost: 5 to 60 seconds a fault.
 """
 
