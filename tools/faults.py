@@ -1,7 +1,7 @@
 """Faults put in by hand: does the suite catch each? ``python -m tools.faults [WORD ...] [--jobs N]``
 
 Each fault of ``tests/faults.toml`` is put into a copy of the repository, where the test files that it names must fail.
-They must pass without it, which `make test` shows. Words choose the faults that have one in their file, tests or name.
+They must pass without it, which `make test` shows. Words choose faults: those with one of them in file, tests or name.
 Cost: 5 to 60 seconds a fault.
 """
 
@@ -71,7 +71,7 @@ def outcome_of(fault: Fault, copy: Path) -> str:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     if done.returncode == FAILED:
         failed = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return f"caught by {failed[0].split(' ')[1] if failed else 'its tests'}"
+        return f"caught by {failed[0].partition(' ')[2] if failed else 'its tests'}"
     return "NOT CAUGHT" if done.returncode == 0 else f"BROKEN (pytest ended with {done.returncode})"
 
 

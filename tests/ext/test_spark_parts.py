@@ -23,7 +23,7 @@ from reticent.engine.schema import DIRECT, SPANS
 from reticent.engine.sources.config import Columns
 from reticent.ext.spark import spans as spans_of_parts
 from reticent.ext.spark.documents import _Cut
-from reticent.ext.spark.protection import Protection, _surfaces
+from reticent.ext.spark.protection import Protection, _surfaces, individuals_of_part
 from reticent.ext.spark.spans import _Detectors, corpus_of_part, detectors_of
 from reticent.ext.spark.tables import decoded, encoded
 
@@ -59,6 +59,14 @@ def test_a_name_is_protected_everywhere_in_the_spellings_of_the_index(surface: S
     rows = np.repeat(np.arange(2), np.diff(found.words.doc_offsets))
     flagged = np.flatnonzero(found.flags & DIRECT)
     assert [text[rows[word]][starts[word] : ends[word]] for word in flagged] == others
+
+
+def test_individuals_of_a_part_have_the_households_and_sides_of_all() -> None:
+    sides = pa.array([1, 0, 1], pa.int8())
+    part = {"doc_id": ["d", "e", "f"], "individual_id": ["q", "p", "q"], "unit": [7, 7, 7], "side": sides}
+    own = individuals_of_part(pa.table(part))
+    assert own.units.tolist() == [7, 7]
+    assert own.mask("heldout").tolist() == [False, True]
 
 
 def test_records_are_found_by_ids_as_the_documents_are_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,12 +30,14 @@ from reticent.audit.membership.shadow import (
 )
 from reticent.core.artifact import read_manifest, write_private
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, REFERENCE, SPLITS
 from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.job.stages.shadows import shadows_of
 from reticent.job.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -287,6 +290,15 @@ def test_shadows_keep_their_scores_and_no_checkpoint(audited: Values) -> None:
         assert read_manifest(folder).counts["violations"] == 0
         drawn.append(is_in)
     assert (np.sum(drawn, axis=0) == NUM // 2).all()
+
+
+def test_two_shadows_of_a_pair_count_the_words_of_their_own_halves(audited: Values, tmp_path: Path) -> None:
+    run, counted = Run(parse_job(audited)), Counter[str]()
+    for shadow in shadows_of(run):
+        if shadow.recipe == "ppclm" and shadow.number < 2:
+            counted.update({row["word"]: row["support"] for row in shadow.index(tmp_path).words().to_pylist()})
+    joint = open_index(run.folder / "index-joint").words().to_pylist()
+    assert counted == {row["word"]: row["support"] for row in joint}
 
 
 def test_nothing_is_made_twice_and_the_status_says_so(mine: Values) -> None:

@@ -732,33 +732,84 @@ def entry(recipe: str, *, excess: float, auc: float, leaked: int = 20, epoch: in
     return result
 
 
-def test_a_model_that_learned_identifiers_is_not_to_be_shared() -> None:
-    said = findings(entry("clm", excess=0.2, auc=0.9, leaked=90), entry("ppclm", excess=0.0, auc=0.5, leaked=12))
-    assert said["short"].startswith("clm has learned identifiers of the people it was trained on.")
-    assert "No such learning was found in the other models." in said["short"]
-    assert "clm (no protection, 16 epochs) predicts 90 of its members’ 200 identifiers (45 %)." in said["found"]
-    assert "(20.0 points less, 17.0 to 23.0): it has learned about its members" in said["found"]
-    assert "ppclm (no identifier ever a target, 16 epochs) predicts 12 of its members’ 200" in said["found"]
-    assert "200 identifiers (6.0 %), fewer than clm" in said["found"]
-    assert "For causal models the audit can find learned identifiers: it finds them in clm." in said["sure"]
-    assert "Do not share clm:" in said["next"]
-    assert "Against ppclm no attack of this audit succeeded. That is a measurement, not a promise" in said["next"]
+QUIET, LOUD = {"excess": 0.0, "auc": 0.5}, {"excess": 0.2, "auc": 0.9, "leaked": 90}
+TOLD = {"rare": {"share": 0.1, "attacks": {"loss": {
+    "auc": estimate(0.9, 0.85, 0.95, n=300), "num_members": 150, "num_nonmembers": 150}}}}  # fmt: skip
+BROKEN = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
+WEAK = {"ordinary_token_accuracy": estimate(0.02, 0.01, 0.03)}
+OWN = {"long": {"base": "clm"}, "tight": {"base": "ppclm", "k": 3}}
 
 
-def test_a_recipe_of_the_job_that_protects_nothing_is_not_said_to_withstand_attacks() -> None:
-    models = [entry(recipe, excess=0.0, auc=0.5) for recipe in ("ppclm", "long", "tight")]
-    models.insert(0, entry("clm", excess=0.2, auc=0.9, leaked=90))
-    own = {"long": {"base": "clm"}, "tight": {"base": "ppclm", "k": 3}}
-    assert "Against ppclm and tight no attack of this audit succeeded." in findings(*models, recipes=own)["next"]
+@pytest.mark.parametrize(
+    ("models", "has", "has_not"),
+    [
+        pytest.param(
+            [entry("clm", **LOUD), entry("ppclm", **QUIET, leaked=12)],
+            {"short": ["clm has learned identifiers of the people", "No such learning was found in the other models."],
+             "found": ["predicts 90 of its members’ 200 identifiers (45 %)", "(20.0 points less, 17.0 to 23.0)",
+                       "predicts 12 of its members’ 200 identifiers (6.0 %), fewer than clm"],
+             "sure": ["can find learned identifiers: it finds them in clm."],
+             "next": ["Do not share clm:", "Against ppclm no attack of this audit succeeded. That is a measurement"]},
+            {}, id="a model that learned is not to be shared"),
+        pytest.param(
+            [entry("clm", **LOUD), *(entry(recipe, **QUIET) for recipe in ("ppclm", "long", "tight"))],
+            {"next": ["Against ppclm and tight no attack of this audit succeeded."]}, {},
+            id="an own recipe without protection is not said to withstand"),
+        pytest.param(
+            [entry("ppclm", **QUIET, by_kind=TOLD), entry("clm", **LOUD)],
+            {"next": ["Do not share ppclm: beyond the threshold: membership through identifying words."]},
+            {"next": ["no attack of this audit succeeded"]}, id="a model beyond a threshold is not said to withstand"),
+        pytest.param(
+            [entry(r, excess=0.0, auc=a, epoch=e) for r in ("clm", "long") for e, a in ((4, 0.55), (16, 0.8))],
+            {"next": ["Who is in the data of clm and long can be told"]}, {"next": ["after 4 epochs"]},
+            id="no earlier checkpoint without protection"),
+        pytest.param(
+            [entry("ppclm", **QUIET), entry("long", **LOUD)],
+            {"sure": ["No causal model of the recipe clm was trained, which alone is the control of the others"]},
+            {"sure": ["No unprotected causal model"]}, id="an own unprotected recipe is no control"),
+        pytest.param(
+            [entry("clm", **QUIET), entry("ppclm", **QUIET)],
+            {"short": ["of causal models this says little, as nothing shows that the audit would find it."],
+             "sure": ["finding none in other causal models does not show that protection works"]}, {},
+            id="a quiet audit could not have heard"),
+        pytest.param([entry("ppclm", **QUIET)],
+                     {"sure": ["No unprotected causal model was trained beside the others", "0 of 900 (ppclm)"]}, {},
+                     id="no twin"),
+        pytest.param(
+            [entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8)],
+            {"found": ["better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."],
+             "next": ["Who is in the data of ppclm can be told, and masking does not close that.",
+                      "ppclm after 4 epochs: not measurably (45.0 to 65.0), with 34 % right instead of 46 %."]},
+            {"next": ["Share"]}, id="members who can be told"),
+        pytest.param([model("base", "clm", 0, auc=0.7), entry("ppclm", excess=0.0, auc=0.8)],
+                     {"sure": ["Caution: even the causal base model", "even the causal base model tells members"]}, {},
+                     id="a base that tells members"),
+        pytest.param([entry("ppclm", **QUIET, ledger=BROKEN)],
+                     {"short": ["Training broke its own rule for ppclm."],
+                      "next": ["Do not use ppclm: 2 of its 900 targets were protected."]},
+                     {"sure": ["0 of 900"]}, id="a broken rule"),
+        pytest.param([entry("ppclm", **QUIET, leaked=0, utility={"heldout": WEAK, "members": WEAK})],
+                     {"sure": ["No causal model gets 10 % of ordinary words right"],
+                      "next": ["Train the causal models further"]},
+                     {"next": ["no attack of this audit succeeded"]}, id="a model that learned little"),
+    ],
+)  # fmt: skip
+def test_findings_say_what_was_found_and_nothing_that_was_not(
+    models: list[dict[str, Any]], has: dict[str, list[str]], has_not: dict[str, list[str]]
+) -> None:
+    said = findings(*models, recipes=OWN if any(each["recipe"] in OWN for each in models) else None)
+    assert {key: [text for text in texts if text not in said[key]] for key, texts in has.items()} == {
+        key: [] for key in has
+    }
+    assert {key: [text for text in texts if text in said[key]] for key, texts in has_not.items()} == {
+        key: [] for key in has_not
+    }
 
 
-def test_a_model_beyond_a_threshold_is_not_said_to_withstand_attacks() -> None:
-    quiet, loud = entry("ppclm", excess=0.0, auc=0.5), entry("clm", excess=0.2, auc=0.9, leaked=90)
-    found = {"auc": estimate(0.9, 0.85, 0.95, n=300), "num_members": 150, "num_nonmembers": 150}
-    quiet["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": found}}}
-    said = findings(quiet, loud)["next"]
-    assert "Do not share ppclm: beyond the threshold: membership through identifying words." in said
-    assert "no attack of this audit succeeded" not in said
+def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
+    mixed = entry("clm", **QUIET)
+    mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
+    assert "clm has learned identifiers" in findings(mixed)["short"]
 
 
 def inverted(low: float) -> dict[str, Any]:
@@ -815,45 +866,6 @@ def test_a_model_in_which_an_attack_found_something_is_not_said_to_withstand_all
     said = findings(quiet | own, loud, **parts)["next"]
     assert ("Against ppclm no attack of this audit succeeded" in said) == (not found)
     assert ("Some attacks found something in ppclm: weigh what the tables say of it." in said) == found
-
-
-def test_no_earlier_checkpoint_of_an_unprotected_model_is_recommended() -> None:
-    models = [entry(r, excess=0.0, auc=a, epoch=e) for r in ("clm", "long") for e, a in ((4, 0.55), (16, 0.8))]
-    said = findings(*models, recipes={"long": {"base": "clm"}})["next"]
-    assert "Who is in the data of clm and long can be told" in said
-    assert "after 4 epochs" not in said
-
-
-def test_an_unprotected_recipe_of_the_job_is_no_control_and_is_not_said_to_be_missing() -> None:
-    models = [entry("ppclm", excess=0.0, auc=0.5), entry("long", excess=0.2, auc=0.9, leaked=90)]
-    said = findings(*models, recipes={"long": {"base": "clm"}})["sure"]
-    assert "No unprotected causal model" not in said
-    sentence = (
-        "No causal model of the recipe clm was trained, which alone is the control of the others, so a quiet attack on "
-        "them proves little."
-    )
-    assert sentence in said
-    french = findings(*models, recipes={"long": {"base": "clm"}}, t=Texts("fr"))["sure"]
-    assert "Aucun modèle de la méthode d’entraînement clm n’a été entraîné" in french
-
-
-def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
-    mixed = entry("clm", excess=0.0, auc=0.5)
-    mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
-    said = findings(mixed)
-    assert "clm has learned identifiers" in said["short"]
-    assert (
-        "For people it never saw it predicts fewer indirect identifiers (20.0 points less, 10.0 to 30.0)"
-        in said["found"]
-    )
-
-
-def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
-    said = findings(entry("clm", excess=0.0, auc=0.5), entry("ppclm", excess=0.0, auc=0.5))
-    assert "of causal models this says little, as nothing shows that the audit would find it." in said["short"]
-    assert "finding none in other causal models does not show that protection works" in said["sure"]
-    said = findings(entry("ppclm", excess=0.0, auc=0.5))
-    assert "No unprotected causal model was trained beside the others" in said["sure"]
 
 
 def test_no_seed_is_published_from_which_the_sides_could_be_drawn_again() -> None:
@@ -967,45 +979,6 @@ def test_gates_and_canaries_stand_first() -> None:
     assert first == "Of 4 gates 1 failed, 2 could not be decided and 1 passed."
     assert "not for release" in second
     assert "gate" not in " ".join(plain_findings(evidence(tiny_audit())).short)
-
-
-def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
-    said = findings(entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8))
-    assert (
-        "(membership of the person), better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
-        in said["found"]
-    )
-    assert "Who is in the data of ppclm can be told, and masking does not close that." in said["next"]
-    assert "Share" not in said["next"]
-    assert "ppclm after 4 epochs: not measurably (45.0 to 65.0), with 34 % right instead of 46 %." in said["next"]
-
-
-def test_a_base_model_that_tells_members_makes_the_attack_invalid() -> None:
-    said = findings(model("base", "clm", 0, auc=0.7), entry("ppclm", excess=0.0, auc=0.8))
-    assert "Caution: even the causal base model" in said["sure"]
-    assert "even the causal base model tells members" in said["sure"]
-    assert (
-        "find nobody distinguishable"
-        in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]
-    )
-
-
-def test_a_broken_rule_comes_first() -> None:
-    ledger = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
-    said = findings(entry("ppclm", excess=0.0, auc=0.5, ledger=ledger))
-    assert said["short"].startswith("Training broke its own rule for ppclm.")
-    assert said["next"].startswith("Do not use ppclm: 2 of its 900 targets were protected.")
-    assert "0 of 900" not in said["sure"]
-    assert "0 of 900 (ppclm)" in findings(entry("ppclm", excess=0.0, auc=0.5))["sure"]
-
-
-def test_a_model_that_learned_little_is_not_praised() -> None:
-    weak = entry("ppclm", excess=0.0, auc=0.5, leaked=0)
-    weak["utility"]["heldout"]["ordinary_token_accuracy"] = estimate(0.02, 0.01, 0.03)
-    said = findings(weak)
-    assert "No causal model gets 10 % of ordinary words right" in said["sure"]
-    assert "Train the causal models further" in said["next"]
-    assert "no attack of this audit succeeded" not in said["next"]
 
 
 # ------------------------------------------------------------------ the documents
