@@ -315,8 +315,13 @@ def train(
         state = found or State()
 
         model = model.to(device=device).train()  # type: ignore
+        if config.dtype == "bfloat16":
+            for weight in model.parameters():  # not the buffers: frequencies of positions need their bits
+                weight.data = weight.data.bfloat16()
         held.enter_context(attention_of_training(model, packed=config.packing))
         adapter = _adapt(model, recipe, config)
+        if config.gradient_checkpointing:
+            held.enter_context(_checkpointed(model))
         windows = _cut(protected, special, config, device)
         step.prepare(model, windows, state.private)
         at_error = held.enter_context(ExitStack())
@@ -528,6 +533,21 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
     if config.packing:
         require_packable(model)
     return adapter
+
+
+@contextmanager
+def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
+    """Keep no activations of layers while the block runs; they are made again."""
+    try:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError:
+        raise TrainingError(
+            f"train.gradient_checkpointing: {model.config.model_type} cannot make activations again; set it to false"
+        ) from None
+    try:
+        yield
+    finally:
+        model.gradient_checkpointing_disable()
 
 
 def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:

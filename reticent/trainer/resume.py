@@ -43,7 +43,9 @@ __all__ = [
 #: The lock of a training is ``.training.lock`` in its folder.
 LOCK = "training"
 #: Settings of monitoring and of the place of a run, which do not change its results.
-UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
+UNBOUND = (
+    "device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps", "gradient_checkpointing",
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClippi
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from reticent.core.device import autocast
+from reticent.core.device import autocast, full_float32
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.dp.budget import Budget
@@ -712,7 +712,7 @@ class NoisyGradient:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
-            with _quiet(), self.hooks.named():
+            with _quiet(), self.hooks.named(), self._products():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
@@ -753,8 +753,12 @@ class NoisyGradient:
 
     def _losses(self, rows: UnitRows) -> torch.Tensor:
         self.hooks.rows = rows
-        with self.autocast(), self.hooks.named():
+        with self.autocast(), self.hooks.named(), self._products():
             return unit_losses(self.model, rows)
+
+    def _products(self) -> AbstractContextManager[None]:
+        """Ghost clipping bounds a gradient only as exactly as it is computed twice, so not in TF32."""
+        return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
@@ -892,8 +896,8 @@ class PrivateStep:
             seed=self.seed,
             rank=world.rank,
             num_ranks=world.size,
-            # "auto" would make the clip less exact.
-            autocast=partial(autocast, "on" if config.bf16 == "on" else "off", self.device),
+            # Hooks take norms and sums in float32 of what the passes gave; ghost clipping computes a gradient twice.
+            autocast=partial(autocast, config.bf16 if privacy.clipping == "hooks" else "off", self.device),
         )
         try:
             self.noisy.rehearse(windows)
