@@ -32,7 +32,7 @@ TIMES_REPEATED: Final = 8
 
 Bf16 = Literal["auto", "on", "off"]
 #: Settings that there were not yet when the first trainings were kept.
-YOUNGER: Final = ("gradient_checkpointing", "dtype")
+YOUNGER: Final = ("gradient_checkpointing", "dtype", "fsdp")
 #: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
 CHECKPOINT_EPOCHS: Final = (4, 8, 16, 32, 64)
 
@@ -210,6 +210,10 @@ class TrainConfig(Section):
         description="of weights, gradients and moments. bfloat16 takes half of the memory and loses changes of a "
         "weight under 1/256 of it, so it is for large models and adapters",
     )
+    fsdp: bool = Field(
+        default=False,
+        description="processes share weights, gradients and moments (torch's fully_shard); False: each has all (DDP)",
+    )
     lora: LoraSettings | None = Field(default=None, description="low-rank adapters instead of all weights")
     save_steps: int = Field(
         default=0,
@@ -241,6 +245,8 @@ class TrainConfig(Section):
             raise ValueError("checkpoint_epochs: the first epoch is 1")
         if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
             raise ValueError("checkpoint_epochs: expected increasing epochs")
+        if self.fsdp and (self.lora or self.torch_compile):
+            raise ValueError(f"fsdp: does not go with {'lora' if self.lora else 'torch_compile'}; leave one out")
         return self
 
     def cache_key(self, *, private: bool = False, causal: bool = True) -> dict[str, Any]:

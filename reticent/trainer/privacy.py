@@ -193,6 +193,7 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),
         ("gradient_checkpointing", "hooks would see each layer twice"),
+        ("fsdp", "gradients of a unit are of whole weights"),
     ):
         if getattr(config, name, False):
             raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")

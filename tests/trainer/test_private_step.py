@@ -196,6 +196,7 @@ def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
         ({"torch_compile": True}, "hooks need plain modules"),
         ({"gradient_checkpointing": True}, "would see each layer twice"),
         ({"dtype": "bfloat16"}, "noise are in float32"),
+        ({"fsdp": True}, "of a unit are of whole weights"),
     ],
 )
 def test_settings_that_do_not_mix_with_dp_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
