@@ -22,6 +22,7 @@ from fixtures.stores import make_store, random_store
 from fixtures.training import (
     CPU,
     UNFINISHED,
+    DeviceReads,
     Whole,
     X,
     assert_close,
@@ -232,20 +233,6 @@ def test_the_rest_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ what the loop waits for
-
-
-class DeviceReads(TorchDispatchMode):
-    """Counts operations whose result the host must have before it goes on."""
-
-    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names += [name for name in self.NAMES if func._schema.name == f"aten::{name}"]
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("packing", [False, True])
