@@ -222,8 +222,9 @@ class MicroBatches:
 
     def wait(self) -> list[MicroBatch]:
         """Return the micro-batches; the device, not the host, waits until they have arrived."""
-        for micro in self.micro_batches if self.ready is not None else ():
-            arrive(_tensors(micro).values(), self.ready)
+        if self.ready is not None:
+            for micro in self.micro_batches:
+                arrive(_tensors(micro).values(), self.ready)
         return self.micro_batches
 
 

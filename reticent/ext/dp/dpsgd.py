@@ -229,35 +229,33 @@ def _tied_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> tor
     over the linear layer's M positions of the outer products l_m (V) h_m (D). Its square is |E|^2 + |L|^2 + 2 <E, L>,
     of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
     """
-    layers = {kind: [use for use in uses if isinstance(use[0], kind)] for kind in (_TiedEmbedding, _TiedLinear)}
-    joined = [
-        [torch.cat([use[part] for use in layers[kind]], dim=1) if layers[kind] else None for part in (1, 2)]
-        for kind in (_TiedEmbedding, _TiedLinear)
-    ]
-    present = [values for pair in joined for values in pair if values is not None]
-    length = max(values.shape[1] for values in present)
-    at_once = max(1, _MOST_PRODUCTS // length**2)
+    _, first, behind = uses[0]
+    depth = (behind if isinstance(uses[0][0], _TiedEmbedding) else first).shape[2]
+
+    def joined(kind: type, part: int, *shape: int) -> torch.Tensor:
+        """All uses of a kind as one, with more positions; none where there is no such use."""
+        found = [tensors[part] for module, *tensors in uses if isinstance(module, kind)]
+        return torch.cat(found, dim=1) if found else behind.new_zeros(len(behind), 0, *shape)
+
+    whole = (
+        joined(_TiedEmbedding, 0).long(), joined(_TiedEmbedding, 1, depth),
+        joined(_TiedLinear, 0, depth), joined(_TiedLinear, 1, 0),
+    )  # fmt: skip
+    at_once = max(1, _MOST_PRODUCTS // max(values.shape[1] for values in whole) ** 2)
     norms = []
-    for first in range(0, len(present[0]), at_once):
-        (ids, b), (h, l) = ([None if x is None else x[first : first + at_once] for x in pair] for pair in joined)  # noqa: E741
-        square: Any = 0.0
-        if ids is not None and b is not None:
-            order = ids.argsort(dim=1)
-            ordered = ids.gather(1, order)
-            slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))  # one for each id
-            rows = torch.zeros_like(b)
-            rows.scatter_add_(1, slots[..., None].expand_as(b), b.gather(1, order[..., None].expand_as(b)))
-            square = square + rows.square().sum(dim=(1, 2))
-        if h is not None and l is not None:
-            if 2 * h.shape[1] ** 2 <= h.shape[2] * l.shape[2]:
-                square = square + (h @ h.mT * (l @ l.mT)).sum(dim=(1, 2))
-            else:
-                square = square + torch.stack(
-                    [(one.mT @ other).square().sum() for one, other in zip(l, h, strict=True)]
-                )
-        if ids is not None and b is not None and h is not None and l is not None:
-            at_ids = l.gather(2, ids[:, None, :].expand(-1, l.shape[1], -1))  # (U, M, T)
-            square = square + 2 * (at_ids * (h @ b.mT)).sum(dim=(1, 2))
+    for ids_UT, b_UTD, h_UMD, l_UMV in zip(*(values.split(at_once) for values in whole), strict=True):
+        order = ids_UT.argsort(dim=1)
+        ordered = ids_UT.gather(1, order)
+        slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))[:, : ids_UT.shape[1]]  # one an id
+        rows = torch.zeros_like(b_UTD)
+        rows.scatter_add_(1, slots[..., None].expand_as(b_UTD), b_UTD.gather(1, order[..., None].expand_as(b_UTD)))
+        square = rows.square().sum(dim=(1, 2))
+        if 2 * h_UMD.shape[1] ** 2 <= h_UMD.shape[2] * l_UMV.shape[2]:
+            square += (h_UMD @ h_UMD.mT * (l_UMV @ l_UMV.mT)).sum(dim=(1, 2))
+        else:
+            square += torch.stack([(one.mT @ other).square().sum() for one, other in zip(l_UMV, h_UMD, strict=True)])
+        at_ids_UMT = l_UMV.gather(2, ids_UT[:, None, :].expand(-1, l_UMV.shape[1], -1))
+        square += 2 * (at_ids_UMT * (h_UMD @ b_UTD.mT)).sum(dim=(1, 2))
         norms.append(square.clamp(min=0).sqrt())
     return torch.cat(norms)
 
@@ -622,9 +620,10 @@ class PhysicalBatches:
 
     def wait(self) -> list[UnitRows]:
         """Return the physical batches; the device, not the host, waits until they have arrived."""
-        for rows in self.rows if self.ready is not None else ():
-            tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
-            arrive(tensors, self.ready)
+        if self.ready is not None:
+            for rows in self.rows:
+                tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
+                arrive(tensors, self.ready)
         return self.rows
 
 
