@@ -330,7 +330,7 @@ def test_norms_of_tied_weights_are_those_of_whole_gradients(
             whole += along.mT @ h
     for most in (1 << 27, 1):  # all units at once, and one by one
         monkeypatch.setattr(dpsgd, "_MOST_PRODUCTS", most)
-        assert torch.allclose(dpsgd._tied_norms(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
+        assert torch.allclose(dpsgd._norms_of_uses(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
 
 
 class Stacked(TorchDispatchMode):

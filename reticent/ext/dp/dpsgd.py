@@ -83,7 +83,7 @@ __all__ = [
 # - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row; a model
 #   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
-# - ghost clipping of Opacus does not support a weight with two uses: `_tied_norms` gives the norm of tied embeddings;
+# - Opacus' ghost clipping does not support a weight with two uses: `_norms_of_uses` gives the norm of tied embeddings;
 # - GPT-2's ``Conv1D`` has samplers; a norm is taken from the instantiated gradient where that is smaller than the two
 #   T x T products (long units, small layers, LoRA);
 # - norms are computed in float32, independent of the layers' precision.
@@ -217,12 +217,12 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 _MOST_PRODUCTS = 1 << 27
 
 
-def _tied_bias_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Norms, (U,), of the gradient of a bias."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
-def _tied_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Return the norm, (U,), of each unit's gradient of a weight (V, D) that embeddings and linear layers use.
 
     The gradient is E + L: E has the rows b_t (D) of the embedding's T positions, added up by their ids; L is the sum
@@ -230,7 +230,7 @@ def _tied_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> tor
     of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
     """
     _, first, behind = uses[0]
-    depth = (behind if isinstance(uses[0][0], _TiedEmbedding) else first).shape[2]
+    depth = (behind if isinstance(uses[0][0], nn.Embedding) else first).shape[2]
 
     def joined(kind: type, part: int, *shape: int) -> torch.Tensor:
         """All uses of a kind as one, with more positions; none where there is no such use."""
@@ -238,8 +238,8 @@ def _tied_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> tor
         return torch.cat(found, dim=1) if found else behind.new_zeros(len(behind), 0, *shape)
 
     whole = (
-        joined(_TiedEmbedding, 0).long(), joined(_TiedEmbedding, 1, depth),
-        joined(_TiedLinear, 0, depth), joined(_TiedLinear, 1, 0),
+        joined(nn.Embedding, 0).long(), joined(nn.Embedding, 1, depth),
+        joined(nn.Linear, 0, depth), joined(nn.Linear, 1, 0),
     )  # fmt: skip
     at_once = max(1, _MOST_PRODUCTS // max(values.shape[1] for values in whole) ** 2)
     norms = []
@@ -345,6 +345,8 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     }
     NORM_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
+        # Opacus' asks the device how many ids there are, and waits.
+        nn.Embedding: lambda layer, ids, backprops: {layer.weight: _norms_of_uses([(layer, ids[0], backprops)])},
         nn.Linear: _norms_by(compute_linear_grad_sample),
         Conv1D: _norms_by(_conv1d_grads),
     }
@@ -372,7 +374,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
                     uses.append((module, activations[0], backprops))
                     weight._forward_counter -= 1  # type: ignore[attr-defined]
                     if weight._forward_counter == 0:  # type: ignore[attr-defined]
-                        of_uses = _tied_norms if weight.ndim == 2 else _tied_bias_norms
+                        of_uses = _norms_of_uses if weight.ndim == 2 else _bias_norms_of_uses
                         weight._norm_sample = of_uses(self._uses.pop(weight))  # type: ignore[attr-defined]
             module.__dict__.pop("max_batch_len", None)
 
