@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
@@ -11,7 +12,7 @@ from reticent.core.errors import PolicyError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["autocast", "check_device", "pick_device", "uses_bf16"]
+__all__ = ["autocast", "check_device", "full_float32", "pick_device", "uses_bf16"]
 
 #: Names of devices that models may run on, with or without a number.
 DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)?")
@@ -26,6 +27,9 @@ def check_device(device: str) -> None:
 def pick_device(device: str) -> torch.device:
     """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU. A GPU has its number.
 
+    On CUDA this process then takes the factors of float32 products to 10 bits (TF32) and adds them up in float32;
+    `full_float32` is the exception.
+
     Raises
     ------
     PolicyError
@@ -37,9 +41,25 @@ def pick_device(device: str) -> torch.device:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(1, device=torch.device(device)).device
+        found = torch.empty(1, device=torch.device(device)).device
     except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
         raise _unknown(device) from None
+    if found.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    return found
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Take float32 products on CUDA in all their bits while the block runs."""
+    import torch
+
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _unknown(device: str) -> PolicyError:

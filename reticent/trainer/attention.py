@@ -71,10 +71,9 @@ def _mask_unread(
     from transformers.masking_utils import sdpa_mask
 
     whole = attention_mask is None
-    return sdpa_mask(
-        *arguments, attention_mask=attention_mask, allow_is_causal_skip=whole and allow_is_causal_skip,
-        allow_is_bidirectional_skip=whole and allow_is_bidirectional_skip, **options,
-    )  # fmt: skip
+    options["allow_is_causal_skip"] = whole and allow_is_causal_skip
+    options["allow_is_bidirectional_skip"] = whole and allow_is_bidirectional_skip
+    return sdpa_mask(*arguments, **options, attention_mask=attention_mask)  # type: ignore[misc]
 
 
 def _packed_attention(
@@ -104,12 +103,12 @@ def _packed_attention(
     if cu_seq_lens_q is None:
         cu_seq_lens_q = torch.arange(rows + 1, dtype=torch.int32, device=query_BHTD.device) * length
     # All rows one behind the other: (B * T, H, D).
-    flat = [states.transpose(1, 2).flatten(0, 1) for states in (query_BHTD, key_BHTD, value_BHTD)]
-    options = {"dropout": dropout, "scale": scaling, "causal": causal, "reach": sliding_window}
-    if query_BHTD.is_cuda and query_BHTD.dtype in (torch.bfloat16, torch.float16):
-        attended = _flash(*flat, cu_seq_lens_q, length, **options)
+    query, key, value = (states.transpose(1, 2).flatten(0, 1) for states in (query_BHTD, key_BHTD, value_BHTD))
+    options: dict[str, Any] = {"dropout": dropout, "scale": scaling, "causal": causal, "reach": sliding_window}
+    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+        attended = _flash(query, key, value, cu_seq_lens_q, length, **options)
     else:
-        attended = _one_by_one(*flat, cu_seq_lens_q, **options)
+        attended = _one_by_one(query, key, value, cu_seq_lens_q, **options)
     return attended.unflatten(0, (rows, length)), None
 
 
@@ -133,7 +132,7 @@ def _one_by_one(
     lengths = bounds.diff().tolist()
     parts = [[part.transpose(0, 1)[None] for part in states.split(lengths)] for states in (query, key, value)]
     attended = []
-    for length, *states in zip(lengths, *parts, strict=True):
+    for length, own_query, own_key, own_value in zip(lengths, *parts, strict=True):
         mask = None
         if reach is not None and reach < length:  # a window that is longer than a token sees
             at = torch.arange(length, device=query.device)
@@ -141,8 +140,8 @@ def _one_by_one(
             mask = (away.abs() < reach) & ((away >= 0) | (not causal))
         attended.append(
             F.scaled_dot_product_attention(
-                *states, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None, scale=scale,
-                enable_gqa=query.shape[1] != key.shape[1],
+                own_query, own_key, own_value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None,
+                scale=scale, enable_gqa=query.shape[1] != key.shape[1],
             )[0].transpose(0, 1)
         )  # fmt: skip
     return torch.cat(attended)

@@ -31,6 +31,8 @@ FEWEST_REPEATED: Final = 100
 TIMES_REPEATED: Final = 8
 
 Bf16 = Literal["auto", "on", "off"]
+#: Settings that there were not yet when the first trainings were kept.
+YOUNGER: Final = ("gradient_checkpointing", "dtype", "fsdp")
 #: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
 CHECKPOINT_EPOCHS: Final = (4, 8, 16, 32, 64)
 
@@ -199,6 +201,19 @@ class TrainConfig(Section):
     torch_compile: bool = Field(
         default=False, description="compile the model; the first steps then take tens of seconds"
     )
+    gradient_checkpointing: bool = Field(
+        default=False,
+        description="make activations again in the backward pass: less memory, a third more time, other rounding",
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="of weights, gradients and moments. bfloat16 takes half of the memory and loses changes of a "
+        "weight under 1/256 of it, so it is for large models and adapters",
+    )
+    fsdp: bool = Field(
+        default=False,
+        description="processes share weights, gradients and moments (torch's fully_shard); False: each has all (DDP)",
+    )
     lora: LoraSettings | None = Field(default=None, description="low-rank adapters instead of all weights")
     save_steps: int = Field(
         default=0,
@@ -230,21 +245,28 @@ class TrainConfig(Section):
             raise ValueError("checkpoint_epochs: the first epoch is 1")
         if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
             raise ValueError("checkpoint_epochs: expected increasing epochs")
+        if self.fsdp and (self.lora or self.torch_compile):
+            raise ValueError(f"fsdp: does not go with {'lora' if self.lora else 'torch_compile'}; leave one out")
         return self
 
     def cache_key(self, *, private: bool = False, causal: bool = True) -> dict[str, Any]:
         """The settings that the weights of a training depend on.
 
-        Left out are settings that only monitor a training, the list of seeds (each training has one), ``dp`` if the
-        recipe is not private, and ``end_of_text`` where no end is a target, as in a key of before there was one.
+        Left out are settings that only monitor a training or where it takes place, the list of seeds (each training has
+        one), ``dp`` if the recipe is not private, ``end_of_text`` where no end is a target, and `YOUNGER` settings at
+        their defaults, as in a key of before there were these.
         """
-        said = self.model_dump(exclude={"save_steps", "save_minutes", "logging_steps", "report_to", "seeds", "dp"})
+        watched = {"save_steps", "save_minutes", "logging_steps", "report_to", "seeds", "dp"}
+        said = self.model_dump(exclude=watched | self._untouched())
         if not (self.end_of_text and causal):
             del said["end_of_text"]
         if private and self.dp is not None:
             watched = {"max_physical_batch_size", "budget_epsilon", "budget_delta", "budget_file"}
             said["dp"] = self.dp.model_dump(exclude=watched)
         return said
+
+    def _untouched(self) -> set[str]:
+        return {name for name in YOUNGER if getattr(self, name) == type(self).model_fields[name].default}
 
     def epochs_kept(self) -> tuple[int, ...]:
         """Epochs after which a checkpoint is kept, ascending; the last epoch is always one."""
@@ -257,10 +279,11 @@ class TrainConfig(Section):
 
     def of_one_training(self) -> dict[str, Any]:
         """Return the settings of one training, in the form that its ledger and its saved state keep: without
-        ``end_of_text`` where it is off, as those of before there was one, and without ``save_minutes``.
+        ``save_minutes``, ``end_of_text`` where it is off, and `YOUNGER` settings at their defaults, as those of before
+        there were these.
         """
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
-        left_out = ("seeds", "dp", "save_minutes", *(() if self.end_of_text else ("end_of_text",)))
+        left_out = {"seeds", "dp", "save_minutes", *self._untouched(), *(() if self.end_of_text else ("end_of_text",))}
         return {name: value for name, value in values.items() if name not in left_out}
 
 

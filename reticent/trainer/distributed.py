@@ -6,6 +6,7 @@ started alone is a world of one process and starts no communication.
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,8 +16,9 @@ from reticent.core.device import pick_device
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
-__all__ = ["World", "join_world", "launched", "leave_world"]
+__all__ = ["World", "join_world", "launched", "leave_world", "like", "shard", "whole", "whole_state"]
 
 #: The main process may detect, index and tokenise for hours while the others wait; torchrun ends them if it fails.
 PATIENCE = timedelta(days=7)
@@ -63,6 +65,46 @@ class World:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         return device
+
+
+def shard(network: torch.nn.Module, model: PreTrainedModel, world: World, device: torch.device) -> None:
+    """Share the weights of a model, within the module that runs it, among all processes: each layer by itself, and the
+    rest with tied embeddings together.
+    """
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device.type, (world.size,))
+    depth = getattr(model.config, "num_hidden_layers", None)
+    stacks = [part for part in model.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
+    for layer in itertools.chain(*stacks):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """Return all of a tensor; every process must ask where it is shared."""
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def like(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return a whole tensor on the device of a weight, and shared as the weight is, if it has its shape."""
+    moved = value.to(weight.device)
+    if not hasattr(weight, "full_tensor") or value.shape != weight.shape:
+        return moved
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(moved, weight.device_mesh, weight.placements)  # type: ignore[attr-defined]
+
+
+def whole_state(model: torch.nn.Module) -> dict[str, torch.Tensor] | None:
+    """Return the state of a shared model with whole weights, on the host; None for a model that is not shared."""
+    if not any(hasattr(weight, "full_tensor") for weight in model.parameters()):
+        return None
+    weights = {id(weight): whole(weight.detach()).cpu() for weight in model.parameters()}
+    of_names = {name: weights[id(weight)] for name, weight in model.named_parameters(remove_duplicate=False)}
+    return {**model.state_dict(), **of_names}
 
 
 def launched() -> World:

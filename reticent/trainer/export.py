@@ -17,6 +17,7 @@ from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.trainer.base_files import without_foreign_keys
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from reticent.trainer.lora import Adapter
@@ -66,11 +67,12 @@ def write_model(
     epoch: int,
     adapter: Adapter | None = None,
     guarantee: Guarantee | None = None,
+    weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
     """Save model, tokenizer and card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
 
-    A model with an ``adapter`` is saved merged, with the adapter beside it in ``adapter/``. The card of a privately
-    trained model names its ``guarantee``.
+    ``weights`` are those of a model that holds a part of them alone. A model with an ``adapter`` is saved merged, with
+    the adapter beside it in ``adapter/``. The card of a privately trained model names its ``guarantee``.
 
     An old model in ``folder`` is kept as a backup until the new one is in place, so ``folder`` never holds half a
     model.
@@ -82,7 +84,8 @@ def write_model(
     backup = temporary.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:12]}")
     try:
         temporary.mkdir(mode=0o700, parents=True)
-        (model if adapter is None else adapter.merged()).save_pretrained(temporary, safe_serialization=True)
+        model = model if adapter is None else adapter.merged()
+        model.save_pretrained(temporary, state_dict=weights, safe_serialization=True)
         if adapter is not None:
             adapter.save(temporary / "adapter")
         tokenizer.save_pretrained(temporary)

@@ -30,7 +30,7 @@ from reticent.engine.store import TokenStore
 from reticent.trainer.attention import attention_of_training
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
-from reticent.trainer.distributed import World, join_world
+from reticent.trainer.distributed import World, join_world, whole, whole_state
 from reticent.trainer.export import write_model
 from reticent.trainer.labels import ProtectedStore, Targets, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
@@ -235,7 +235,7 @@ def train(
     has_spans_and_index: bool = False,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
-    folders.
+    folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
 
     A training saves its state from time to time, in a thread of its own. On SIGTERM or Ctrl-C it finishes its step,
     saves its state and ends as the signal would have ended it.
@@ -315,8 +315,13 @@ def train(
         state = found or State()
 
         model = model.to(device=device).train()  # type: ignore
+        if config.dtype == "bfloat16":
+            for weight in model.parameters():  # not the buffers: frequencies of positions need their bits
+                weight.data = weight.data.bfloat16()
         held.enter_context(attention_of_training(model, packed=config.packing))
         adapter = _adapt(model, recipe, config)
+        if config.gradient_checkpointing:
+            held.enter_context(_checkpointed(model))
         windows = _cut(protected, special, config, device)
         step.prepare(model, windows, state.private)
         at_error = held.enter_context(ExitStack())
@@ -334,7 +339,7 @@ def train(
             torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
             graceful_stop() as stop,
             open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
-            StateWriter(out, identity) as writer,
+            StateWriter(out, identity, world) as writer,
         ):
             reader = LossReader(state, metrics, world, config.logging_steps, out)
             # Of this process alone; the state has the sum over all.
@@ -433,8 +438,7 @@ class _Run:
         self.state.ledger = self.ledger.summed(self.world.sum)
         self.state.sizes = self.metrics.sizes()
         self.state.seconds += self.clock.lap()
-        if self.world.is_main:
-            self.writer.save(self.state, self.model, self.optimizer)
+        self.writer.save(self.state, self.model, self.optimizer)
         self.saved, self.saved_step = time.monotonic(), self.state.step
 
 
@@ -461,7 +465,7 @@ def _take_steps(
             taken = num_targets > 0 or step.takes_empty
             if taken:
                 losses = step.backward(data, num_targets, state.step)
-                norm = torch.nn.utils.clip_grad_norm_(run.model.parameters(), step.max_grad_norm)
+                norm = whole(torch.nn.utils.clip_grad_norm_(run.model.parameters(), step.max_grad_norm))
                 reader.add(num_targets, losses, norm, float(schedule.get_last_lr()[0]))
                 if norm.device.type == "cpu":
                     reader.read()  # raises at a value that is not finite, before it reaches the weights
@@ -499,10 +503,11 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     run.metrics.log({**about, **times}, "timings.jsonl")
     if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
+        weights = whole_state(run.model)  # every process has a part of them, or none
         if run.world.is_main:
             write_model(
                 run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
-                guarantee=run.step.guarantee,
+                guarantee=run.step.guarantee, weights=weights,
             )  # fmt: skip
 
 
@@ -528,6 +533,21 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
     if config.packing:
         require_packable(model)
     return adapter
+
+
+@contextmanager
+def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
+    """Keep no activations of layers while the block runs; they are made again."""
+    try:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError:
+        raise TrainingError(
+            f"train.gradient_checkpointing: {model.config.model_type} cannot make activations again; set it to false"
+        ) from None
+    try:
+        yield
+    finally:
+        model.gradient_checkpointing_disable()
 
 
 def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:

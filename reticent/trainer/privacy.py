@@ -192,13 +192,17 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
     for name, reason in (
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),
+        ("gradient_checkpointing", "hooks would see each layer twice"),
+        ("fsdp", "gradients of a unit are of whole weights"),
     ):
         if getattr(config, name, False):
             raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")
+    if config.dtype != "float32":
+        raise PolicyError("train.dtype: does not go with DP-SGD (its sums and its noise are in float32)")
     if config.bf16 == "on" and privacy.clipping == "ghost":
         raise PolicyError(
             'train.bf16: ghost clipping bounds a gradient only as exactly as it is computed twice; use "auto" (float32 '
-            'under DP-SGD) or train.dp.clipping = "hooks"'
+            'here) or train.dp.clipping = "hooks"'
         )
     if privacy.unit == "record" and privacy.max_documents != PrivacyConfig.model_fields["max_documents"].default:
         raise PolicyError('train.dp.max_documents: is of an individual, and train.dp.unit is "record"')

@@ -24,6 +24,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
+from reticent.trainer.distributed import World, like, whole
 from reticent.trainer.export import recover_checkpoints
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import Recipe
@@ -43,7 +44,10 @@ __all__ = [
 #: The lock of a training is ``.training.lock`` in its folder.
 LOCK = "training"
 #: Settings of monitoring and of the place of a run, which do not change its results.
-UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
+UNBOUND = (
+    "device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps", "gradient_checkpointing",
+    "fsdp",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -96,8 +100,8 @@ class StateWriter:
     pinned, for weights on a GPU. At the end of the ``with`` block the last state is on the disk.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any]):
-        self._folder, self._identity = folder, identity
+    def __init__(self, folder: Path, identity: dict[str, Any], world: World):
+        self._folder, self._identity, self._world = folder, identity, world
         self._copies: dict[str, torch.Tensor] = {}
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -112,12 +116,17 @@ class StateWriter:
             self.wait()
 
     def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Begin to write a state; the one before has to be on the disk first. The previous file stays until then."""
+        """Begin to write a state; the one before has to be on the disk first. The previous file stays until then.
+
+        Every process must call it, as each may have a part of the weights; the first writes.
+        """
         self.wait()
         for name, weight in _trained(model):
             self._copy(f"model.{name}", weight)
             for key, value in optimizer.state.get(weight, {}).items():
                 self._copy(f"optimizer.{name}.{key}", value)
+        if not self._world.is_main:
+            return
         of_training = {**asdict(state), "ledger": state.ledger.state()}
         header = {"identity": json.dumps(self._identity), "state": json.dumps(of_training)}
         copied = torch.cuda.current_stream().record_event() if torch.cuda.is_initialized() else None
@@ -134,9 +143,12 @@ class StateWriter:
             raise error
 
     def _copy(self, name: str, value: torch.Tensor) -> None:
+        value = whole(value.detach())
+        if not self._world.is_main:
+            return
         if name not in self._copies:  # once: to pin memory takes long
             self._copies[name] = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
-        self._copies[name].copy_(value.detach(), non_blocking=True)
+        self._copies[name].copy_(value, non_blocking=True)
 
     def _write(self, header: dict[str, str], copied: torch.cuda.Event | None) -> None:
         try:
@@ -216,11 +228,11 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != weight.shape:
                 raise ArtifactError(f"{folder / STATE}: lacks the weights {name} of this model")
-            weight.copy_(saved)
+            weight.copy_(like(saved, weight))
             prefix = f"optimizer.{name}."
             moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             if moments:
-                optimizer.state[weight] = {key: value.to(weight.device) for key, value in moments.items()}
+                optimizer.state[weight] = {key: like(value, weight) for key, value in moments.items()}
 
 
 @contextmanager

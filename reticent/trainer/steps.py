@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from reticent.core.device import autocast
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.config import TrainConfig
-from reticent.trainer.distributed import World
+from reticent.trainer.distributed import World, shard
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import first_position, lm_head, num_rows, states_of
@@ -222,8 +222,9 @@ class MicroBatches:
 
     def wait(self) -> list[MicroBatch]:
         """Return the micro-batches; the device, not the host, waits until they have arrived."""
-        for micro in self.micro_batches if self.ready is not None else ():
-            arrive(_tensors(micro).values(), self.ready)
+        if self.ready is not None:
+            for micro in self.micro_batches:
+                arrive(_tensors(micro).values(), self.ready)
         return self.micro_batches
 
 
@@ -243,12 +244,13 @@ class Part:
         return int(np.random.SeedSequence([seed & (2**64 - 1), *others]).generate_state(1, np.uint64)[0])
 
 
-def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part]]:
-    """Return this process's micro-batches of every step of an epoch.
+def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part | None]]:
+    """Return this process's micro-batches of every step of an epoch; None stands for one without targets.
 
     A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
     turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
-    processes may have no micro-batch.
+    processes may have none, and take part in every sum by one without targets; where processes share weights, each has
+    as many as the first.
     """
     drawn = {"seed": config.seed, "epoch": epoch}
     batches: list[tuple[np.ndarray, np.ndarray | None]]
@@ -258,12 +260,17 @@ def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) 
         batches = [(numbers, None) for numbers in windows.epoch_order(config.batch_size, **drawn)]
     parts = [Part(numbers, (config.seed, epoch, place), rows) for place, (numbers, rows) in enumerate(batches)]
     size = config.gradient_accumulation_steps * world.size
-    return [parts[start : start + size][world.rank :: world.size] for start in range(0, len(parts), size)]
+    steps: list[list[Part | None]] = []
+    for start in range(0, len(parts), size):
+        step = parts[start : start + size]
+        own, fewest = step[world.rank :: world.size], len(step[:: world.size]) if config.fsdp else 1
+        steps.append([*own, *[None] * (fewest - len(own))])
+    return steps
 
 
 def iter_steps(
     windows: Windows,
-    plan: Sequence[Sequence[Part]],
+    plan: Sequence[Sequence[Part | None]],
     make: MakeTargets,
     *,
     causal: bool,
@@ -271,12 +278,16 @@ def iter_steps(
 ) -> Iterator[MicroBatches]:
     """Yield the steps of a plan with their tensors on the device; to be run in a thread of its own.
 
-    Each step has a ledger of its own, because batches prepared ahead are not trained on yet. A process without a
-    micro-batch in a step gets one without targets, because it must take part in every sum.
+    Each step has a ledger of its own, because batches prepared ahead are not trained on yet.
     """
     for parts in plan:
         made, num_tokens, num_filled, num_cells, ledger = [], 0, 0, 0, Ledger()
         for part in parts:
+            if part is None:
+                batch = windows.gather(np.zeros(1, dtype=np.int64))
+                nothing = Targets(batch.inputs, np.full_like(batch.inputs, IGNORE_INDEX))
+                made.append(micro_batch(batch, nothing, causal))
+                continue
             batch = windows.gather(part.windows)
             targets = make(batch, ledger)
             if part.rows is None:
@@ -286,10 +297,6 @@ def iter_steps(
             num_tokens += batch.num_tokens
             num_filled += int(np.count_nonzero(batch.attention))
             num_cells += made[-1].input_ids.numel()
-        if not made:
-            batch = windows.gather(np.zeros(1, dtype=np.int64))
-            nothing = Targets(batch.inputs, np.full_like(batch.inputs, IGNORE_INDEX))
-            made.append(micro_batch(batch, nothing, causal))
         num_targets = sum(micro.num_targets for micro in made)
         with feeding(device) as ready:
             made = [on_device(micro, device) for micro in made]
@@ -533,7 +540,9 @@ class PlainStep:
         if self.config.torch_compile:
             network.compile(dynamic=True)
         self.network = network
-        if self.world.size > 1:
+        if self.world.size > 1 and self.config.fsdp:
+            shard(network, model, self.world, self.device)
+        elif self.world.size > 1:
             devices = [self.device.index] if self.device.type == "cuda" else None
             # A weight without a gradient would be waited for without end; to look for them costs time in every step.
             unused = not _reaches_every_weight(network)
@@ -560,10 +569,13 @@ class PlainStep:
             torch.manual_seed(micro.seed)  # dropout, the same in every process and resumed run
             # Processes exchange gradients once for each step, at its last micro-batch.
             apart = self.world.size > 1 and turn < len(micro_batches) - 1
+            if self.world.size > 1 and self.config.fsdp:
+                self.network.set_requires_gradient_sync(not apart)  # type: ignore[operator]
+                apart = False
             with self.network.no_sync() if apart else contextlib.nullcontext():  # type: ignore[operator]
                 with self.autocast():
                     loss = self.network(*micro.inputs)
-                # DistributedDataParallel averages the processes' gradients; times their number gives the sum.
+                # Both ways average the processes' gradients; times their number gives the sum.
                 (loss * self.world.size / num_targets).backward()
             losses.append(loss.detach())
         return losses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def start(
 ) -> tuple[NoisyGradient, Any]:
     """Return the steps of a toy training, and a function that gives their parts."""
     noise = changes.pop("noise_multiplier", 0.0)
-    ranks = {name: changes.pop(name) for name in ("rank", "num_ranks") if name in changes}
+    ranks = {name: changes.pop(name) for name in ("rank", "num_ranks", "autocast") if name in changes}
     seed = changes.pop("seed", 5)
     config = PrivacyConfig(noise_multiplier=noise, max_grad_norm=bound, clipping=clipping, sample_rate=rate, **changes)
     windows = cut(kind, store)
@@ -199,6 +200,29 @@ def test_one_unit_more_moves_the_sum_by_at_most_the_clip(kind: str, clipping: st
         assert float((whole - less).norm()) <= bound * (1 + 1e-4)
         assert float((whole - less).norm()) > 0.9 * bound  # every unit is clipped here
     steps.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_passes_in_bfloat16_have_clips_and_sums_in_float32(kind: str) -> None:
+    """One unit less is exactly one clipped gradient less, and the sum is near that of passes in float32."""
+    half, bound = partial(torch.autocast, "cpu", dtype=torch.bfloat16), 0.05
+    found = {}
+    for name, more in (("exact", {}), ("half", {"autocast": half})):
+        steps, parts = start(
+            kind, built(kind, "tied"), uneven_individuals(), "hooks", bound=bound, max_physical_batch_size=1000, **more
+        )
+        (part,) = parts()
+        found[name] = update(steps, [part])
+        if name == "half":
+            assert {weight.grad.dtype for weight in trained(steps.model)} == {torch.float32}
+            for unit in np.unique(part.units):
+                batch, targets = rows(part, part.units != unit)
+                kept = np.unique(part.units[part.units != unit], return_inverse=True)[1]
+                less = float((found[name] - update(steps, [Part(batch, targets, kept)])).norm())
+                assert less == pytest.approx(bound, rel=1e-4)  # every unit is clipped here
+        steps.close()
+    off = float((found["half"] - found["exact"]).norm() / found["exact"].norm())
+    assert 0 < off < 0.03
 
 
 @pytest.mark.parametrize("clipping", MODES)
@@ -306,7 +330,7 @@ def test_norms_of_tied_weights_are_those_of_whole_gradients(
             whole += along.mT @ h
     for most in (1 << 27, 1):  # all units at once, and one by one
         monkeypatch.setattr(dpsgd, "_MOST_PRODUCTS", most)
-        assert torch.allclose(dpsgd._tied_norms(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
+        assert torch.allclose(dpsgd._norms_of_uses(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
 
 
 class Stacked(TorchDispatchMode):

@@ -6,6 +6,7 @@ import json
 import re
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,23 @@ from fixtures.stores import make_store, random_store
 from fixtures.training import (
     CPU,
     UNFINISHED,
+    DeviceReads,
     Whole,
     X,
     assert_close,
     assert_whole,
     config,
+    dropping,
     gradients,
     learnt,
     predicting,
     run,
     step_of,
 )
+from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from reticent.core.device import full_float32, pick_device
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer import loop, steps
@@ -227,20 +232,6 @@ def test_the_rest_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ what the loop waits for
 
 
-class DeviceReads(TorchDispatchMode):
-    """Counts operations whose result the host must have before it goes on."""
-
-    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names += [name for name in self.NAMES if func._schema.name == f"aten::{name}"]
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("packing", [False, True])
 @pytest.mark.parametrize(("kind", "recipe"), KINDS)
 def test_the_host_reads_nothing_from_the_device_between_two_logged_steps(
@@ -276,6 +267,58 @@ def test_a_step_carries_the_counts_of_this_step_alone(tmp_path: Path, monkeypatc
     assert [len(ledger.epochs) for ledger in carried] == [1] * result.num_steps
     assert sum(ledger.targets for ledger in carried) == result.ledger.targets > 0
     assert sum(ledger.protected for ledger in carried) == result.ledger.protected > 0
+
+
+# ------------------------------------------------------------------ precision and memory
+
+
+@pytest.mark.parametrize("packing", [False, True])
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_activations_made_again_change_rounding_alone(kind: str, recipe: str, packing: bool, tmp_path: Path) -> None:
+    calls, weights = {False: 0, True: 0}, {}
+    for again in (False, True):
+        model = dropping(kind)
+
+        def count(*_: Any, again: bool = again) -> None:
+            calls[again] += torch.is_grad_enabled()  # not in the checks of a model before its training
+
+        first = model.base_model.encoder.layer[0].intermediate if kind == "bert" else model.base_model.h[0].mlp
+        first.register_forward_pre_hook(count)
+        run(kind, recipe, tmp_path / str(again), model=model, gradient_checkpointing=again, packing=packing)
+        assert not model.is_gradient_checkpointing
+        weights[again] = learnt(model)
+    for name, weight in weights[False].items():
+        assert float((weights[True][name] - weight).abs().max()) <= 1e-6, name
+    assert calls[True] == 2 * calls[False] > 0
+
+
+@pytest.mark.parametrize(("settings", "most"), [({"bf16": "on"}, 0.01), ({"dtype": "bfloat16"}, 0.03)])
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_training_in_bfloat16_is_near_that_in_float32(
+    kind: str, recipe: str, settings: dict[str, Any], most: float, tmp_path: Path
+) -> None:
+    exact = run(kind, recipe, tmp_path / "exact", learning_rate=1e-2, num_epochs=4)
+    found = run(kind, recipe, tmp_path / "found", learning_rate=1e-2, num_epochs=4, **settings)
+    assert exact.losses[-1] < 0.97 * exact.losses[0]
+    assert found.losses == pytest.approx(exact.losses, rel=most)
+    assert found.losses != exact.losses
+    assert found.ledger == exact.ledger  # what is a target does not depend on how it is computed
+    saved = load_file(found.checkpoints[4] / "model.safetensors")
+    kept = torch.bfloat16 if "dtype" in settings else torch.float32
+    assert {weight.dtype for weight in saved.values()} == {kept}
+
+
+def test_products_on_cuda_are_in_tf32_but_where_all_bits_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    products = torch.backends.cuda.matmul
+    with full_float32():  # and whatever was before, afterwards
+        assert pick_device("cpu").type == "cpu"
+        assert not products.allow_tf32
+        monkeypatch.setattr(torch, "empty", lambda *_, **__: SimpleNamespace(device=torch.device("cuda:0")))
+        assert pick_device("cuda").index == 0
+        assert products.allow_tf32
+        with full_float32():
+            assert not products.allow_tf32
+        assert products.allow_tf32
 
 
 # ------------------------------------------------------------------ a whole run

@@ -11,9 +11,11 @@ import torch
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.private import dp, run, uneven_individuals, weights
 from fixtures.stores import random_store
+from fixtures.training import DeviceReads
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.ext.dp.budget import read_budget
+from reticent.trainer import loop
 from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.loop import train
 from reticent.trainer.privacy import epsilon_of
@@ -194,11 +196,33 @@ def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
         ({"bf16": "on"}, "ghost clipping bounds"),
         ({"packing": True}, "a packed row is of several units"),
         ({"torch_compile": True}, "hooks need plain modules"),
+        ({"gradient_checkpointing": True}, "would see each layer twice"),
+        ({"dtype": "bfloat16"}, "noise are in float32"),
+        ({"fsdp": True}, "of a unit are of whole weights"),
     ],
 )
 def test_settings_that_do_not_mix_with_dp_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=message):
         run(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("clipping", ["hooks", "ghost"])
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_the_host_reads_nothing_from_the_device_but_for_the_check_of_the_first_unit(
+    kind: str, recipe: str, clipping: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, take = DeviceReads(), loop._take_steps
+
+    def spy(*arguments: Any) -> None:
+        with reads:
+            take(*arguments)
+
+    monkeypatch.setattr(loop, "_take_steps", spy)
+    checking = "reticent.ext.dp.dpsgd.NoisyGradient._check_one_unit"
+    monkeypatch.setattr(checking, lambda self, _: setattr(self, "_checked", True))
+    result, _ = run(tmp_path, kind, recipe, privacy=dp(clipping=clipping), save_steps=0)
+    assert result.num_steps == 4
+    assert reads.names == []
 
 
 def test_epoch_without_a_sample_is_still_its_steps(tmp_path: Path) -> None:

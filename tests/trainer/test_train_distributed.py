@@ -42,10 +42,13 @@ if find_spec("opacus"):
 def trainings(out, rank):
     found = {}
     for name, (kind, recipe, store, accumulation) in CASES.items():
-        result = run(kind, recipe, out / name, model=dropping(kind), store=store(),
+        model = dropping(kind)
+        result = run(kind, recipe, out / name, model=model, store=store(),
                      **settings_of(name), gradient_accumulation_steps=accumulation)
         found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
-                       "tokens": result.num_tokens}
+                       "tokens": result.num_tokens,
+                       "held": sum(getattr(weight, "to_local", lambda w=weight: w)().numel()
+                                   for weight in model.parameters())}
 
     for name, (kind, *_) in UNREACHED.items():
         recipe = "ppmlm" if kind == "bert" else "ppclm"
@@ -64,11 +67,12 @@ def trainings(out, rank):
             signal.raise_signal(signal.SIGINT)
 
     kind, recipe, store, accumulation = CASES["bert"]
-    try:
-        run(kind, recipe, out / "stopped", model=dropping(kind), store=store(), progress=progress,
-            **SETTINGS, gradient_accumulation_steps=accumulation)
-    except (KeyboardInterrupt, SystemExit) as end:
-        found["stopped"] = f"{type(end).__name__} {end}"
+    for name in ("stopped", "stopped shared"):
+        try:
+            run(kind, recipe, out / name, model=dropping(kind), store=store(), progress=progress,
+                **SETTINGS, gradient_accumulation_steps=accumulation, fsdp=name.endswith("shared"))
+        except (KeyboardInterrupt, SystemExit) as end:
+            found[name] = f"{type(end).__name__} {end}"
     (out / f"found-{rank}.json").write_text(json.dumps(found))
 
 def start(out, rank, environment):
@@ -137,6 +141,8 @@ def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folde
         assert two["losses"] == pytest.approx(one.losses, rel=1e-6)
         assert two["ledger"] == one.ledger.to_dict()
         assert (two["steps"], two["tokens"]) == (one.num_steps, one.num_tokens)
+        every = sum(weight.numel() for weight in toy_model(kind).parameters())
+        assert two["held"] < 0.6 * every if case.startswith("shared") else two["held"] == every
     assert_same_weights(folder / case, tmp_path)
     assert sorted(path.name for path in (folder / case).iterdir()) == [
         "epoch-0002", "ledger.json", "metrics.jsonl", "timings.jsonl"
@@ -172,21 +178,22 @@ def test_the_blank_case_has_steps_with_targets_in_one_process_only(folder: Path,
     assert one.num_steps < 6  # steps without any target are passed over
 
 
-def test_a_signal_to_one_process_stops_both_before_the_same_step(folder: Path, tmp_path: Path) -> None:
-    said = [json.loads((folder / f"found-{rank}.json").read_text())["stopped"] for rank in (0, 1)]
+@pytest.mark.parametrize("name", ["stopped", "stopped shared"])
+def test_a_signal_to_one_process_stops_both_before_the_same_step(name: str, folder: Path, tmp_path: Path) -> None:
+    said = [json.loads((folder / f"found-{rank}.json").read_text())[name] for rank in (0, 1)]
     assert said == ["SystemExit 143", "KeyboardInterrupt "]
-    assert sorted(path.name for path in (folder / "stopped").iterdir()) == UNFINISHED
+    assert sorted(path.name for path in (folder / name).iterdir()) == UNFINISHED
     kind, recipe, store, accumulation = CASES["bert"]
     settings = {**SETTINGS, "gradient_accumulation_steps": 2 * accumulation}
     steps: list[int] = []
     run(  # one process goes on with what two began
-        kind, recipe, folder / "stopped", model=dropping(kind), store=store(), **settings,
+        kind, recipe, folder / name, model=dropping(kind), store=store(), **settings,
         progress=lambda said: steps.append(said["step"]),
     )  # fmt: skip
     assert steps == [3, 4]
     run(kind, recipe, tmp_path, model=dropping(kind), store=store(), **settings)
-    assert_same_weights(folder / "stopped", tmp_path)
-    assert (folder / "stopped/ledger.json").read_bytes() == (tmp_path / "ledger.json").read_bytes()
+    assert_same_weights(folder / name, tmp_path)
+    assert (folder / name / "ledger.json").read_bytes() == (tmp_path / "ledger.json").read_bytes()
 
 
 @pytest.mark.parametrize("clipping", private.CLIPPINGS)

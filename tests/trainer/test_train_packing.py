@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import pack_rows
+from reticent.trainer import attention
 from reticent.trainer.attention import attention_of_training
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
@@ -181,6 +182,18 @@ def test_no_mask_reaches_the_attention_of_packed_rows(
     run(kind, dict(KINDS)[kind], tmp_path, packing=True, store=random_store(12, protected=0.4), num_epochs=1)
     assert len(masks) > 12
     assert masks == [None] * len(masks)
+
+
+@pytest.mark.parametrize("near", [None, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_flash_attention_of_windows_has_a_gradient_also_with_dropout(causal: bool, near: int | None) -> None:
+    """Shapes alone, of tensors without values: its kernel needs a GPU."""
+    states = [torch.randn(8, 2, 16, device="meta", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    bounds = torch.zeros(3, dtype=torch.int32, device="meta")
+    attended = attention._flash(*states, bounds, 8, dropout=0.1, scale=None, causal=causal, reach=near)
+    attended.sum().backward()
+    assert attended.shape == states[0].shape
+    assert [state.grad.shape for state in states] == [(8, 2, 16)] * 3
 
 
 def test_scores_that_attention_changes_in_another_way_are_refused() -> None:

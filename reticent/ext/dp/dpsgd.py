@@ -30,7 +30,7 @@ from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClippi
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from reticent.core.device import autocast
+from reticent.core.device import autocast, full_float32
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.dp.budget import Budget
@@ -83,7 +83,7 @@ __all__ = [
 # - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row; a model
 #   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
-# - ghost clipping of Opacus does not support a weight with two uses: `_tied_norms` gives the norm of tied embeddings;
+# - Opacus' ghost clipping does not support a weight with two uses: `_norms_of_uses` gives the norm of tied embeddings;
 # - GPT-2's ``Conv1D`` has samplers; a norm is taken from the instantiated gradient where that is smaller than the two
 #   T x T products (long units, small layers, LoRA);
 # - norms are computed in float32, independent of the layers' precision.
@@ -217,47 +217,45 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 _MOST_PRODUCTS = 1 << 27
 
 
-def _tied_bias_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Norms, (U,), of the gradient of a bias."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
-def _tied_norms(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Return the norm, (U,), of each unit's gradient of a weight (V, D) that embeddings and linear layers use.
 
     The gradient is E + L: E has the rows b_t (D) of the embedding's T positions, added up by their ids; L is the sum
     over the linear layer's M positions of the outer products l_m (V) h_m (D). Its square is |E|^2 + |L|^2 + 2 <E, L>,
     of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
     """
-    layers = {kind: [use for use in uses if isinstance(use[0], kind)] for kind in (_TiedEmbedding, _TiedLinear)}
-    joined = [
-        [torch.cat([use[part] for use in layers[kind]], dim=1) if layers[kind] else None for part in (1, 2)]
-        for kind in (_TiedEmbedding, _TiedLinear)
-    ]
-    present = [values for pair in joined for values in pair if values is not None]
-    length = max(values.shape[1] for values in present)
-    at_once = max(1, _MOST_PRODUCTS // length**2)
+    _, first, behind = uses[0]
+    depth = (behind if isinstance(uses[0][0], nn.Embedding) else first).shape[2]
+
+    def joined(kind: type, part: int, *shape: int) -> torch.Tensor:
+        """All uses of a kind as one, with more positions; none where there is no such use."""
+        found = [tensors[part] for module, *tensors in uses if isinstance(module, kind)]
+        return torch.cat(found, dim=1) if found else behind.new_zeros(len(behind), 0, *shape)
+
+    whole = (
+        joined(nn.Embedding, 0).long(), joined(nn.Embedding, 1, depth),
+        joined(nn.Linear, 0, depth), joined(nn.Linear, 1, 0),
+    )  # fmt: skip
+    at_once = max(1, _MOST_PRODUCTS // max(values.shape[1] for values in whole) ** 2)
     norms = []
-    for first in range(0, len(present[0]), at_once):
-        (ids, b), (h, l) = ([None if x is None else x[first : first + at_once] for x in pair] for pair in joined)  # noqa: E741
-        square: Any = 0.0
-        if ids is not None and b is not None:
-            order = ids.argsort(dim=1)
-            ordered = ids.gather(1, order)
-            slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))  # one for each id
-            rows = torch.zeros_like(b)
-            rows.scatter_add_(1, slots[..., None].expand_as(b), b.gather(1, order[..., None].expand_as(b)))
-            square = square + rows.square().sum(dim=(1, 2))
-        if h is not None and l is not None:
-            if 2 * h.shape[1] ** 2 <= h.shape[2] * l.shape[2]:
-                square = square + (h @ h.mT * (l @ l.mT)).sum(dim=(1, 2))
-            else:
-                square = square + torch.stack(
-                    [(one.mT @ other).square().sum() for one, other in zip(l, h, strict=True)]
-                )
-        if ids is not None and b is not None and h is not None and l is not None:
-            at_ids = l.gather(2, ids[:, None, :].expand(-1, l.shape[1], -1))  # (U, M, T)
-            square = square + 2 * (at_ids * (h @ b.mT)).sum(dim=(1, 2))
+    for ids_UT, b_UTD, h_UMD, l_UMV in zip(*(values.split(at_once) for values in whole), strict=True):
+        order = ids_UT.argsort(dim=1)
+        ordered = ids_UT.gather(1, order)
+        slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))[:, : ids_UT.shape[1]]  # one an id
+        rows = torch.zeros_like(b_UTD)
+        rows.scatter_add_(1, slots[..., None].expand_as(b_UTD), b_UTD.gather(1, order[..., None].expand_as(b_UTD)))
+        square = rows.square().sum(dim=(1, 2))
+        if 2 * h_UMD.shape[1] ** 2 <= h_UMD.shape[2] * l_UMV.shape[2]:
+            square += (h_UMD @ h_UMD.mT * (l_UMV @ l_UMV.mT)).sum(dim=(1, 2))
+        else:
+            square += torch.stack([(one.mT @ other).square().sum() for one, other in zip(l_UMV, h_UMD, strict=True)])
+        at_ids_UMT = l_UMV.gather(2, ids_UT[:, None, :].expand(-1, l_UMV.shape[1], -1))
+        square += 2 * (at_ids_UMT * (h_UMD @ b_UTD.mT)).sum(dim=(1, 2))
         norms.append(square.clamp(min=0).sqrt())
     return torch.cat(norms)
 
@@ -347,6 +345,8 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     }
     NORM_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
+        # Opacus' asks the device how many ids there are, and waits.
+        nn.Embedding: lambda layer, ids, backprops: {layer.weight: _norms_of_uses([(layer, ids[0], backprops)])},
         nn.Linear: _norms_by(compute_linear_grad_sample),
         Conv1D: _norms_by(_conv1d_grads),
     }
@@ -374,7 +374,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
                     uses.append((module, activations[0], backprops))
                     weight._forward_counter -= 1  # type: ignore[attr-defined]
                     if weight._forward_counter == 0:  # type: ignore[attr-defined]
-                        of_uses = _tied_norms if weight.ndim == 2 else _tied_bias_norms
+                        of_uses = _norms_of_uses if weight.ndim == 2 else _bias_norms_of_uses
                         weight._norm_sample = of_uses(self._uses.pop(weight))  # type: ignore[attr-defined]
             module.__dict__.pop("max_batch_len", None)
 
@@ -622,9 +622,10 @@ class PhysicalBatches:
 
     def wait(self) -> list[UnitRows]:
         """Return the physical batches; the device, not the host, waits until they have arrived."""
-        for rows in self.rows if self.ready is not None else ():
-            tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
-            arrive(tensors, self.ready)
+        if self.ready is not None:
+            for rows in self.rows:
+                tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
+                arrive(tensors, self.ready)
         return self.rows
 
 
@@ -712,7 +713,7 @@ class NoisyGradient:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
-            with _quiet(), self.hooks.named():
+            with _quiet(), self.hooks.named(), self._products():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
@@ -753,8 +754,12 @@ class NoisyGradient:
 
     def _losses(self, rows: UnitRows) -> torch.Tensor:
         self.hooks.rows = rows
-        with self.autocast(), self.hooks.named():
+        with self.autocast(), self.hooks.named(), self._products():
             return unit_losses(self.model, rows)
+
+    def _products(self) -> AbstractContextManager[None]:
+        """Ghost clipping bounds a gradient only as exactly as it is computed twice, so not in TF32."""
+        return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
@@ -892,8 +897,8 @@ class PrivateStep:
             seed=self.seed,
             rank=world.rank,
             num_ranks=world.size,
-            # "auto" would make the clip less exact.
-            autocast=partial(autocast, "on" if config.bf16 == "on" else "off", self.device),
+            # Hooks take norms and sums in float32 of what the passes gave; ghost clipping computes a gradient twice.
+            autocast=partial(autocast, config.bf16 if privacy.clipping == "hooks" else "off", self.device),
         )
         try:
             self.noisy.rehearse(windows)

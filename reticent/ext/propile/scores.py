@@ -131,17 +131,17 @@ def score_causal_pairs(
         rows = usable[chosen]
         distinct, of_prompt = np.unique(prompt_of[rows], return_inverse=True)
         prompt_PL = torch.tensor([prompts[number] for number in distinct], dtype=torch.int64, device=device)
-        target_RL, held_RL = _padded([pairs.targets[row] for row in rows], device)
+        target_RL, row_N, column_N = _padded([pairs.targets[row] for row in rows], device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
             state_RLD, head = _target_states(
                 model, prompt_PL, torch.as_tensor(of_prompt, device=device), target_RL, soft, share_prefix
             )
-            row_N = torch.arange(len(rows), device=device)[:, None].expand_as(target_RL)[held_RL]
             total_R = torch.zeros(len(rows), dtype=torch.float64, device=device)
             at_once = max(1, MAX_LOGITS[kind] // model.config.vocab_size)
             for state, true, row in zip(
-                state_RLD[held_RL].split(at_once), target_RL[held_RL].split(at_once), row_N.split(at_once), strict=True
-            ):
+                state_RLD[row_N, column_N].split(at_once), target_RL[row_N, column_N].split(at_once),
+                row_N.split(at_once), strict=True,
+            ):  # fmt: skip
                 loss = F.cross_entropy(head(state).float(), true, reduction="none")
                 total_R.index_add_(0, row, -loss.double())
         scores[rows] = total_R.cpu().numpy()
@@ -153,13 +153,14 @@ def score_causal_pairs(
     return scores
 
 
-def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of ids, with zeros behind them, and the mask of true ids."""
+def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return rows of ids, with zeros behind them, and the rows and columns of true ids, known to the host alone."""
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
     values = np.zeros(held.shape, dtype=np.int64)
     values[held] = np.concatenate([np.asarray(row, dtype=np.int64) for row in ids])
-    return torch.from_numpy(values).to(device), torch.from_numpy(held).to(device)
+    rows, columns = np.nonzero(held)
+    return torch.from_numpy(values).to(device), torch.from_numpy(rows).to(device), torch.from_numpy(columns).to(device)
 
 
 def with_soft_prompt(model: PreTrainedModel, ids_PL: torch.Tensor, soft_SD: torch.Tensor) -> torch.Tensor:
@@ -246,11 +247,12 @@ def score_masked_pairs(
         start = np.array([len(pairs.prompts[i]) for i in which])[:, None]
         place = np.arange(true_RL.shape[1])[None, :] - start
         inside = (place >= 0) & (place < pairs.num_target_tokens[which][:, None])
-        at = token[:, None]
-        hidden = {"together": inside, "one_by_one": place == at, "left_to_right": inside & (place >= at)}[masking]
-        wanted = inside if masking == "together" else place == at
+        one = token[:, None]
+        hidden = {"together": inside, "one_by_one": place == one, "left_to_right": inside & (place >= one)}[masking]
+        wanted = inside if masking == "together" else place == one
         ids = torch.from_numpy(np.where(hidden, special.mask, true_RL)).to(device)
-        logits = logits_at(model, ids, torch.ones_like(ids), torch.from_numpy(wanted).to(device)).float()
+        at = torch.from_numpy(np.flatnonzero(wanted)).to(device)
+        logits = logits_at(model, ids, torch.ones_like(ids), at).float()
         true_N = torch.from_numpy(true_RL[wanted]).to(device)
         log_p = -F.cross_entropy(logits, true_N, reduction="none").double().cpu().numpy()
         best = logits.argmax(-1).cpu().numpy()

@@ -120,7 +120,8 @@ def train_soft_prompt(
     prompts = [
         make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)
     ]
-    train, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
+    training, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
+    train = RowsOfPairs.of(training, device)
     soft_SD = initial_embeddings(model, tokenizer, target, config).requires_grad_()
     optimizer = torch.optim.AdamW([soft_SD], lr=config.learning_rate)
     needs = [parameter.requires_grad for parameter in model.parameters()]
@@ -188,26 +189,45 @@ def initial_embeddings(
     return start.to(device=weight_VD.device, dtype=torch.float32).clone()
 
 
-def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
-    """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
+@dataclass(frozen=True, slots=True)
+class RowsOfPairs:
+    """All pairs, padded on the right, on the device; where the target of each begins and ends, on the host."""
 
-    lengths = np.array([len(pairs.prompts[r]) + len(pairs.targets[r]) for r in rows])
-    ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
-    wanted = np.zeros(ids.shape, dtype=bool)
-    for number, row in enumerate(rows):
-        ids[number, : lengths[number]] = pairs.prompts[row] + pairs.targets[row]
-        wanted[number, len(pairs.prompts[row]) : lengths[number]] = True
-    ids_BL, wanted_BL = torch.from_numpy(ids).to(model.device), torch.from_numpy(wanted).to(model.device)
+    ids_RL: torch.Tensor
+    starts_R: np.ndarray
+    ends_R: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids_RL)
+
+    @classmethod
+    def of(cls, pairs: Pairs, device: torch.device) -> RowsOfPairs:
+        starts = np.array([len(prompt) for prompt in pairs.prompts], dtype=np.int64)
+        ends = starts + pairs.num_target_tokens
+        ids = np.zeros((len(pairs), ends.max(initial=1)), dtype=np.int64)
+        for row, (prompt, target) in enumerate(zip(pairs.prompts, pairs.targets, strict=True)):
+            ids[row, : ends[row]] = prompt + target
+        return cls(torch.from_numpy(ids).to(device), starts, ends)
+
+
+def target_loss(model: Any, pairs: RowsOfPairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
+    """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
+    starts, ends = pairs.starts_R[rows], pairs.ends_R[rows]
+    columns = np.arange(ends.max())
+    wanted = np.nonzero((columns >= starts[:, None]) & (columns < ends[:, None]))
+    row_N, column_N = (torch.from_numpy(at).to(model.device) for at in wanted)
+    ids_BL = pairs.ids_RL[torch.from_numpy(rows).to(model.device), : len(columns)]
     embeddings = with_soft_prompt(model, ids_BL, soft_SD)
     head = lm_head(model)
+    # With a cache: without one transformers looks on the device whether positions are those of packed rows.
     if head is None:
-        states = model(inputs_embeds=embeddings, use_cache=False).logits
+        states = model(inputs_embeds=embeddings, use_cache=True).logits
     else:
-        states = model.base_model(inputs_embeds=embeddings, use_cache=False).last_hidden_state
+        states = model.base_model(inputs_embeds=embeddings, use_cache=True).last_hidden_state
     # The state before a token predicts it; there always is one, of a soft token at the least.
-    states = states[:, len(soft_SD) - 1 : -1][wanted_BL]
+    states = states[row_N, column_N + len(soft_SD) - 1]
     logits = states if head is None else head(states)
-    return F.cross_entropy(logits.float(), ids_BL[wanted_BL], reduction="sum") / len(rows)
+    return F.cross_entropy(logits.float(), ids_BL[row_N, column_N], reduction="sum") / len(rows)
 
 
 def _validation_score(

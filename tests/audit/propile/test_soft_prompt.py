@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.training import DeviceReads
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.propile.measure import probe_models
 from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
 from reticent.ext.propile.scores import encode_pairs, score_causal_pairs
 from reticent.ext.propile.soft_prompt import (
+    RowsOfPairs,
     Sides,
     SoftPrompt,
     initial_embeddings,
@@ -91,7 +93,12 @@ def test_the_loss_is_that_of_the_target_tokens_alone(model: Any, tokenizer: Any)
     pairs = encode_pairs(tokenizer, ["Contact Ann at ", "You can reach him by "], ["12345", "a@b.example"], "clm")
     soft = initial_embeddings(model, tokenizer, "zip", QUICK)
     scores = score_causal_pairs(model, pairs, soft=soft)
-    assert target_loss(model, pairs, np.arange(2), soft).item() == pytest.approx(-scores.mean(), rel=1e-5)
+    rows = RowsOfPairs.of(pairs, model.device)
+    with DeviceReads() as reads:
+        loss = target_loss(model, rows, np.arange(2), soft)
+    assert loss.item() == pytest.approx(-scores.mean(), rel=1e-5)
+    assert reads.names == []
+    assert target_loss(model, rows, np.array([1]), soft).item() == pytest.approx(-scores[1], rel=1e-5)
 
 
 def test_the_best_epoch_is_chosen_on_the_validation_side(model: Any, tokenizer: Any, people: Subjects) -> None:
