@@ -39,6 +39,7 @@ from reticent.job.pipeline import STAGES
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
 COMMANDS += ("bench", "new-job", "status", "budget", "audit-model", "score", "probe", "tagger", "export", "spark")
+COMMANDS += ("redact",)
 SECRET = "Zyxwvut"
 
 
