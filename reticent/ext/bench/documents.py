@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,9 @@ from reticent.core.artifact import PACKAGES
 from reticent.engine.corpus import open_configured, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.index import build_index
+from reticent.engine.schema import DOCUMENTS
 from reticent.engine.single_pass import Encoding, SinglePass
-from reticent.engine.sources.columns import REQUIRED
+from reticent.engine.sources.config import Columns
 from reticent.engine.split import split_individuals
 from reticent.engine.tokenizer_library import library_tokenizer
 from reticent.job.detection_learned import options_of
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.job.config import Job
 
-__all__ = ["first_documents", "machine_of", "measure_documents", "timed"]
+__all__ = ["first_documents", "machine_of", "measure_documents", "opened", "timed"]
 
 #: Documents of the row that a library of Python is slow at.
 FEW_DOCUMENTS = 2000
@@ -67,7 +69,7 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
     with timed(rows, "reading") as row:
         table = first_documents(given, num_documents)
         row["text_bytes"] = num_bytes = _num_bytes(table)
-    documents, threads = open_corpus(table), job.num_threads
+    documents, threads = opened(table), job.num_threads
     texts = pc.cast(table.column("text"), pa.large_string()).combine_chunks()
     with TemporaryDirectory() as made:
         folder = Path(made)
@@ -92,10 +94,10 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
             library, own = library_tokenizer(tokenizer), few.to_pylist()
             with timed(rows, "tokenizers, ids alone", _num_bytes(pa.table({"text": few})), beside=True) as row:
                 row["tokens"] = sum(len(each.ids) for each in library.encode_batch(own, add_special_tokens=False))
-        plain = folder / "text.txt"
-        plain.write_bytes(b"\n".join(text.as_py().encode() for text in texts))
+    if counter := which("wc"):
+        plain = "\n".join(texts.to_pylist()).encode()  # through a pipe: no file has the texts
         with timed(rows, "wc -w", num_bytes, beside=True):
-            subprocess.run(["wc", "-w", str(plain)], stdout=subprocess.DEVNULL, check=True, env={"LC_ALL": "C.UTF-8"})
+            subprocess.run([counter, "-w"], input=plain, capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
     if given.format == "parquet" and find_spec("polars") is not None:
         import polars
 
@@ -125,14 +127,19 @@ def _cpu_seconds() -> float:
 
 
 def first_documents(corpus: Corpus, num_documents: int) -> pa.Table:
-    """The first documents of a corpus, in memory."""
+    """The first documents of a corpus, in memory, with all of their columns that are mapped."""
     found, left = [], num_documents
-    for batch in corpus.batches(columns=REQUIRED):
+    for batch in corpus.batches(columns=DOCUMENTS.names):
         found.append(batch.slice(0, left))
         left -= found[-1].num_rows
         if not left:
             break
     return pa.Table.from_batches(found)
+
+
+def opened(documents: pa.Table) -> Corpus:
+    """Return documents in memory as a corpus."""
+    return open_corpus(documents, columns=Columns(**{name: name for name in documents.column_names}))
 
 
 def _num_bytes(texts: pa.Table) -> int:

@@ -11,10 +11,10 @@ import numpy as np
 
 from reticent.audit.scoring.scores import score_models
 from reticent.core.device import pick_device
-from reticent.engine.corpus import open_configured, open_corpus
+from reticent.engine.corpus import open_configured
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
-from reticent.ext.bench.documents import first_documents, timed
+from reticent.ext.bench.documents import first_documents, opened, timed
 from reticent.ext.propile.prompts import objective_of
 from reticent.trainer.loop import train
 from reticent.trainer.models import load_model, load_tokenizer, max_positions, special_ids
@@ -60,7 +60,7 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as made:
         folder = Path(made)
-        corpus = open_corpus(first_documents(open_configured(job.corpus), num_documents))
+        corpus = opened(first_documents(open_configured(job.corpus), num_documents))
         write_tokens(folder, corpus, None, tokenizer_json_of(base), num_threads=job.num_threads)
         store = open_tokens(folder)
         for what, work in (("scoring", score), ("training", learn)):
