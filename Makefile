@@ -17,6 +17,7 @@
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
+#   make peers           the tokenisers of today, which benchmarks stand beside
 #   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make wheel           a wheel for this machine, in dist/; make manylinux: for every Linux from glibc 2.28 on
 #   make sbom            the bill of materials (CycloneDX) of what the lock names; that of the core is in the wheel
@@ -47,7 +48,7 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser peers test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -108,6 +109,11 @@ test-browser: setup
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends chromium; } || \
 	  echo "Chromium cannot be installed here, so the tests that need it are skipped"; }
 	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
+
+# The tokenisers that the benchmarks stand beside, in an environment of their own.
+peers: setup
+	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(VENV)/peers
+	$(UV) install --python $(VENV)/peers/bin/python -q pyarrow tokenizers==1.0.0rc3 nanotoken==0.1.0 gigatoken==0.10.0 tokie==0.1.4
 
 test-rust:
 	cargo test --release --locked

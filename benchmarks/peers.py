@@ -1,7 +1,7 @@
 """One tokeniser over texts in memory: the worker of `benchmarks.protection`, and of `benchmarks.engine`.
 
-It runs by the Python of an environment of its own, which has pyarrow and the tokenisers and nothing of this project
-(`REQUIREMENTS`), so it imports nothing else.
+It runs by the Python of an environment of its own (``make peers``), which has pyarrow, the tokenisers and nothing of
+this project, so it imports nothing else.
 
     PYTHON benchmarks/peers.py LIBRARY DOCUMENTS TOKENIZER_JSON
 
@@ -18,9 +18,6 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-#: Of an environment of peers; `benchmarks/README.md` has the command that makes it.
-REQUIREMENTS = ("pyarrow", "tokenizers==1.0.0rc3", "nanotoken", "gigatoken", "tokie")
 
 #: Texts to the ids of each, whatever holds them.
 Encode = Callable[[list[str]], Iterable[Any]]

@@ -8,7 +8,7 @@ differ, and is none to compare with.
 
     python -m benchmarks.protection --peers PYTHON [--documents 50000] [--rounds 3] [--growth 12500 …] [--size toy]
 
-``--peers`` is the Python of an environment that has the tokenisers of today (`REQUIREMENTS` of ``peers.py``).
+``--peers`` is the Python of an environment that has the tokenisers of today (``make peers``).
 
 Goals: P13 (everything before training beside the fastest tokeniser that is right), P14 (bytes on disk).
 """

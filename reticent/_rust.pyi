@@ -742,14 +742,17 @@ def resolve_threads(num_threads: int) -> int:
 class TokenisedText:
     """The tokens of a text: their ids, the characters of each, and its word as the tokenizer cuts words."""
 
-    ids: list[int]
-    offsets: list[tuple[int, int]]
-    word_ids: list[int | None]
+    @property
+    def ids(self) -> list[int]: ...
+    @property
+    def offsets(self) -> list[tuple[int, int]]: ...
+    @property
+    def word_ids(self) -> list[int | None]: ...
 
 class LibraryTokenizer:
     """A tokenizer as the crate ``tokenizers`` has it, without padding or truncation; `ArtifactError` where it fails."""
 
-    def __init__(self, tokenizer_json: str) -> None: ...
+    def __new__(cls, tokenizer_json: str) -> LibraryTokenizer: ...
     def encode(self, texts: list[str]) -> list[TokenisedText]:
         """Return the tokens of texts, without special tokens around them."""
 

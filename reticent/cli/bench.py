@@ -13,7 +13,7 @@ from rich.table import Table
 from reticent.cli.options import AsJson, Detector, Quiet, Set, SourceOrJob, job_from_source, new_progress
 from reticent.core.artifact import write_private
 from reticent.core.device import check_device
-from reticent.ext.bench import machine_of, measure_documents, measure_model
+from reticent.ext.bench.documents import machine_of, measure_documents
 
 __all__ = ["bench"]
 
@@ -53,6 +53,8 @@ def bench(
     with progress.task("documents", None, "stages"):
         about, rows = measure_documents(job, documents, model)
     if model is not None:
+        from reticent.ext.bench.model import measure_model
+
         with progress.task("model", None, "stages"):
             rows += measure_model(job, documents, model, device)
     result = {"machine": machine_of(), **about, "rows": rows}

@@ -48,8 +48,8 @@ def remember_json(tokenizer: PreTrainedTokenizerFast, tokenizer_json: str) -> Pr
     return tokenizer
 
 
-def json_of(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return the ``tokenizer.json`` of a tokenizer of transformers."""
+def json_of(tokenizer: Any) -> str:
+    """Return the ``tokenizer.json`` of a tokenizer of transformers that has one."""
     return _MADE_OF.get(tokenizer) or library_json(tokenizer.backend_tokenizer)
 
 

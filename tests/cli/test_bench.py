@@ -68,6 +68,15 @@ def test_a_model_is_timed_on_its_device(notes: Path, tmp_path: Path, capfd: pyte
     assert SECRET not in done.out + done.err
 
 
+def test_marks_of_documents_are_taken_along(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(TEXT)
+        (tmp_path / f"{name}.ann").write_text(f"T1\tNAME 12 19\t{SECRET}\n")
+    settings = ("--set", "corpus.format=brat", "--detector", "gold", "--json", "-q")
+    assert command("bench", tmp_path, *settings) == 0
+    assert "detection (gold)" in [row["what"] for row in json.loads(capfd.readouterr().out)["rows"]]
+
+
 def test_documents_that_are_not_there_are_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert command("bench", tmp_path / "none.parquet") == 1
     assert "none.parquet" in capfd.readouterr().err

@@ -30,6 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The words in the beginning of each text (-1: not told here), and how many of them are of each list, text by text.
 #[pyfunction]
+#[allow(clippy::type_complexity)]
 #[pyo3(signature = (texts, lists, num_characters, *, num_threads=0))]
 fn count_listed_words<'py>(
     py: Python<'py>,

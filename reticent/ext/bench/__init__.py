@@ -1,0 +1,1 @@
+"""How fast this machine is with documents of the reader's own."""

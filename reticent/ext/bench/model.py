@@ -1,0 +1,77 @@
+"""How many tokens a second a model is trained on and scores, on the device that is there; a few seconds each."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.scoring.scores import score_models
+from reticent.core.device import pick_device
+from reticent.engine.corpus import open_configured
+from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
+from reticent.ext.bench.documents import first_documents, opened, timed
+from reticent.ext.propile.prompts import objective_of
+from reticent.trainer.loop import train
+from reticent.trainer.models import load_model, load_tokenizer, max_positions, special_ids
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
+
+if TYPE_CHECKING:
+    from reticent.engine.store import TokenStore
+    from reticent.job.config import Job
+
+__all__ = ["measure_model"]
+
+#: Documents that a row begins with, and the seconds that it takes at least where there are documents enough.
+FEWEST_DOCUMENTS, MODEL_SECONDS = 8, 3.0
+
+
+def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[dict[str, Any]]:
+    """Return a row each of scoring and training with a model on a device; ``tokens`` counts those of the documents.
+
+    Nothing is protected: what a token costs does not depend on it. Training is that of the plain recipe, from its first
+    step to its last.
+    """
+    objective, tokenizer, where = objective_of(base), load_tokenizer(base), pick_device(device)
+    model, special = load_model(base, objective), special_ids(tokenizer, objective)
+    window = min(job.train.window_length, max_positions(model))
+    changed = {"num_epochs": 1, "checkpoint_epochs": (), "save_steps": 0, "device": device, "window_length": window}
+    settings = job.train.model_copy(update=changed)
+
+    def score(store: TokenStore, row: dict[str, Any]) -> None:
+        score_models([model], objective, store, special, window_length=window, device=device, bf16=settings.bf16)
+        row["tokens"] = store.num_tokens
+
+    def learn(store: TokenStore, row: dict[str, Any]) -> None:
+        times: list[tuple[float, float]] = []
+        train(
+            model, store, get_recipe(objective), settings, folder / "made", tokenizer=base, resume=False,
+            progress=lambda _: times.append((time.perf_counter(), time.process_time())),
+        )  # fmt: skip
+        if len(times) > 1:  # from the end of the first step
+            row["seconds"], row["cpu_seconds"] = (end - start for start, end in zip(times[0], times[-1], strict=True))
+        row["tokens"] = store.num_tokens * max(len(times) - 1, 1) // len(times)
+
+    rows: list[dict[str, Any]] = []
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        corpus = opened(first_documents(open_configured(job.corpus), num_documents))
+        write_tokens(folder, corpus, None, tokenizer_json_of(base), num_threads=job.num_threads)
+        store = open_tokens(folder)
+        for what, work in (("scoring", score), ("training", learn)):
+            documents = FEWEST_DOCUMENTS
+            while True:  # of more documents, until it takes long enough to tell
+                own = store.select(np.arange(min(documents, store.num_documents)))
+                found: list[dict[str, Any]] = []
+                with timed(found, f"{what}, {objective}, on {where}") as row:
+                    work(own, row)
+                if row["seconds"] > MODEL_SECONDS or own.num_documents == store.num_documents:
+                    break
+                documents *= 4
+            rows += found
+    return rows
