@@ -51,6 +51,7 @@ __all__ = [
     "num_rows",
     "require_sound",
     "special_ids",
+    "whole_inputs",
     "without_own_settings",
 ]
 
@@ -428,6 +429,20 @@ def first_position(model: PreTrainedModel) -> int | None:
                     break
         model.train(training)
     return _first_positions[model]
+
+
+def whole_inputs(
+    model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None
+) -> dict[str, Any]:
+    """Return model inputs that give every embedding one row for each row of the batch, so that gradients can be told
+    apart by rows."""
+    inputs: dict[str, Any] = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
+    if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
+        inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
+    if (first := first_position(model)) is not None:
+        positions_T = first + torch.arange(input_ids_BT.shape[1], device=input_ids_BT.device)
+        inputs["position_ids"] = positions_T.expand_as(input_ids_BT).contiguous()
+    return inputs
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:

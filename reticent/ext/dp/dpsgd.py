@@ -39,7 +39,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.models import first_position, lm_head, num_rows
+from reticent.trainer.models import lm_head, num_rows, whole_inputs
 from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, refuse_conflicts, unaccounted_steps
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
@@ -325,7 +325,8 @@ def unit_losses(
     num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
     columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
     labels_BM = torch.from_numpy(np.take_along_axis(labels_BT, columns_BM, axis=1)).to(device)
-    inputs = _whole_inputs(model, torch.from_numpy(targets.input_ids).to(device), batch.attention)
+    given, seen = (torch.from_numpy(part).to(device) for part in (targets.input_ids, batch.attention))
+    inputs = whole_inputs(model, given, seen)
     at = (torch.arange(len(columns_BM), device=device)[:, None], torch.from_numpy(columns_BM).to(device))
     head = lm_head(model)
     logits_BMV = model(**inputs).logits[at] if head is None else head(model.base_model(**inputs)[0][at])
@@ -336,18 +337,6 @@ def unit_losses(
     num_targets_U = torch.zeros(rows.num_units, dtype=torch.int64, device=device)
     num_targets_U.index_add_(0, rows.units_B, num_targets_B)
     return losses_BM.sum(dim=1) / num_targets_U.clamp(min=1)[rows.units_B]
-
-
-def _whole_inputs(model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: np.ndarray) -> dict[str, Any]:
-    """Model inputs that give every embedding one row for each row of the batch."""
-    inputs: dict[str, Any] = {"input_ids": input_ids_BT}
-    inputs["attention_mask"] = torch.from_numpy(attention_BT).to(input_ids_BT.device)
-    if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
-        inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
-    if (first := first_position(model)) is not None:
-        positions_T = first + torch.arange(input_ids_BT.shape[1], device=input_ids_BT.device)
-        inputs["position_ids"] = positions_T.expand_as(input_ids_BT).contiguous()
-    return inputs
 
 
 # ------------------------------------------------------------------------------------------------------------ sampling
