@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer
 
@@ -38,6 +39,7 @@ from reticent.trainer.base_files import (
 )
 
 __all__ = [
+    "attention_for",
     "check_fit",
     "first_position",
     "freeze_embeddings",
@@ -52,6 +54,7 @@ __all__ = [
     "require_sound",
     "special_ids",
     "whole_inputs",
+    "without_looking",
     "without_own_settings",
 ]
 
@@ -118,7 +121,21 @@ def load_model(name_or_path: str | Path, objective: str, *, complete: bool = Fal
     _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))
     model = _saveable(model) if "gguf_file" in options else model
     _drawn[model] = len(about["missing_keys"])
+    return without_looking(model)
+
+
+def without_looking(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the model, which from now on does not look for padding in its inputs to warn of it: on a GPU each forward
+    pass would wait for that.
+    """
+    for module in model.modules():
+        if hasattr(module, "warn_if_padding_and_no_attention_mask"):
+            module.warn_if_padding_and_no_attention_mask = _say_nothing  # type: ignore[assignment]
     return model
+
+
+def _say_nothing(*_: Any) -> None:
+    """In place of a warning."""
 
 
 def num_drawn(model: PreTrainedModel) -> int:
@@ -498,9 +515,45 @@ def logits_of(
     return at if head is None else head(at)
 
 
+def attention_for(model: PreTrainedModel, attention_BT: np.ndarray) -> np.ndarray | None:
+    """Return the attention mask to give to a masked model so that it need not look at it: None where no cell is
+    padding, bool (B, 1, 1, T) where the model takes that, else (B, T), of which transformers asks the device whether
+    all of it is true, once a forward pass.
+    """
+    if attention_BT.all():
+        return None
+    return attention_BT[:, None, None, :] if _takes_whole_mask(model) else attention_BT
+
+
+#: Settings of architectures whose layers do not all see the whole row: such layers make masks of their own.
+_LOCAL = ("sliding_window", "local_attention", "attention_window", "layer_types", "attention_type")
+
+
+@torch.no_grad()
+def _takes_whole_mask(model: Any) -> bool:
+    """Whether a mask of four dimensions says the same as one of two; each model is asked once."""
+    if model not in _whole_masks:
+        training = model.training
+        model.eval()
+        seen = torch.tensor([[True] * 6, [True] * 4 + [False] * 2], device=model.device)
+        ids = torch.arange(12, device=model.device).view(2, 6) % num_rows(model)
+        plain = getattr(model.config, "_attn_implementation", None) == "sdpa"
+        plain &= not any(getattr(model.config, name, None) for name in _LOCAL)
+        if plain:
+            try:
+                both = [model(input_ids=ids, attention_mask=m).logits[seen] for m in (seen, seen[:, None, None, :])]
+                plain = torch.allclose(*both, rtol=1e-4, atol=1e-5 * float(both[0].abs().max()))
+            except (IndexError, RuntimeError, TypeError, ValueError):
+                plain = False
+        model.train(training)
+        _whole_masks[model] = plain
+    return _whole_masks[model]
+
+
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_whole_masks: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 _sound: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 #: Model -> weights that its files lack.
 _drawn: WeakKeyDictionary[Any, int] = WeakKeyDictionary()

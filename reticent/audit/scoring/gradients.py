@@ -36,7 +36,7 @@ from reticent.core.errors import TrainingError
 from reticent.core.progress import log_warning
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import lm_head, logits_of, whole_inputs
+from reticent.trainer.models import attention_for, lm_head, logits_of, whole_inputs
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def gradient_norms(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Rows of several documents: ids (B, T), attention (B, T) or None, the cells that are asked, numbers in the flat
+    """Rows of several documents: ids (B, T), attention or None, the cells that are asked, numbers in the flat
     batch (N,), the true tokens (N,), and of rows and of cells the document, 0 to U - 1, ascending, on the host."""
 
     given: torch.Tensor
@@ -228,7 +228,8 @@ class _Asked:
         cells = np.flatnonzero(asked)
         true = self.windows.store.input_ids[positions.reshape(-1)[cells]].astype(np.int64)
         given, wanted, labels = (torch.from_numpy(part).to(self.device) for part in (input_ids, cells, true))
-        seen = None if attention is None else torch.from_numpy(attention).to(self.device)
+        mask = None if attention is None else attention_for(self.net, attention)
+        seen = None if mask is None else torch.from_numpy(mask).to(self.device)
         return _Question(given, seen, wanted, labels, of_rows, of_rows[cells // batch.input_ids.shape[1]])
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:

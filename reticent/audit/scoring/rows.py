@@ -19,7 +19,7 @@ from reticent.audit.scoring.scores import Scorer
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head
+from reticent.trainer.models import attention_for, lm_head
 from reticent.trainer.windows import Batch
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def sum_log_probs(
     parts = []
     for first in range(0, len(input_ids), step):
         ids, asked, group = (torch.from_numpy(a[first : first + step]).to(device) for a in (input_ids, true, groups))
-        mask = None if attention is None else torch.from_numpy(attention[first : first + step]).to(device)
+        mask = _mask(model, None if attention is None else attention[first : first + step])
         parts.append(
             _sums(
                 model, head, ids, asked, group, mask,
@@ -121,6 +121,11 @@ def sum_log_probs(
             )
         )  # fmt: skip
     return np.concatenate(parts)
+
+
+def _mask(model: Any, attention_NT: np.ndarray | None) -> torch.Tensor | None:
+    mask = None if attention_NT is None else attention_for(model, attention_NT)
+    return None if mask is None else torch.from_numpy(mask).to(model.device)
 
 
 def _sums(
@@ -173,7 +178,7 @@ def sum_choices(
     """
     device, head = model.device, lm_head(model)
     ids, cells = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, asked))
-    mask = None if attention is None else torch.from_numpy(attention).to(device)
+    mask = _mask(model, attention)
     at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
     states = _states(model, head, ids, mask, 0)[cells]
     tokens = torch.from_numpy(np.ascontiguousarray(choices)).to(device)

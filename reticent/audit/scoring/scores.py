@@ -28,7 +28,7 @@ from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head, logits_of
+from reticent.trainer.models import attention_for, lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -418,18 +418,30 @@ class Scorer:
             is_end = at >= self.store.num_tokens  # last, so that the numbers of tokens are to the bit those without
             cells, at = (np.concatenate([values[~is_end], values[is_end]]) for values in (cells, at))
             num_own = len(at) - np.count_nonzero(is_end)
-            mask = None if attention_BT is None else self._moved(attention_BT[rows])
             given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
             true = np.full(len(at), self._end or 0, dtype=np.int64)
             true[:num_own] = self.store.input_ids[at[:num_own]]
-            self._score_cells(at, given, mask, wanted, self._moved(true))
+            seen = None if attention_BT is None else attention_BT[rows]
+            self._score_cells(at, given, self._masks(seen), wanted, self._moved(true))
+
+    def _masks(self, attention_BT: np.ndarray | None) -> list[torch.Tensor | None]:
+        """The attention mask for each model, decided on the host."""
+        if attention_BT is None:
+            return [None] * len(self.models)
+        masks = [attention_for(model, attention_BT) for model in self.models]
+        return [None if mask is None else self._moved(mask) for mask in masks]
 
     def _score_cells(
-        self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
+        self,
+        at: np.ndarray,
+        given: torch.Tensor,
+        masks: list[torch.Tensor | None],
+        wanted: torch.Tensor,
+        true: torch.Tensor,
     ) -> None:
         """Score the tokens at the places ``at`` of the store, which the cells ``wanted`` predict."""
         num_own = int(np.count_nonzero(at < self.store.num_tokens))
-        for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
+        for number, (model, head, mask) in enumerate(zip(self.models, self._heads, masks, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
                 values = self._values(model, head, given, mask, wanted)
                 columns = self._reduced(values, head, true, model.config.vocab_size, num_own)
@@ -504,12 +516,16 @@ class _Information(Scorer):
         self.information = np.full(self.store.num_tokens, np.nan, dtype=np.float32)
 
     def _score_cells(
-        self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
+        self,
+        at: np.ndarray,
+        given: torch.Tensor,
+        masks: list[torch.Tensor | None],
+        wanted: torch.Tensor,
+        true: torch.Tensor,
     ) -> None:
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-            both = [
-                self._values(m, head, given, mask, wanted) for m, head in zip(self.models, self._heads, strict=True)
-            ]
+            each = zip(self.models, self._heads, masks, strict=True)
+            both = [self._values(model, head, given, mask, wanted) for model, head, mask in each]
             at_once = max(1, MAX_LOGITS[self._kind] // self.models[0].config.vocab_size)
             found = torch.cat(
                 [
