@@ -533,21 +533,23 @@ _LOCAL = ("sliding_window", "local_attention", "attention_window", "layer_types"
 def _takes_whole_mask(model: Any) -> bool:
     """Whether a mask of four dimensions says the same as one of two; each model is asked once."""
     if model not in _whole_masks:
-        training = model.training
-        model.eval()
-        seen = torch.tensor([[True] * 6, [True] * 4 + [False] * 2], device=model.device)
-        ids = torch.arange(12, device=model.device).view(2, 6) % num_rows(model)
-        plain = getattr(model.config, "_attn_implementation", None) == "sdpa"
-        plain &= not any(getattr(model.config, name, None) for name in _LOCAL)
-        if plain:
-            try:
-                both = [model(input_ids=ids, attention_mask=m).logits[seen] for m in (seen, seen[:, None, None, :])]
-                plain = torch.allclose(*both, rtol=1e-4, atol=1e-5 * float(both[0].abs().max()))
-            except (IndexError, RuntimeError, TypeError, ValueError):
-                plain = False
-        model.train(training)
-        _whole_masks[model] = plain
+        is_local = any(getattr(model.config, name, None) for name in _LOCAL)
+        is_plain = getattr(model.config, "_attn_implementation", None) == "sdpa" and not is_local
+        _whole_masks[model] = is_plain and _sees_the_same(model)
     return _whole_masks[model]
+
+
+def _sees_the_same(model: Any) -> bool:
+    training, seen = model.training, torch.tensor([[True] * 6, [True] * 4 + [False] * 2], device=model.device)
+    ids = torch.arange(12, device=model.device).view(2, 6) % num_rows(model)
+    model.eval()
+    try:
+        both = [model(input_ids=ids, attention_mask=mask).logits[seen] for mask in (seen, seen[:, None, None, :])]
+    except (IndexError, RuntimeError, TypeError, ValueError):  # an architecture can fail anywhere
+        return False
+    finally:
+        model.train(training)
+    return torch.allclose(*both, rtol=1e-4, atol=1e-5 * float(both[0].abs().max()))
 
 
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
