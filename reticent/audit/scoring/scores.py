@@ -23,6 +23,7 @@ import torch
 
 from reticent.core.device import uses_bf16
 from reticent.core.errors import TrainingError
+from reticent.core.progress import log_warning
 from reticent.engine.document_kernels import document_ranks
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
@@ -52,8 +53,9 @@ __all__ = [
 # Logits + true tokens -> the six numbers of each token in `TokenScores`: the cost of a scoring pass beside the model.
 #
 # On a CPU a Numba kernel keeps a row of logits in the cache from the first pass over it to the last, and takes one
-# exponential a logit; elsewhere it is torch. Both have the same order of columns (`token_scores.COLUMNS`) and agree to
-# float32's rounding.
+# exponential a logit; on a GPU a Triton kernel (`logits_gpu`) reads each logit once. Elsewhere, and where Triton finds
+# no compiler, it is torch, which reads and writes some 80 bytes a logit. All have the same order of columns
+# (`token_scores.COLUMNS`) and agree to float32's rounding.
 
 
 #: Without the assumptions that there are no NaN and no infinities: these show that a model has diverged.
@@ -74,7 +76,23 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
     fits_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
     if logits_NV.device.type == "cpu" and fits_float32 and not logits_NV.requires_grad:
         return _in_numba(logits_NV.float().contiguous(), true_N)
-    return _in_torch(logits_NV, true_N)
+    kernel = _gpu_kernel(logits_NV.device) if logits_NV.is_cuda and not logits_NV.requires_grad else None
+    return (kernel or _in_torch)(logits_NV, true_N)
+
+
+@cache
+def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]] | None:
+    """The kernel of a GPU; None, with a warning, where it cannot be compiled."""
+    try:
+        from reticent.audit.scoring.logits_gpu import reduce_logits  # Triton
+
+        reduce_logits(torch.zeros(1, 2, device=device), torch.zeros(1, dtype=torch.int64, device=device))
+    except Exception as error:  # a compiler can fail anywhere
+        log_warning(
+            f"scoring: no kernel for this GPU ({type(error).__name__}); logits are reduced by torch, more slowly"
+        )
+        return None
+    return reduce_logits
 
 
 def _in_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
