@@ -544,12 +544,12 @@ def _sees_the_same(model: Any) -> bool:
     ids = torch.arange(12, device=model.device).view(2, 6) % num_rows(model)
     model.eval()
     try:
-        both = [model(input_ids=ids, attention_mask=mask).logits[seen] for mask in (seen, seen[:, None, None, :])]
+        one, other = (model(input_ids=ids, attention_mask=m).logits[seen] for m in (seen, seen[:, None, None, :]))
     except (IndexError, RuntimeError, TypeError, ValueError):  # an architecture can fail anywhere
         return False
     finally:
         model.train(training)
-    return torch.allclose(*both, rtol=1e-4, atol=1e-5 * float(both[0].abs().max()))
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(one.abs().max()))
 
 
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.

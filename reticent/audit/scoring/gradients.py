@@ -165,6 +165,7 @@ class _Asked:
     def __init__(self, windows: Windows, chosen: np.ndarray, objective: str, net: Any):
         self.windows, self.chosen, self.objective, self.net = windows, chosen, objective, net
         self.head, self.device = lm_head(net), net.device
+        self.mask_id = -1 if windows.special.mask is None else windows.special.mask
         totals = np.concatenate([[0], np.cumsum(chosen)])
         #: Tokens of each window that are asked; a causal model predicts no first token without one before it.
         begins = windows.starts + int(objective != "mlm" and windows.special.prefix is None)
@@ -221,7 +222,7 @@ class _Asked:
         asked = (positions >= 0) & self.chosen[np.maximum(positions, 0)]
         input_ids, attention = batch.input_ids, None
         if self.objective == "mlm":
-            input_ids, attention = np.where(asked, self.windows.special.mask, input_ids), batch.attention
+            input_ids, attention = np.where(asked, self.mask_id, input_ids), batch.attention
         else:  # position t predicts the token at t + 1
             positions = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
             asked = np.concatenate([asked[:, 1:], np.zeros((len(numbers), 1), dtype=bool)], axis=1)

@@ -15,9 +15,9 @@ import pytest
 import torch
 from fixtures.architectures import small_model
 from fixtures.drawing import examples
+from fixtures.reads import Reads
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -635,19 +635,6 @@ def test_a_broken_table_of_scores_is_an_artifact_error(
     with pytest.raises(ArtifactError, match=r"scores\.parquet") as error:
         TokenScores.from_parquet(path)
     assert "secret" not in str(error.value)
-
-
-READING = (torch.ops.aten._local_scalar_dense, torch.ops.aten.item, torch.ops.aten.is_nonzero)
-
-
-class Reads(TorchDispatchMode):
-    """Counts the numbers that the host reads from tensors, each of which waits for a GPU."""
-
-    num_reads = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.num_reads += func.overloadpacket in READING
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "electra", "gpt2"])
