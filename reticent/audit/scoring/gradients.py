@@ -50,7 +50,7 @@ ROWS_AT_ONCE = 8
 MAX_CELLS = {"cuda": 1 << 14, "cpu": 1 << 12}
 MAX_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 24}
 MAX_GRADIENTS = {"cuda": 1 << 27, "cpu": 1 << 23}
-#: The most that the squared norm of a weight may differ between both ways, in parts of itself and of the whole.
+#: The most that the squared norm of a weight may differ between both ways, in parts of itself.
 MOST_OFF = 1e-3
 _STREAM = 67
 

@@ -24,9 +24,9 @@ def _reduce_rows(logits, true, reals, integers, num_rows, num_logits, BLOCK: tl.
     row = tl.program_id(0).to(tl.int64)
     values = logits + row * num_logits
     wanted = tl.load(values + tl.load(true + row)).to(tl.float32)
-    top = tl.full((), -float("inf"), tl.float32)
-    total, mean, square = tl.full((), 0, tl.float32), tl.full((), 0, tl.float32), tl.full((), 0, tl.float32)
-    argmax, rank, broken = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
+    top = tl.full([], -float("inf"), tl.float32)
+    total, mean, square = tl.full([], 0, tl.float32), tl.full([], 0, tl.float32), tl.full([], 0, tl.float32)
+    argmax, rank, broken = tl.full([], 0, tl.int32), tl.full([], 0, tl.int32), tl.full([], 0, tl.int32)
     for start in range(0, num_logits, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         inside = columns < num_logits

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,7 +166,6 @@ def test_eight_bytes_a_logit_are_moved_with_the_head_and_far_more_by_torch_alone
         assert most / 2 < moved.num_bytes / (20 * 50_000) <= most, way  # and the kernel reads each logit, 4 bytes
 
 
-@pytest.mark.skipif(INTERPRETED, reason="it is this process")
 def test_the_kernel_of_a_gpu_equals_the_definition_and_reads_each_logit_once() -> None:
     pytest.importorskip("triton")
     command = [sys.executable, "-m", "pytest", __file__, "-v", "-k", "triton", "-p", "no:cacheprovider"]
@@ -174,20 +174,38 @@ def test_the_kernel_of_a_gpu_equals_the_definition_and_reads_each_logit_once() -
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 14
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="loads are counted by Triton's interpreter")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_triton_reads_each_logit_once_as_it_is(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    from triton.runtime.interpreter import InterpreterBuilder
+if INTERPRETED:  # the interpreter counts what is loaded
 
-    load, loaded = InterpreterBuilder.create_masked_load, []
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_triton_reads_each_logit_once_as_it_is(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+        from triton.runtime.interpreter import InterpreterBuilder
 
-    def counted(self: Any, pointers: Any, mask: Any, *given: Any) -> Any:
-        loaded.append(int(mask.data.sum()) * pointers.get_element_ty().primitive_bitwidth // 8)
-        return load(self, pointers, mask, *given)
+        load, loaded = InterpreterBuilder.create_masked_load, []
 
-    monkeypatch.setattr(InterpreterBuilder, "create_masked_load", counted)
-    logits = torch.randn(3, 50_000, generator=torch.Generator().manual_seed(0)).to(dtype)
-    found = logits_gpu.reduce_logits(logits, torch.arange(3))
-    assert logits.nbytes <= sum(loaded) < 1.001 * logits.nbytes
-    for ours, oracle in zip(found, plainly(logits.float().numpy(), np.arange(3)), strict=True):
-        assert np.abs(ours.numpy() - oracle).max() < 1e-5
+        def counted(self: Any, pointers: Any, mask: Any, *given: Any) -> Any:
+            loaded.append(int(mask.data.sum()) * pointers.get_element_ty().primitive_bitwidth // 8)
+            return load(self, pointers, mask, *given)
+
+        monkeypatch.setattr(InterpreterBuilder, "create_masked_load", counted)
+        logits = torch.randn(3, 50_000, generator=torch.Generator().manual_seed(0)).to(dtype)
+        found = logits_gpu.reduce_logits(logits, torch.arange(3))
+        assert logits.nbytes <= sum(loaded) < 1.001 * logits.nbytes
+        for ours, oracle in zip(found, plainly(logits.float().numpy(), np.arange(3)), strict=True):
+            assert np.abs(ours.numpy() - oracle).max() < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize("logits", ["*fp32", "*bf16"])
+def test_the_kernel_of_a_gpu_compiles_without_one(logits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from reticent.audit.scoring.logits_gpu import BLOCK, _reduce_rows
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    given = {"logits": logits, "true": "*i64", "reals": "*fp32", "integers": "*i32", "num_rows": "i32"}
+    source = ASTSource(_reduce_rows, {**given, "num_logits": "i32", "BLOCK": "constexpr"}, constexprs={"BLOCK": BLOCK})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})
+    assert made.asm["cubin"]
+    assert ".local" not in made.asm["ptx"], "a block of a row stays in registers"
