@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ from reticent.trainer.models import check_fit, load_model, load_tokenizer, num_d
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from reticent.audit.leakage.words import WordCategories
     from reticent.audit.membership.shadow import ShadowControl
     from reticent.engine.noisy_threshold import Noise
@@ -211,6 +213,7 @@ class Auditor:
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
         self._num_drawn: dict[Path | str, int] = {}
+        self._load: Callable[[Path, str], PreTrainedModel] = load_model
 
     def _tokenizer_of(self, path: Path) -> Any:
         """Return the tokenizer of the model's folder, because that of the store names no special tokens.
@@ -243,22 +246,36 @@ class Auditor:
         task : name of a part ("documents", "all occurrences", "probes", "gradients", "information", "inversion") ->
             context that shows its progress
         """
-        with task("documents") as advance:
-            scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
-        compared = base() if callable(base) else base
-        holdout = self.score_holdout(entry)
+        self._load = cache(load_model)  # what the parts of this evaluation ask is one model, read once
+        again: TokenScores | None = None
+        inverted: Inversion | None = None
+        candidates: dict[str, np.ndarray] | None = None
+        try:
+            with task("documents") as advance:
+                scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
+            compared = base() if callable(base) else base
+            holdout = self.score_holdout(entry)
+            written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
+            asked = self._asked(entry, scores, written, task)
+            if GRADIENT in self.config.attacks and entry.is_last:
+                with task("gradients") as advance:
+                    asked[GRADIENT] = self.gradient_scores(entry, advance)
+            if STATES in self.config.attacks:
+                asked[STATES] = self.states_scores(entry)
+            information = None
+            if INFORMATION in self.config.attacks and compared:
+                with task("information") as advance:
+                    information = self.information(entry, compared.path, advance)
+            draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
+            if self.config.all_occurrences and entry.objective == "mlm":
+                with task("all occurrences") as advance:
+                    again = self.score(entry, advance, all_occurrences=True)
+            if self.config.inversion is not None:
+                with task("inversion") as advance:
+                    inverted, candidates = self.invert(entry, compared, advance)
+        finally:
+            self._load = load_model  # statistics need its memory
         base_scores = compared.documents if compared else None
-        written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
-        asked = self._asked(entry, scores, written, task)
-        if GRADIENT in self.config.attacks and entry.is_last:
-            with task("gradients") as advance:
-                asked[GRADIENT] = self.gradient_scores(entry, advance)
-        if STATES in self.config.attacks:
-            asked[STATES] = self.states_scores(entry)
-        information = None
-        if INFORMATION in self.config.attacks and compared:
-            with task("information") as advance:
-                information = self.information(entry, compared.path, advance)
         further, controls = dict(asked), dict(compared.asked if compared else {})
         about: dict[str, ShadowControl] = {}
         if more_attacks and compared:
@@ -271,24 +288,18 @@ class Auditor:
         if shadow_tokens is not None and base_scores is not None:
             out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
             told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
-        draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
         measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
         k = entry.k or self.config.k
         threshold = self.threshold.measure(scores.log_probs, before, k, entry.noise) if entry.is_known else None
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
         measured = replace(measured, membership=measured.membership | attacks, threshold=threshold)
-        if self.config.all_occurrences and entry.objective == "mlm":
-            with task("all occurrences") as advance:
-                again = self.score(entry, advance, all_occurrences=True)
+        if again is not None:
             measured = replace(measured, all_occurrences=self.measure_all_occurrences(again))
         if written is not None:
             measured = replace(measured, generated=self.measure_written(entry, written))
-        candidates = None
-        if self.config.inversion is not None:
-            with task("inversion") as advance:
-                found, candidates = self.invert(entry, compared, advance)
-            measured = replace(measured, inversion=found)
+        if inverted is not None:
+            measured = replace(measured, inversion=inverted)
         measured = replace(measured, num_drawn=self._num_drawn.get(entry.path) or None)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
@@ -322,7 +333,7 @@ class Auditor:
         """Return InfoRMIA's score of every token of both sides, float32 (num_tokens,); see `score_information`."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         return score_information(
-            load_model(entry.path, entry.objective), load_model(base, entry.objective), entry.objective, self.store,
+            self._load(entry.path, entry.objective), load_model(base, entry.objective), entry.objective, self.store,
             special, progress=self._progress(progress, special, entry.objective), **self._scoring,
         )  # fmt: skip
 
@@ -356,7 +367,7 @@ class Auditor:
             self._num_drawn[entry.path] = 0
             told = self._progress(progress, special, entry.objective)
             return score_endpoint(entry.path, store, special, self.config.window_length, told)
-        model = load_model(entry.path, entry.objective)
+        model = self._load(entry.path, entry.objective)
         self._num_drawn[entry.path] = num_drawn(model)
         check_fit(model, store, tokenizer, special, self.config.window_length)
         (scores,) = score_models(
@@ -400,13 +411,14 @@ class Auditor:
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
-        return self._inversion.measure(entry.path, entry.objective, special, tokenizer, base, progress)
+        model = self._load(entry.path, entry.objective)
+        return self._inversion.measure(model, entry.objective, special, tokenizer, base, progress)
 
     def write(self, entry: ModelEntry) -> Written:
         """Return a causal model's continuations of documents; see `continue_documents`."""
         assert self.config.generation is not None
         return continue_documents(
-            load_model(entry.path, entry.objective), self.store, self.members,
+            self._load(entry.path, entry.objective), self.store, self.members,
             special_ids(self._tokenizer_of(entry.path), entry.objective), self.config.generation,
             batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16, seed=self.config.seed,
         )  # fmt: skip
@@ -423,7 +435,7 @@ class Auditor:
         """Return the document scores of the attacks that ask a causal model; the base model is asked too."""
         tokenizer = self._tokenizer_of(entry.path)
         return asking_scores(
-            self.config, self.store, scores, written, load=lambda: load_model(entry.path, entry.objective),
+            self.config, self.store, scores, written, load=lambda: self._load(entry.path, entry.objective),
             objective=entry.objective, tokenizer=tokenizer, special=special_ids(tokenizer, entry.objective), task=task,
         )  # fmt: skip
 
@@ -544,7 +556,7 @@ class Auditor:
         )
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         norms = gradient_norms(
-            load_model(entry.path, entry.objective), entry.objective, self.store, special, self.store.flags == 0,
+            self._load(entry.path, entry.objective), entry.objective, self.store, special, self.store.flags == 0,
             documents, folds=self.config.folds, window_length=self.config.window_length, seed=self.config.seed,
             device=self.config.device, progress=progress and partial(with_total, progress, len(documents)),
         )  # fmt: skip
@@ -555,7 +567,7 @@ class Auditor:
         units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
         asked = asked_documents(self.store.individual, self.members, self.config.seed, units=units)
         states = document_states(
-            load_model(entry.path, entry.objective), self.store.select(asked),
+            self._load(entry.path, entry.objective), self.store.select(asked),
             special_ids(self._tokenizer_of(entry.path), entry.objective), window_length=self.config.window_length,
             batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16,
         )  # fmt: skip

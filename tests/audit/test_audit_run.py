@@ -18,21 +18,23 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
-from reticent.audit.config import AuditConfig
+from reticent.audit import evaluate
+from reticent.audit.config import AuditConfig, GenerationConfig
 from reticent.audit.evaluate import ModelEntry, audit_models
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.measure import MembershipAudit
-from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION, STATES
+from reticent.audit.membership.names import COVERAGE, DIFFERENCES, GRADIENT, INFORMATION, PROBING, STATES
 from reticent.audit.membership.table import Need
 from reticent.audit.scoring.scores import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine import split
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.ext.inversion import measure as inversion_measure
 from reticent.ext.inversion.inversion import InversionConfig
-from reticent.trainer.models import load_tokenizer
+from reticent.trainer.models import load_model, load_tokenizer
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
@@ -553,6 +555,22 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
         assert measured["auc"]["value"] > 0.9, name
         assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)
         assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}  # 6 of the 1,000 non-members it would take
+
+
+def test_a_checkpoint_is_read_once_for_all_that_is_asked_of_it(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Path] = []
+
+    def load(path: Path, objective: str) -> Any:
+        loaded.append(path)
+        return load_model(path, objective)
+
+    for module in (evaluate, inversion_measure):
+        monkeypatch.setattr(module, "load_model", load)
+    more = {"inversion": InversionConfig(num_decoys=3), "generation": GenerationConfig(num_prompts=2, num_tokens=4)}
+    attacks = ("loss", GRADIENT, STATES, INFORMATION, COVERAGE, PROBING)
+    ground.run(CONFIG.replace(attacks=attacks, all_occurrences=True, **more))
+    trained = [entry.path for entry in ground.models if entry.path not in ground.bases.values()]
+    assert [loaded.count(path) for path in trained] == [1] * len(trained) != []
 
 
 def test_information_by_token_tells_the_members_of_the_memoriser_and_which_words_do(ground: Ground) -> None:

@@ -13,7 +13,9 @@ from fixtures.distributed import torchrun
 from fixtures.jobs import Recorder, Stopping, Values, changed, content, control_c, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.audit.evaluate import Auditor
 from reticent.core.errors import ArtifactError, TrainingError
+from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -178,3 +180,30 @@ def test_a_base_that_cannot_be_loaded_is_found_before_the_first_training(mine: V
     with pytest.raises(ArtifactError, match="broken: "):
         train(mine)
     assert not (Path(mine["out"]) / MODEL).exists()
+
+
+def test_a_base_of_two_sections_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synthesize(tmp_path, SynthConfig(num_individuals=12, words_per_document=20, documents_per_individual=1.0))
+    toy_model("gpt2", max_length=64).save_pretrained(tmp_path / "base")
+    (tmp_path / "base" / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+    about = {"base": str(tmp_path / "base"), "objective": "clm", "recipes": ["clm"]}
+    job = parse_job({
+        "out": str(tmp_path / "run"), "corpus": {"source": str(tmp_path / "documents"), "spans": "spans"},
+        "detect": {"detectors": ["gold"]}, "split": {"heldout": 0.5},
+        "model": [{"name": "one", **about}, {"name": "two", **about}],
+        "train": {"num_epochs": 1, "window_length": 64, "device": "cpu"},
+        "audit": {"num_bootstrap": 100, "attacks": ["loss"]},
+    })  # fmt: skip
+    measured: list[str] = []
+    evaluate = Auditor.evaluate
+
+    def counted(self: Auditor, entry: Any, *given: Any) -> Any:
+        measured.append(entry.recipe)
+        return evaluate(self, entry, *given)
+
+    monkeypatch.setattr(Auditor, "evaluate", counted)
+    execute(Run(job), until="audit")
+    assert sorted(measured) == ["base", "clm", "clm"]
+    first, second = (tmp_path / "run" / "measures" / name / "base" / "epoch-0000" for name in ("one", "two"))
+    assert sorted(file.name for file in second.iterdir()) == ["manifest.json", "measures.json", "scores.parquet"]
+    assert (first / "measures.json").read_bytes() == (second / "measures.json").read_bytes()

@@ -29,6 +29,9 @@ __all__ = ["GREEDY", "Decoding", "end_ids", "generate", "score_continuations"]
 
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
+#: Keys and values that a batch of a GPU may hold, in numbers: with `MAX_LOGITS` they say how many rows are more than
+#: ``batch_size``. They are fixed, because what is drawn depends on the rows of a batch.
+MAX_KEYS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,8 @@ def generate(
         Token ids, without special ones.
     seed : int
         The draws depend on it and on ``batch_size``, because random numbers go to rows.
+    batch_size : int
+        Prompts at once; a GPU takes more where `MAX_KEYS` and `MAX_LOGITS` allow it.
     bf16 : {"auto", "on", "off"}
         bfloat16 for the model's arithmetic; "auto" is on for CUDA.
 
@@ -125,6 +130,8 @@ def generate(
     ends = end_ids(net, special)
     config = _generation_config(decoding, num_tokens, num_samples, special, ends)
     done = 0
+    if device_.type == "cuda":
+        batch_size = max(batch_size, _num_rows(net.config, int(lengths.max(initial=1)) + num_tokens) // num_samples)
     with _seeded(seed, device_), without_own_settings(net), torch.inference_mode():
         starts = np.arange(0, len(order), batch_size)
         if len(np.unique(lengths)) > 1 and _moved_by_padding(net, special, device_):
@@ -181,27 +188,35 @@ def score_continuations(
         ids = np.concatenate([np.full((len(ids), 1), special.prefix), ids], axis=1)
     _check(model, np.array([num_prefix + offset]), num_suffix, 1, batch_size)
     kind = "cuda" if device_.type == "cuda" else "cpu"
-    rows_at_once = min(batch_size, max(1, MAX_LOGITS[kind] // (model.config.vocab_size * num_suffix)))
+    rows_at_once = max(1, MAX_LOGITS[kind] // (model.config.vocab_size * num_suffix))
+    rows_at_once = rows_at_once if kind == "cuda" else min(batch_size, rows_at_once)
     is_greedy, log_p = np.empty(len(ids), dtype=bool), np.empty(len(ids), dtype=np.float64)
     ends = torch.tensor([] if decoding.may_end else end_ids(net, special), dtype=torch.int64, device=device_)
     with torch.inference_mode():
         for start in range(0, len(ids), rows_at_once):
             rows = torch.from_numpy(ids[start : start + rows_at_once]).to(device_)
-            wanted = torch.zeros_like(rows, dtype=torch.bool)
-            wanted[:, num_prefix + offset - 1 : -1] = True
+            cells = torch.arange(rows.numel(), device=device_).view(rows.shape)[:, num_prefix + offset - 1 : -1]
             with autocast(bf16, device_):
-                logits = logits_at(net, rows, None, wanted)
+                logits = logits_at(net, rows, None, cells.flatten())
             true = rows[:, num_prefix + offset :].reshape(-1, 1)
             logits[:, ends] = torch.where(true == ends, logits[:, ends], -torch.inf)
             shape = (len(rows), num_suffix)
             part = slice(start, start + len(rows))
-            is_greedy[part] = (logits.argmax(-1, keepdim=True) == true).view(shape).all(1).cpu().numpy()
-            log_p[part] = decoding.log_probs(logits).gather(1, true).view(shape).double().sum(1).cpu().numpy()
+            greedy = (logits.argmax(-1, keepdim=True) == true).view(shape).all(1)
+            drawn = decoding.log_probs(logits).gather(1, true).view(shape).double().sum(1)
+            is_greedy[part], log_p[part] = torch.stack([greedy.double(), drawn]).cpu().numpy()
             if progress:
                 progress(start + len(rows))
     if np.isnan(log_p).any():
         raise TrainingError("scoring: the model's logits are not numbers; did training diverge?")
     return is_greedy, log_p
+
+
+def _num_rows(config: Any, length: int) -> int:
+    """Return how many rows of so many tokens a GPU holds at once."""
+    text = config.get_text_config()
+    keys = 2 * getattr(text, "num_hidden_layers", 1) * getattr(text, "hidden_size", 1) * length
+    return max(1, min(MAX_KEYS // keys, MAX_LOGITS["cuda"] // text.vocab_size))
 
 
 def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:

@@ -4,14 +4,26 @@ A document that a model was trained on asks for smaller changes of its weights t
 The adversary has the weights. Asked of the tokens that every recipe may teach, the norm told members of a protected
 model better than every other attack without shadow models.
 
-Cost: a forward and a backward pass for each document, one at a time; at most `MOST_MEMBERS` and `MOST_OTHERS` are
+Many documents go through a model at once, and no gradient of a weight is kept: the norm of a sum of products over the
+places of a document follows from the products of its places with each other ("ghost" norms [@li2022]), and a layer
+sees both factors. A model with a layer that `_kind_of` does not know, or that uses a weight in another way (a layer
+that runs twice, a matrix outside of its layer), is asked one document at a time by torch's own gradients, and so is a
+document that is too long for a batch. The first document of a model is asked in both ways, which shows such a use.
+
+Cost: a forward pass, and a backward pass without the gradients of weights; at most `MOST_MEMBERS` and `MOST_OTHERS` are
 asked, and `MOST_DOCUMENTS` of each.
+
+Shapes: B rows, T tokens a row, N cells that are asked, U documents of a batch, L places of the longest, I and O numbers
+that a layer reads and writes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,18 +33,25 @@ from reticent.audit.membership.names import MOST_DOCUMENTS, MOST_MEMBERS, MOST_O
 from reticent.audit.scoring.scores import word_folds
 from reticent.core.device import pick_device
 from reticent.core.errors import TrainingError
+from reticent.core.progress import log_warning
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import lm_head, logits_of
-from reticent.trainer.windows import SpecialIds, cut_windows
+from reticent.trainer.models import attention_for, lm_head, logits_of, whole_inputs
+from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 __all__ = ["asked_documents", "gradient_norms"]
 
-#: Windows of a document that go through the model at once.
+#: Windows of a document that go through the model at once where documents are asked one at a time.
 ROWS_AT_ONCE = 8
+#: Cells, logits, and numbers of gradients that are held at once where many documents are asked.
+MAX_CELLS = {"cuda": 1 << 14, "cpu": 1 << 12}
+MAX_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 24}
+MAX_GRADIENTS = {"cuda": 1 << 27, "cpu": 1 << 23}
+#: The most that the squared norm of a weight may differ between both ways, in parts of itself.
+MOST_OFF = 1e-3
 _STREAM = 67
 
 
@@ -95,41 +114,332 @@ def gradient_norms(
     """
     where = pick_device(device)
     net: Any = model.to(device=where).eval()  # type: ignore
-    weights = [weight for weight in net.parameters() if weight.requires_grad]
-    mask_id = -1 if special.mask is None else special.mask
-    windows, head = cut_windows(store, window_length, special), lm_head(net)
     chosen = mask & (word_folds(store, folds, seed)[0] == 0) if objective == "mlm" else mask
-    bounds = np.searchsorted(windows.documents, np.arange(store.num_documents + 1))
-    norms = np.full(store.num_documents, np.nan)
-    for done, document in enumerate(documents.tolist(), start=1):
-        net.zero_grad(set_to_none=True)
-        count = 0
-        for start in range(bounds[document], bounds[document + 1], ROWS_AT_ONCE):
-            numbers = np.arange(start, min(start + ROWS_AT_ONCE, bounds[document + 1]))
-            batch = windows.gather(numbers)
-            positions = windows.token_positions(numbers, batch.input_ids.shape[1])
-            asked = (positions >= 0) & chosen[np.maximum(positions, 0)]
-            input_ids, attention = batch.input_ids, None
-            if objective == "mlm":
-                input_ids, attention = np.where(asked, mask_id, input_ids), batch.attention
-            else:  # position t predicts the token at t + 1
-                positions = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
-                asked = np.concatenate([asked[:, 1:], np.zeros((len(numbers), 1), dtype=bool)], axis=1)
-            cells = np.flatnonzero(asked)
-            if len(cells):
-                true = store.input_ids[positions.reshape(-1)[cells]].astype(np.int64)
-                rows = (torch.from_numpy(np.ascontiguousarray(part)).to(where) for part in (input_ids, cells, true))
-                given, wanted, labels = rows
-                seen = None if attention is None else torch.from_numpy(attention).to(where)
-                logits = logits_of(net, head, given, seen, wanted)
-                torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum").backward()
-                count += len(cells)
-        if count:
-            parts = [weight.grad.float() for weight in weights if weight.grad is not None]
-            norms[document] = float(torch.stack(torch._foreach_norm(parts)).norm()) / count
-            if not math.isfinite(norms[document]):
-                raise TrainingError("gradients: a norm is not a number; did training diverge?")
+    asked = _Asked(cut_windows(store, window_length, special), chosen, objective, net)
+    norms, layers, is_checked, done = np.full(store.num_documents, np.nan), _Layers.of(net), False, 0
+    for group in asked.batches(documents):
+        question = asked.of(group) if layers is not None and asked.fits(group) else None
+        if layers is not None and question is not None and not is_checked:
+            is_checked = True
+            if not layers.agree(asked.of(group[:1]), asked.gradients(group[0])):
+                layers = None
+        if layers is not None and question is not None:
+            norms[group] = layers.norms(question)
+        else:
+            for document in group.tolist():
+                found = asked.gradients(document)
+                if found:
+                    parts = [gradient.float() for gradient in found.values()]
+                    norms[document] = float(torch.stack(torch._foreach_norm(parts)).norm())
+        count = asked.counts(group)
+        norms[group] = np.where(count > 0, norms[group] / np.maximum(count, 1), np.nan)
+        if not np.isfinite(norms[group][count > 0]).all():
+            raise TrainingError("gradients: a norm is not a number; did training diverge?")
+        done += len(group)
         if progress:
             progress(done)
     net.zero_grad(set_to_none=True)
     return norms
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Rows of several documents: ids (B, T), attention or None, the cells that are asked, numbers in the flat
+    batch (N,), the true tokens (N,), and of rows and of cells the document, 0 to U - 1, ascending, on the host."""
+
+    given: torch.Tensor
+    seen: torch.Tensor | None
+    wanted: torch.Tensor
+    true: torch.Tensor
+    of_rows: np.ndarray
+    of_cells: np.ndarray
+
+    @property
+    def num_documents(self) -> int:
+        return int(self.of_rows[-1]) + 1
+
+
+class _Asked:
+    """The windows of a store and the tokens whose loss counts, as questions to a model."""
+
+    def __init__(self, windows: Windows, chosen: np.ndarray, objective: str, net: Any):
+        self.windows, self.chosen, self.objective, self.net = windows, chosen, objective, net
+        self.head, self.device = lm_head(net), net.device
+        self.mask_id = -1 if windows.special.mask is None else windows.special.mask
+        totals = np.concatenate([[0], np.cumsum(chosen)])
+        #: Tokens of each window that are asked; a causal model predicts no first token without one before it.
+        begins = windows.starts + int(objective != "mlm" and windows.special.prefix is None)
+        ends = windows.starts + windows.lengths
+        self.num_asked = totals[np.maximum(ends, begins)] - totals[begins]
+        self.bounds = np.searchsorted(windows.documents, np.arange(windows.store.num_documents + 1))
+        self._kind = "cuda" if self.device.type == "cuda" else "cpu"
+
+    def counts(self, documents: np.ndarray) -> np.ndarray:
+        """The tokens of each document that are asked."""
+        totals = np.concatenate([[0], np.cumsum(self.num_asked)])
+        return np.asarray(totals[self.bounds[documents + 1]] - totals[self.bounds[documents]])
+
+    def batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the documents with a token that is asked, those with the most and longest windows first, so many at
+        once as `fits` allows, or one."""
+        documents = documents[self.counts(documents) > 0]
+        longest = np.maximum.reduceat(np.append(self.windows.lengths, 0), self.bounds[:-1])[documents]
+        num_windows = np.diff(self.bounds)[documents]
+        documents = documents[np.lexsort((-longest, -num_windows))]
+        first = 0
+        while first < len(documents):
+            last = first + 1
+            while last < len(documents) and self.fits(documents[first : last + 1]):
+                last += 1
+            yield documents[first:last]
+            first = last
+
+    def fits(self, documents: np.ndarray) -> bool:
+        """Whether these documents may be asked at once."""
+        windows = self._windows(documents)
+        num_cells = len(windows) * int(self.windows.lengths[windows].max() + self.windows.special.num_added)
+        num_logits = num_cells if self.head is None else int(self.num_asked[windows].sum())
+        num_logits = max(num_logits, len(documents) * int(self.counts(documents).max()))
+        is_small = num_logits * self.net.config.vocab_size <= MAX_LOGITS[self._kind]
+        return num_cells <= MAX_CELLS[self._kind] and is_small
+
+    def _windows(self, documents: np.ndarray) -> np.ndarray:
+        """The windows of the documents in which a token is asked."""
+        spans = [np.arange(self.bounds[document], self.bounds[document + 1]) for document in documents.tolist()]
+        windows = np.concatenate(spans)
+        return np.asarray(windows[self.num_asked[windows] > 0])
+
+    def of(self, documents: np.ndarray) -> _Question:
+        """Return the question for these documents, each of which has a token that is asked."""
+        windows = self._windows(documents)
+        number = np.empty(self.windows.store.num_documents, dtype=np.int64)
+        number[documents] = np.arange(len(documents))
+        return self._question(windows, number[self.windows.documents[windows]])
+
+    def _question(self, numbers: np.ndarray, of_rows: np.ndarray) -> _Question:
+        batch = self.windows.gather(numbers)
+        positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
+        asked = (positions >= 0) & self.chosen[np.maximum(positions, 0)]
+        input_ids, attention = batch.input_ids, None
+        if self.objective == "mlm":
+            input_ids, attention = np.where(asked, self.mask_id, input_ids), batch.attention
+        else:  # position t predicts the token at t + 1
+            positions = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
+            asked = np.concatenate([asked[:, 1:], np.zeros((len(numbers), 1), dtype=bool)], axis=1)
+        cells = np.flatnonzero(asked)
+        true = self.windows.store.input_ids[positions.reshape(-1)[cells]].astype(np.int64)
+        given, wanted, labels = (torch.from_numpy(part).to(self.device) for part in (input_ids, cells, true))
+        mask = None if attention is None else attention_for(self.net, attention)
+        seen = None if mask is None else torch.from_numpy(mask).to(self.device)
+        return _Question(given, seen, wanted, labels, of_rows, of_rows[cells // batch.input_ids.shape[1]])
+
+    def gradients(self, document: int) -> dict[Any, torch.Tensor]:
+        """Return the gradients of the summed loss of one document by torch itself, by weight."""
+        self.net.zero_grad(set_to_none=True)
+        windows = self._windows(np.array([document]))
+        for start in range(0, len(windows), ROWS_AT_ONCE):
+            some = windows[start : start + ROWS_AT_ONCE]
+            question = self._question(some, np.zeros(len(some), dtype=np.int64))
+            logits = logits_of(self.net, self.head, question.given, question.seen, question.wanted)
+            torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
+        return {weight: weight.grad for weight in self.net.parameters() if weight.grad is not None}
+
+
+class _Unknown(Exception):
+    """A layer does what its norms cannot be made for."""
+
+
+def _product_norms(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
+    """Squared norm of the sum over L of the products of what a linear layer read and what came back, (U,)."""
+    (length, num_in), num_out = read_ULI.shape[1:], back_ULO.shape[-1]
+    if length * (num_in + num_out) < num_in * num_out:
+        return (read_ULI @ read_ULI.mT).mul_(back_ULO @ back_ULO.mT).sum((1, 2))
+    most = max(1, MAX_GRADIENTS["cuda" if read_ULI.is_cuda else "cpu"] // (num_in * num_out))
+    parts = zip(read_ULI.split(most), back_ULO.split(most), strict=True)
+    return torch.cat([(read.mT @ back).square_().sum((1, 2)) for read, back in parts])
+
+
+def _row_norms(ids_UL: torch.Tensor, back_ULO: torch.Tensor, num_rows: int) -> torch.Tensor:
+    """Squared norm of the gradient of the rows of an embedding, (U,): places with the same id share a row. A large
+    matrix is not made; then all places of a document are compared with each other."""
+    num_documents, _, num_out = back_ULO.shape
+    if num_documents * num_rows * num_out <= MAX_GRADIENTS["cuda" if back_ULO.is_cuda else "cpu"]:
+        rows = ids_UL + num_rows * torch.arange(num_documents, device=ids_UL.device)[:, None]
+        gradient = back_ULO.new_zeros((num_documents * num_rows, num_out))
+        gradient.index_add_(0, rows.flatten(), back_ULO.flatten(0, 1))
+        return gradient.square_().view(num_documents, -1).sum(1)
+    return (back_ULO @ back_ULO.mT).mul_(ids_UL[:, :, None] == ids_UL[:, None, :]).sum((1, 2))
+
+
+def _tied_product(
+    ids_UK: torch.Tensor, back_UKI: torch.Tensor, read_ULI: torch.Tensor, back_ULO: torch.Tensor
+) -> torch.Tensor:
+    """Product of the gradients that one matrix has as an embedding and as the last linear layer, (U,): of the latter
+    only the rows count that the former has."""
+    of_ids_ULK = back_ULO.gather(2, ids_UK[:, None, :].expand(-1, back_ULO.shape[1], -1))
+    return (of_ids_ULK.mT @ read_ULI).mul_(back_UKI).sum((1, 2))
+
+
+def _normalised(layer: Any, read: torch.Tensor) -> torch.Tensor:
+    """What a layer multiplies with its weight."""
+    if isinstance(layer, torch.nn.LayerNorm):
+        return torch.nn.functional.layer_norm(read, layer.normalized_shape, eps=layer.eps)
+    eps = next((getattr(layer, name) for name in ("variance_epsilon", "eps", "epsilon") if hasattr(layer, name)), None)
+    return torch.nn.functional.rms_norm(read.float(), read.shape[-1:], eps=eps)
+
+
+def _kind_of(layer: Any) -> str:
+    """The way in which a layer uses its weights; `_Unknown` for another than these."""
+    name = type(layer).__name__
+    if type(layer) in (torch.nn.Linear, torch.nn.Embedding, torch.nn.LayerNorm) or name == "Conv1D":
+        return "linear" if name in ("Linear", "Conv1D") else name.lower()
+    if name.endswith("RMSNorm") and [weight for weight, _ in layer.named_parameters(recurse=False)] == ["weight"]:
+        return "layernorm"
+    raise _Unknown
+
+
+@lru_cache
+def _say_alone(kind: str) -> None:
+    log_warning(
+        f"gradients: a layer of {kind} models has gradients that cannot be told apart in a batch; documents are asked "
+        "one at a time"
+    )
+
+
+class _Layers:
+    """The layers of a model with weights that are trained, whose norms are made while a backward pass runs."""
+
+    def __init__(self, net: Any, layers: list[Any]):
+        self.net, self.layers, self.head = net, layers, lm_head(net)
+        self.weights = [weight for weight in net.parameters() if weight.requires_grad]
+        self._squares: dict[Any, torch.Tensor] = {}
+        #: What a matrix with two uses read and what came back, at the use whose turn in the backward pass was first.
+        self._tied: dict[Any, tuple[str, torch.Tensor, torch.Tensor]] = {}
+        self._question: _Question | None = None
+        self._slots: dict[bool, tuple[int, torch.Tensor | None]] = {}
+
+    @classmethod
+    def of(cls, net: Any) -> _Layers | None:
+        """Return the layers of a model, None, with a warning, where one is of an unknown kind."""
+        try:
+            return cls(net, list(cls._watched(net)))
+        except _Unknown:
+            return _say_alone(net.config.model_type)
+
+    @classmethod
+    def _watched(cls, module: Any) -> Iterator[Any]:
+        own = {id(weight) for weight in module.parameters(recurse=False) if weight.requires_grad}
+        below = {id(weight) for child in module.children() for weight in child.parameters()}
+        if own - below:
+            _kind_of(module)
+            if below:
+                raise _Unknown
+            yield module
+        for child in module.children():
+            yield from cls._watched(child)
+
+    def agree(self, question: _Question, gradients: dict[Any, torch.Tensor]) -> bool:
+        """Whether the squared norm of every weight is, for the one document of ``question``, that of its gradient by
+        torch itself; warns where it is not."""
+        plain = {weight: float(gradient.float().square().sum()) for weight, gradient in gradients.items()}
+        try:
+            self.norms(question)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception:  # an architecture can fail anywhere
+            _say_alone(self.net.config.model_type)
+            return False
+        found = {weight: float(squares[0]) for weight, squares in self._squares.items()}
+        least = 1e-6 * sum(plain.values())
+        both = {*plain, *found}
+        off = [abs(plain.get(w, 0.0) - found.get(w, 0.0)) > MOST_OFF * plain.get(w, 0.0) + least for w in both]
+        if any(off) and all(map(math.isfinite, plain.values())):
+            _say_alone(self.net.config.model_type)
+            return False
+        return True
+
+    def norms(self, question: _Question) -> np.ndarray:
+        """Return the norm of the gradient of the summed loss of each document, float64 (U,)."""
+        self._question, self._squares, self._tied, self._slots = question, {}, {}, {}
+        with self._hooked():
+            inputs = whole_inputs(self.net, question.given, question.seen)
+            values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
+            at = values.flatten(0, 1).index_select(0, question.wanted)
+            logits = at if self.head is None else self.head(at)
+            torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
+        squares = torch.stack(list(self._squares.values())).sum(0).cpu().numpy().astype(np.float64)
+        self._question, self._tied = None, {}
+        return np.sqrt(np.maximum(squares, 0.0))
+
+    @contextmanager
+    def _hooked(self) -> Iterator[None]:
+        """Watch the layers; their weights have no gradients meanwhile."""
+        handles = [layer.register_forward_hook(self._forward) for layer in self.layers]
+        for weight in self.weights:
+            weight.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for weight in self.weights:
+                weight.requires_grad_(True)
+            for handle in handles:
+                handle.remove()
+
+    def _forward(self, layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        if len(inputs) != 1 or not isinstance(output, torch.Tensor):
+            raise _Unknown
+        if not output.requires_grad:  # the first of a path
+            output.requires_grad_(True)
+        read = inputs[0].detach()
+        output.register_hook(lambda back: self._backward(layer, read, back))
+
+    def _backward(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
+        kind, trained = _kind_of(layer), set(map(id, self.weights))
+        read, back = self._laid(read), self._laid(back.float())
+        weight, bias = layer.weight, getattr(layer, "bias", None)
+        if id(weight) in trained:
+            if kind == "linear":
+                self._add(weight, kind, _product_norms(read, back), read, back)
+            elif kind == "embedding":
+                if layer.padding_idx is not None:
+                    back = back * (read != layer.padding_idx)[:, :, None]
+                self._add(weight, kind, _row_norms(read, back, layer.num_embeddings), read, back)
+            else:
+                self._add(weight, kind, (_normalised(layer, read) * back).sum(1).square_().sum(1))
+        if bias is not None and id(bias) in trained:
+            self._add(bias, "bias", back.sum(1).square_().sum(1))
+
+    def _add(self, weight: Any, kind: str, squares: torch.Tensor, *factors: torch.Tensor) -> None:
+        if weight in self._tied:
+            other, *before = self._tied[weight]
+            uses = {kind: factors, other: tuple(before)}
+            if set(uses) != {"embedding", "linear"}:
+                raise _Unknown
+            squares = squares + self._squares[weight] + 2 * _tied_product(*uses["embedding"], *uses["linear"])
+        elif weight in self._squares:
+            raise _Unknown
+        elif weight is self.net.get_input_embeddings().weight:
+            self._tied[weight] = (kind, *factors)  # type: ignore[assignment]
+        self._squares[weight] = squares
+
+    def _laid(self, values: torch.Tensor) -> torch.Tensor:
+        """Return what a layer read or got back, (B, T, ...) or (N, ...), as (U, L, ...): the places of each document
+        end to end, followed by zeros."""
+        question = self._question
+        assert question is not None
+        is_rows = values.ndim == 3 or not values.is_floating_point()
+        expected = question.given.shape if is_rows else question.wanted.shape
+        if values.shape[: len(expected)] != expected or values.ndim > 3:
+            raise _Unknown
+        if is_rows not in self._slots:
+            owners = question.of_rows if is_rows else question.of_cells
+            ranks = np.arange(len(owners)) - np.searchsorted(owners, owners)
+            longest = int(ranks.max()) + 1
+            slots = owners * longest + ranks
+            is_whole = len(slots) == question.num_documents * longest
+            self._slots[is_rows] = longest, None if is_whole else torch.from_numpy(slots).to(values.device)
+        longest, places = self._slots[is_rows]
+        if places is not None:
+            spread = values.new_zeros((question.num_documents * longest, *values.shape[1:]))
+            values = spread.index_copy_(0, places, values)
+        return values.reshape(question.num_documents, -1, *values.shape[1 + is_rows :])

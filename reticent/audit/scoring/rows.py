@@ -19,7 +19,7 @@ from reticent.audit.scoring.scores import Scorer
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head
+from reticent.trainer.models import attention_for, lm_head
 from reticent.trainer.windows import Batch
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def sum_log_probs(
     attention: np.ndarray | None = None,
     num_groups: int = 1,
     shared: int = 0,
+    alike: int | None = None,
 ) -> np.ndarray:
     """Return the summed natural log-probability of the true tokens of each row, by group; float64, shape (N, G).
 
@@ -94,7 +95,9 @@ def sum_log_probs(
     attention : bool array, shape (N, T), optional
         None for padding on the right of a causal model, where no token sees it.
     shared : int
-        The first columns, equal in all rows and not scored, which a causal model reads only once.
+        The first columns, not scored and equal in rows that are alike, which a causal model reads only once.
+    alike : int, optional
+        Rows that are alike, one after the other; None: all of them.
 
     Raises
     ------
@@ -107,47 +110,61 @@ def sum_log_probs(
         raise ValueError("a causal model cannot score the first token of a row, nor one that all rows begin with")
     if len(input_ids) == 0:
         return np.zeros((0, num_groups))
-    device, head = model.device, lm_head(model)
-    at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
-    step = len(input_ids) if head is not None else max(1, at_once // input_ids.shape[1])
+    head, alike = lm_head(model), alike or len(input_ids)
+    at_once = max(1, MAX_LOGITS["cuda" if model.device.type == "cuda" else "cpu"] // model.config.vocab_size)
+    step = len(input_ids)
+    if head is None:
+        most = max(1, at_once // input_ids.shape[1])
+        alike = max(part for part in range(1, min(most, alike) + 1) if alike % part == 0)
+        step = most // alike * alike
     parts = []
     for first in range(0, len(input_ids), step):
-        ids, asked, group = (torch.from_numpy(a[first : first + step]).to(device) for a in (input_ids, true, groups))
-        mask = None if attention is None else torch.from_numpy(attention[first : first + step]).to(device)
+        ids, asked, group = (array[first : first + step] for array in (input_ids, true, groups))
+        mask = _mask(model, None if attention is None else attention[first : first + step])
         parts.append(
             _sums(
-                model, head, ids, asked, group, mask,
-                shift=int(causal), num_groups=num_groups, shared=shared, at_once=at_once,
+                model, head, ids, asked, group, mask, shift=int(causal), num_groups=num_groups, shared=shared,
+                alike=alike, at_once=at_once,
             )
         )  # fmt: skip
     return np.concatenate(parts)
 
 
+def _mask(model: Any, attention_NT: np.ndarray | None) -> torch.Tensor | None:
+    mask = None if attention_NT is None else attention_for(model, attention_NT)
+    return None if mask is None else torch.from_numpy(mask).to(model.device)
+
+
 def _sums(
     model: Any,
     head: Any,
-    ids_NT: torch.Tensor,
-    true_NT: torch.Tensor,
-    group_NT: torch.Tensor,
-    mask_NT: torch.Tensor | None,
+    ids_NT: np.ndarray,
+    true_NT: np.ndarray,
+    group_NT: np.ndarray,
+    mask: torch.Tensor | None,
     *,
     shift: int,
     num_groups: int,
     shared: int,
+    alike: int,
     at_once: int,
 ) -> np.ndarray:
+    def moved(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(model.device)
+
     first = max(0, shared - 1)  # the last shared cell predicts the token after it
-    scored = group_NT >= 0
-    cells = torch.nn.functional.pad(scored[:, shift:], (0, shift))[:, first:]
-    states = _states(model, head, ids_NT, mask_NT, first)[cells]
-    parts = [
-        _log_probs(state, head, true[:, None])[:, 0]
-        for state, true in zip(states.split(at_once), true_NT[scored].split(at_once), strict=True)
-    ]
+    # Numbers of cells, made on the host: a mask of the device would be waited for.
+    scored = np.flatnonzero(group_NT >= 0)
+    rows, columns = np.divmod(scored, group_NT.shape[1])
+    cells = rows * (group_NT.shape[1] - first) + columns - shift - first
+    states = _states(model, head, moved(ids_NT), mask, first, alike).flatten(0, 1).index_select(0, moved(cells))
+    trues = moved(true_NT.reshape(-1)[scored])[:, None].split(at_once)
+    parts = [_log_probs(state, head, true)[:, 0] for state, true in zip(states.split(at_once), trues, strict=True)]
     # Dense, then summed: an index_add would add in another order each time on a GPU.
-    spread = torch.zeros(group_NT.shape, dtype=torch.float64, device=ids_NT.device)
-    spread[scored] = torch.cat(parts).double()
-    found = torch.stack([torch.where(group_NT == g, spread, 0.0).sum(1) for g in range(num_groups)], dim=1)
+    spread = torch.zeros(group_NT.size, dtype=torch.float64, device=model.device)
+    spread = spread.index_copy_(0, moved(scored), torch.cat(parts).double()).view(group_NT.shape)
+    groups = moved(group_NT)
+    found = torch.stack([torch.where(groups == g, spread, 0.0).sum(1) for g in range(num_groups)], dim=1)
     return np.asarray(found.cpu().numpy())
 
 
@@ -172,11 +189,11 @@ def sum_choices(
     Cost: a forward pass over all rows at once.
     """
     device, head = model.device, lm_head(model)
-    ids, cells = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, asked))
-    mask = None if attention is None else torch.from_numpy(attention).to(device)
+    ids, cells, tokens = (
+        torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, np.flatnonzero(asked), choices)
+    )
     at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
-    states = _states(model, head, ids, mask, 0)[cells]
-    tokens = torch.from_numpy(np.ascontiguousarray(choices)).to(device)
+    states = _states(model, head, ids, _mask(model, attention), 0, 1).flatten(0, 1).index_select(0, cells)
     parts = [
         _log_probs(state, head, token)
         for state, token in zip(states.split(at_once), tokens.split(at_once), strict=True)
@@ -194,14 +211,16 @@ def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> t
     return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)
 
 
-def _states(model: Any, head: Any, ids_NT: torch.Tensor, mask_NT: torch.Tensor | None, shared: int) -> torch.Tensor:
+def _states(
+    model: Any, head: Any, ids_NT: torch.Tensor, mask: torch.Tensor | None, shared: int, alike: int
+) -> torch.Tensor:
     """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits where the model has no head."""
-    if shared and mask_NT is None and len(ids_NT) > 1:
-        _, cache = states_of(model, head, input_ids=ids_NT[:1, :shared], use_cache=True)
+    if shared and mask is None and alike > 1:
+        _, cache = states_of(model, head, input_ids=ids_NT[::alike, :shared], use_cache=True)
         if is_shareable(cache):
-            cache.batch_repeat_interleave(len(ids_NT))
+            cache.batch_repeat_interleave(alike)
             return states_of(model, head, input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True)[0]
-    return states_of(model, head, input_ids=ids_NT, attention_mask=mask_NT)[0][:, shared:]
+    return states_of(model, head, input_ids=ids_NT, attention_mask=mask)[0][:, shared:]
 
 
 # --------------------------------------------------------------------------------------------------- pseudo likelihood

@@ -23,12 +23,13 @@ import torch
 
 from reticent.core.device import uses_bf16
 from reticent.core.errors import TrainingError
+from reticent.core.progress import log_warning
 from reticent.engine.document_kernels import document_ranks
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head, logits_of
+from reticent.trainer.models import attention_for, lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ __all__ = [
 # Logits + true tokens -> the six numbers of each token in `TokenScores`: the cost of a scoring pass beside the model.
 #
 # On a CPU a Numba kernel keeps a row of logits in the cache from the first pass over it to the last, and takes one
-# exponential a logit; elsewhere it is torch. Both have the same order of columns (`token_scores.COLUMNS`) and agree to
-# float32's rounding.
+# exponential a logit; on a GPU a Triton kernel (`logits_gpu`) reads each logit once. Elsewhere, and where Triton finds
+# no compiler, it is torch, which reads and writes some 80 bytes a logit. All have the same order of columns
+# (`token_scores.COLUMNS`) and agree to float32's rounding.
 
 
 #: Without the assumptions that there are no NaN and no infinities: these show that a model has diverged.
@@ -74,7 +76,23 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
     fits_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
     if logits_NV.device.type == "cpu" and fits_float32 and not logits_NV.requires_grad:
         return _in_numba(logits_NV.float().contiguous(), true_N)
-    return _in_torch(logits_NV, true_N)
+    kernel = _gpu_kernel(logits_NV.device) if logits_NV.is_cuda and not logits_NV.requires_grad else None
+    return (kernel or _in_torch)(logits_NV, true_N)
+
+
+@cache
+def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]] | None:
+    """The kernel of a GPU; None, with a warning, where it cannot be compiled."""
+    try:
+        from reticent.audit.scoring.logits_gpu import reduce_logits  # Triton
+
+        reduce_logits(torch.zeros(1, 2, device=device), torch.zeros(1, dtype=torch.int64, device=device))
+    except Exception as error:  # a compiler can fail anywhere
+        log_warning(
+            f"scoring: no kernel for this GPU ({type(error).__name__}); logits are reduced by torch, more slowly"
+        )
+        return None
+    return reduce_logits
 
 
 def _in_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -418,18 +436,30 @@ class Scorer:
             is_end = at >= self.store.num_tokens  # last, so that the numbers of tokens are to the bit those without
             cells, at = (np.concatenate([values[~is_end], values[is_end]]) for values in (cells, at))
             num_own = len(at) - np.count_nonzero(is_end)
-            mask = None if attention_BT is None else self._moved(attention_BT[rows])
             given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
             true = np.full(len(at), self._end or 0, dtype=np.int64)
             true[:num_own] = self.store.input_ids[at[:num_own]]
-            self._score_cells(at, given, mask, wanted, self._moved(true))
+            seen = None if attention_BT is None else attention_BT[rows]
+            self._score_cells(at, given, self._masks(seen), wanted, self._moved(true))
+
+    def _masks(self, attention_BT: np.ndarray | None) -> list[torch.Tensor | None]:
+        """The attention mask for each model, decided on the host."""
+        if attention_BT is None:
+            return [None] * len(self.models)
+        masks = [attention_for(model, attention_BT) for model in self.models]
+        return [None if mask is None else self._moved(mask) for mask in masks]
 
     def _score_cells(
-        self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
+        self,
+        at: np.ndarray,
+        given: torch.Tensor,
+        masks: list[torch.Tensor | None],
+        wanted: torch.Tensor,
+        true: torch.Tensor,
     ) -> None:
         """Score the tokens at the places ``at`` of the store, which the cells ``wanted`` predict."""
         num_own = int(np.count_nonzero(at < self.store.num_tokens))
-        for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
+        for number, (model, head, mask) in enumerate(zip(self.models, self._heads, masks, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
                 values = self._values(model, head, given, mask, wanted)
                 columns = self._reduced(values, head, true, model.config.vocab_size, num_own)
@@ -504,12 +534,16 @@ class _Information(Scorer):
         self.information = np.full(self.store.num_tokens, np.nan, dtype=np.float32)
 
     def _score_cells(
-        self, at: np.ndarray, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor, true: torch.Tensor
+        self,
+        at: np.ndarray,
+        given: torch.Tensor,
+        masks: list[torch.Tensor | None],
+        wanted: torch.Tensor,
+        true: torch.Tensor,
     ) -> None:
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-            both = [
-                self._values(m, head, given, mask, wanted) for m, head in zip(self.models, self._heads, strict=True)
-            ]
+            each = zip(self.models, self._heads, masks, strict=True)
+            both = [self._values(model, head, given, mask, wanted) for model, head, mask in each]
             at_once = max(1, MAX_LOGITS[self._kind] // self.models[0].config.vocab_size)
             found = torch.cat(
                 [

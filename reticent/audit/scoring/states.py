@@ -13,6 +13,7 @@ import torch
 from reticent.core.device import autocast, pick_device
 from reticent.core.errors import TrainingError
 from reticent.engine.store import TokenStore
+from reticent.trainer.models import attention_for
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def document_states(
     sums: np.ndarray | None = None
     for numbers in windows.scoring_order(batch_size):
         batch = windows.gather(numbers)
-        ids, seen, text = (torch.from_numpy(a).to(where) for a in (batch.input_ids, batch.attention, batch.is_text))
+        ids, text = (torch.from_numpy(a).to(where) for a in (batch.input_ids, batch.is_text))
+        mask = attention_for(net, batch.attention)
+        seen = None if mask is None else torch.from_numpy(mask).to(where)
         with autocast(bf16, where):
             states_BTH = net.base_model(input_ids=ids, attention_mask=seen).last_hidden_state
         states_BTH = states_BTH.double() * text[:, :, None]

@@ -47,6 +47,9 @@ __all__ = ["DRAWS", "InversionConfig", "in_place", "inversion", "ranks_of", "sco
 ORDINARY, FLAGGED = 0, 1
 #: Draws in the place of an identifier, and the probability with which one of them must be it, for it to be extracted.
 DRAWS, EXTRACTED = (1, 100), 0.5
+#: Tokens by which the beginnings of targets that a causal model is asked of together may differ: they are read for each
+#: candidate.
+NEAR = 8
 #: Log-probability of a candidate of which a model can score no token, the first of a window without a prefix.
 UNSCORED = -100.0
 
@@ -84,17 +87,18 @@ def score_candidates(
             raise TrainingError("inversion of a masked model needs a mask token and the tokenizer has none")
         fold_of, _ = word_folds(windows.store, folds, seed)
     done = 0
-    # Up to the identifier all candidates of a target are equal: a causal model reads that once.
-    at_once = 1 if fold_of is None else max(1, batch_size // num_candidates)
-    for chosen in _batches(windows, targets, at_once):
+    for chosen in _batches(windows, targets, max(1, batch_size // num_candidates), causal=fold_of is None):
         ids, groups, attention, positions = _rows(windows, targets, chosen, causal=folds is None)
         rows = ids.reshape(-1, ids.shape[-1])
         true, flat = rows, np.repeat(groups, num_candidates, axis=0)
         if fold_of is None or mask is None:
-            equal = (rows == rows[0]).all(axis=0)
+            # Up to the identifier all candidates of a target are equal: a causal model reads that once.
+            equal = (ids == ids[:, :1]).all(axis=(0, 1))
             shared = int(np.argmin(np.append(equal, False)))
             shared = min(shared, int(np.argmax(np.append((flat >= 0).any(axis=0), True))))
-            found = sum_log_probs(model, rows, true, flat, causal=True, num_groups=2, shared=shared)
+            found = sum_log_probs(
+                model, rows, true, flat, causal=True, num_groups=2, shared=shared, alike=num_candidates
+            )
         else:
             found = np.zeros((len(rows), 2))
             seen = np.repeat(attention, num_candidates, axis=0)
@@ -138,7 +142,9 @@ def score_in_place(
     mask, done = windows.special.mask, 0
     if masked and mask is None:
         raise TrainingError("inversion of a masked model needs a mask token and the tokenizer has none")
-    for chosen in _batches(windows, targets, batch_size if masked else 1):
+    num_candidates = targets.candidates.shape[1]
+    at_once = batch_size if masked else max(1, batch_size // num_candidates)
+    for chosen in _batches(windows, targets, at_once, causal=not masked):
         ids, within, batch, positions = _exchanged(windows, targets, chosen)
         ends = targets.starts[chosen] + targets.lengths[chosen]
         own = (positions >= targets.starts[chosen][:, None]) & (positions < ends[:, None])
@@ -147,24 +153,32 @@ def score_in_place(
             hidden = np.where(within >= 0, mask, batch.input_ids)
             sums[chosen] = sum_choices(model, hidden, own, ids.transpose(0, 2, 1)[own], attention=batch.attention)
         else:
-            cells = np.flatnonzero(own[0])
-            scored = own[:, : cells[-1] + 1].copy()
+            columns = np.flatnonzero(own.any(axis=0))
+            scored = own[:, : columns[-1] + 1].copy()
             scored[:, 0] = False
-            if scored.any():
-                rows = ids[0, :, : cells[-1] + 1]
-                groups = np.repeat(np.where(scored, 0, -1).astype(np.int8), len(rows), axis=0)
-                sums[chosen] = sum_log_probs(model, rows, rows, groups, causal=True, shared=int(cells[0]))[:, 0]
+            asked = scored.any(axis=1)
+            if asked.any():
+                rows = ids[asked, :, : columns[-1] + 1].reshape(-1, columns[-1] + 1)
+                groups = np.repeat(np.where(scored[asked], 0, -1).astype(np.int8), num_candidates, axis=0)
+                equal = np.append((ids == ids[:, :1]).all(axis=(0, 1))[: columns[0]], False)
+                found = sum_log_probs(
+                    model, rows, rows, groups, causal=True, shared=int(np.argmin(equal)), alike=num_candidates
+                )
+                sums[chosen[asked]] = found[:, 0].reshape(-1, num_candidates)
         done += len(chosen)
         if progress:
             progress(done)
     return sums
 
 
-def _batches(windows: Windows, targets: Targets, size: int) -> Iterator[np.ndarray]:
-    """Targets with windows of similar length, the longest first."""
-    order = np.argsort(-windows.lengths[targets.windows], kind="stable")
-    for first in range(0, len(order), size):
-        yield order[first : first + size]
+def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> Iterator[np.ndarray]:
+    """Targets with windows of similar length, the longest first; of a causal model those with as many tokens before
+    them, up to `NEAR`, go together."""
+    before = (targets.starts - windows.starts[targets.windows]) // NEAR * int(causal)
+    order = np.lexsort((-windows.lengths[targets.windows], before))
+    for alike in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
+        for first in range(0, len(alike), size):
+            yield alike[first : first + size]
 
 
 def _rows(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from reticent.trainer.models import load_model
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from reticent.audit.config import AuditConfig
     from reticent.audit.scoring.token_scores import BaseModelScores
@@ -127,7 +126,7 @@ class InversionAudit:
 
     def measure(
         self,
-        path: Path,
+        net: PreTrainedModel,
         objective: str,
         special: SpecialIds,
         tokenizer: PreTrainedTokenizerFast,
@@ -143,7 +142,7 @@ class InversionAudit:
         if known is not None and any(len(known[kind]) != len(targets) for kind, targets in drawn.targets.items()):
             raise ArtifactError("inversion: the base model was measured on other identifiers; measure it again")
         device = pick_device(self.config.device)
-        model: Any = load_model(path, objective).to(device=device).eval()  # type: ignore
+        model: Any = net.to(device=device).eval()  # type: ignore
         options = self.bootstrap
         total, before = 2 * sum(map(len, drawn.targets.values())), 0
         scores: Scores = {}

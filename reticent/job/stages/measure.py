@@ -9,6 +9,7 @@ like the tokens: the attacks on the other models compare with them.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,6 +22,7 @@ import numpy as np
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.scoring.token_scores import BaseModelScores
+from reticent.core.artifact import read_manifest
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.engine.text_sizes import write_text_sizes
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
@@ -36,6 +38,7 @@ from reticent.job.auditing import (
     work_of_measurement,
 )
 from reticent.job.dependencies import repeated_settings
+from reticent.job.maker import is_up_to_date
 from reticent.job.releases import earlier_of, measure_withdrawn
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
@@ -168,6 +171,11 @@ def _build(
 ) -> None:
     from reticent.audit.evaluate import ModelEntry
 
+    counts["epoch"] = measurement.epoch
+    if (same := _measured_before(run, measurement)) is not None:
+        for file in read_manifest(same).files:
+            shutil.copyfile(same / file, folder / file)
+        return
     never_target = 0 if measurement.training is None else run.job.recipe(measurement.recipe).never_target
     entry = ModelEntry(
         name=measurement.recipe,
@@ -207,7 +215,19 @@ def _build(
             folder / SCORES_OF_INDIVIDUALS, codes=membership.codes, is_member=membership.code_member, **own
         )  # fmt: skip
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
-    counts["epoch"] = measurement.epoch
+
+
+def _measured_before(run: Run, measurement: Measurement) -> Path | None:
+    """Return where the base model of another section was measured, if it is the same model and was asked the same."""
+    if measurement.training is not None:
+        return None
+    wanted = _artefact(run, measurement)
+    for model in run.job.model[: run.job.model.index(measurement.model)]:
+        for base in (each for each in measurements_of(run.job, model) if each.training is None):
+            found = _artefact(run, base)
+            if (found.settings, found.inputs) == (wanted.settings, wanted.inputs) and is_up_to_date(run, found):
+                return run.folder / found.name
+    return None
 
 
 def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:

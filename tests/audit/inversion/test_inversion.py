@@ -26,6 +26,7 @@ from fixtures.inversion import (
     hospital,
     tokenizer,
 )
+from fixtures.reads import Reads
 from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -330,6 +331,36 @@ def test_scores_do_not_change_with_the_batch(special: SpecialIds) -> None:
     assert one == pytest.approx(many, abs=1e-4)
     wide = cut_windows(windows.store, 12, special, pad_to_multiple_of=16)
     assert score_candidates(model, wide, targets, **options) == pytest.approx(many, abs=1e-4)
+
+
+@pytest.mark.parametrize("special", [CAUSAL, MASKED])
+def test_targets_go_through_the_model_together_and_none_of_them_waits_for_the_device(special: SpecialIds) -> None:
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    tiny = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "bos_token_id": None, "eos_token_id": None}
+    masked = special is MASKED
+    model: Any = (
+        BertForMaskedLM(BertConfig(vocab_size=SIZE, **tiny))
+        if masked
+        else GPT2LMHeadModel(GPT2Config(vocab_size=SIZE, **sizes))  # type: ignore[arg-type]
+    ).eval()
+    windows, targets, _ = setting(special=special)
+    passes: list[int] = []
+    model.base_model.register_forward_hook(lambda *_: passes.append(1))
+    found, reads = [], []
+    for size in (1, 1, 64):  # what a model takes is asked at first
+        passes.clear()
+        with Reads() as counted:
+            sums = score_candidates(model, windows, targets, folds=2 if masked else None, batch_size=size)
+            placed = score_in_place(model, windows, targets, masked=masked, batch_size=size)
+        found.append((sums, placed, len(passes)))
+        reads.append(counted.num_reads)
+    assert reads[1:] == [0, 0]
+    np.testing.assert_allclose(found[1][0], found[2][0], atol=1e-4)
+    np.testing.assert_allclose(found[1][1], found[2][1], atol=1e-4)
+    assert found[2][2] < found[1][2] / 2
 
 
 def test_masked_scores_ask_for_every_word_around_the_identifier_once() -> None:

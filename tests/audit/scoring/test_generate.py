@@ -9,8 +9,9 @@ import pytest
 import torch
 from fixtures.architectures import small_model
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.reads import Reads
 
-from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
+from reticent.audit.scoring.generate import GREEDY, Decoding, _num_rows, generate, score_continuations
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import load_tokenizer, special_ids
 
@@ -92,6 +93,22 @@ def test_a_decoding_over_all_tokens_is_the_models_own_probability(model, special
     with torch.no_grad():
         logits = model(torch.tensor([[special.prefix, 7, 9, 30, 41]])).logits[0].log_softmax(-1)
     assert log_p[0] == pytest.approx(float(logits[2, 30] + logits[3, 41]), abs=1e-5)
+
+
+def test_continuations_are_scored_without_a_wait_for_the_device(model, special) -> None:
+    ids = np.random.default_rng(0).integers(5, 300, (5, 12))
+    score_continuations(model, ids, 8, special=special, decoding=GREEDY, device="cpu")  # its head is asked once
+    with Reads() as reads:
+        score_continuations(model, ids, 8, special=special, decoding=GREEDY, batch_size=2, device="cpu")
+    assert reads.num_reads == 0
+
+
+def test_a_gpu_takes_as_many_rows_as_keys_and_logits_allow() -> None:
+    from transformers import GPT2Config, LlamaConfig
+
+    assert _num_rows(GPT2Config(), 128) == 2**30 // (2 * 12 * 768 * 128) == 455
+    assert _num_rows(LlamaConfig(vocab_size=2**22, num_hidden_layers=1, hidden_size=64), 10) == 16
+    assert _num_rows(GPT2Config(), 10**9) == 1
 
 
 def test_hand_worked_decodings() -> None:

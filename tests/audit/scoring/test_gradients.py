@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures.architectures import small_model
 from fixtures.models import toy_model
 from fixtures.stores import make_store
 
 from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.names import MOST_DOCUMENTS, MOST_MEMBERS, MOST_OTHERS
+from reticent.audit.scoring import gradients
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import word_folds
 from reticent.engine.schema import DIRECT
@@ -76,6 +78,62 @@ def test_norm_of_a_masked_model_is_of_the_chosen_words_of_one_fold() -> None:
         shown = [1, *(3 if n in hidden else token for n, token in enumerate(ids)), 2]
         by_hand = norm_by_hand(model, [(shown, [(n + 1, ids[n]) for n in hidden])])
         assert found[document] == pytest.approx(by_hand, rel=1e-4)
+
+
+def small_or_adapted(name: str, objective: str) -> Any:
+    """A small model, "with adapters" where its name says so."""
+    model = small_model(name.removesuffix("+lora"), objective).eval()
+    if name.endswith("+lora"):
+        pytest.importorskip("peft")
+        from reticent.trainer.config import LoraSettings
+        from reticent.trainer.lora import add_adapter
+
+        add_adapter(model, LoraSettings(r=2, target_modules=("c_attn", "c_proj", "query")), seed=0)
+        for key, weight in model.named_parameters():
+            if "lora_B" in key:
+                torch.nn.init.normal_(weight, generator=torch.Generator().manual_seed(1))
+    return model
+
+
+#: Tied embeddings, Conv1D, RMSNorm, positions past the padding, adapters; and what is asked one document at a time.
+TOLD_APART = ("gpt2", "llama", "gpt_neox", "bert", "roberta", "distilbert", "modernbert", "gpt2+lora", "bert+lora")
+NOT_TOLD_APART = ("opt", "albert", "deberta-v2", "mixtral")
+
+
+@pytest.mark.parametrize("name", [*TOLD_APART, *NOT_TOLD_APART])
+@pytest.mark.parametrize("most_cells", [1 << 12, 64], ids=["one batch", "some documents alone"])
+def test_many_documents_at_once_have_the_norms_of_each_alone(
+    name: str, most_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    gradients._say_alone.cache_clear()
+    monkeypatch.setattr(gradients, "log_warning", said.append)
+    monkeypatch.setitem(gradients.MAX_CELLS, "cpu", most_cells)
+    random, is_masked = np.random.default_rng(0), "bert" in name or name.startswith("deberta")
+    lengths, objective = (*LENGTHS, 22, 9, 40), "mlm" if is_masked else "clm"
+    tokens = [random.integers(5, 300, n).tolist() for n in lengths]
+    store = make_store(*([(t, n, DIRECT if n % 3 == 2 else 0) for n, t in enumerate(text)] for text in tokens))
+    special, model = MASKED if is_masked else CAUSAL, small_or_adapted(name, objective)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    at_once, alone = [], []
+    whole = gradients._Layers.norms
+
+    def norms(layers: Any, question: Any) -> np.ndarray:
+        at_once.append(question.num_documents)
+        return whole(layers, question)
+
+    monkeypatch.setattr(gradients._Layers, "norms", norms)
+    for found in (at_once, alone):
+        monkeypatch.setattr(gradients._Layers, "of", gradients._Layers.of if found is at_once else lambda net: None)
+        norms_of = gradient_norms(
+            model, objective, store, special, store.flags == 0, np.arange(len(lengths)), folds=2, window_length=16,
+            device="cpu",
+        )  # fmt: skip
+        found.append(norms_of)  # type: ignore[arg-type]
+    np.testing.assert_allclose(at_once.pop(), alone[0], rtol=1e-5)
+    assert (bool(said), max(at_once[1:], default=1) > 1) == ((True, False) if name in NOT_TOLD_APART else (False, True))
+    assert trained == [weight for weight in model.parameters() if weight.requires_grad]
+    assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_a_document_that_is_not_asked_or_has_no_such_token_has_no_norm() -> None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +16,17 @@ import torch
 from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from reticent.audit.scoring import scores as logit_scores
 
 WAYS = {"numba": logit_scores._in_numba, "torch": logit_scores._in_torch}
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if INTERPRETED:  # the kernel of a GPU, on the CPU: Triton has to be told before it is imported
+    from reticent.audit.scoring import logits_gpu
+
+    WAYS["triton"] = logits_gpu.reduce_logits
 INF, NAN = float("inf"), float("nan")
 
 
@@ -129,3 +141,71 @@ def test_half_precision_goes_through_torch() -> None:
     halves = logit_scores.score_logits(logits, torch.arange(4))
     for one, two in zip(halves, logit_scores.score_logits(logits.float(), torch.arange(4)), strict=True):
         assert torch.allclose(one.float(), two.float(), atol=1e-5)
+
+
+class Bytes(TorchDispatchMode):
+    """Counts the bytes that torch's operations read and write of tensors as large as the logits; views are free."""
+
+    def __init__(self, least: int):
+        super().__init__()
+        self.least, self.num_bytes = least, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            tensors = [each for each in tree_leaves((args, kwargs, out)) if isinstance(each, torch.Tensor)]
+            self.num_bytes += sum(each.nbytes for each in tensors if each.numel() >= self.least)
+        return out
+
+
+def test_eight_bytes_a_logit_are_moved_with_the_head_and_far_more_by_torch_alone() -> None:
+    head, states = torch.nn.Linear(4, 50_000), torch.randn(20, 4)
+    for way, most in ((logit_scores.score_logits, 4), (logit_scores._in_torch, 100)):
+        with Bytes(20 * 50_000) as moved, torch.inference_mode():
+            way(head(states), torch.arange(20))
+        assert most / 2 < moved.num_bytes / (20 * 50_000) <= most, way  # and the kernel reads each logit, 4 bytes
+
+
+def test_the_kernel_of_a_gpu_equals_the_definition_and_reads_each_logit_once() -> None:
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", "pytest", __file__, "-v", "-k", "triton", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 14
+
+
+if INTERPRETED:  # the interpreter counts what is loaded
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_triton_reads_each_logit_once_as_it_is(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+        from triton.runtime.interpreter import InterpreterBuilder
+
+        load, loaded = InterpreterBuilder.create_masked_load, []
+
+        def counted(self: Any, pointers: Any, mask: Any, *given: Any) -> Any:
+            loaded.append(int(mask.data.sum()) * pointers.get_element_ty().primitive_bitwidth // 8)
+            return load(self, pointers, mask, *given)
+
+        monkeypatch.setattr(InterpreterBuilder, "create_masked_load", counted)
+        logits = torch.randn(3, 50_000, generator=torch.Generator().manual_seed(0)).to(dtype)
+        found = logits_gpu.reduce_logits(logits, torch.arange(3))
+        assert logits.nbytes <= sum(loaded) < 1.001 * logits.nbytes
+        for ours, oracle in zip(found, plainly(logits.float().numpy(), np.arange(3)), strict=True):
+            assert np.abs(ours.numpy() - oracle).max() < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize("logits", ["*fp32", "*bf16"])
+def test_the_kernel_of_a_gpu_compiles_without_one(logits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from reticent.audit.scoring.logits_gpu import BLOCK, _reduce_rows
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    given = {"logits": logits, "true": "*i64", "reals": "*fp32", "integers": "*i32", "num_rows": "i32"}
+    source = ASTSource(_reduce_rows, {**given, "num_logits": "i32", "BLOCK": "constexpr"}, constexprs={"BLOCK": BLOCK})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})
+    assert made.asm["cubin"]
+    assert ".local" not in made.asm["ptx"], "a block of a row stays in registers"
