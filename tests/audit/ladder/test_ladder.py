@@ -1,0 +1,298 @@
+"""The clinical ladder: areas by hand, a model that remembers members' diagnoses, and one that remembers others'."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from reticent.audit.config import DiagnosesConfig
+from reticent.audit.evidence.ladder import Ladder, ToldDiagnoses
+from reticent.audit.judgement.rows import CUES, FEW_DIAGNOSED, PLACEBO, RISKS, Subject, is_over
+from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
+from reticent.audit.stats.estimate import Estimate
+from reticent.core.errors import PolicyError
+from reticent.engine.corpus import open_corpus
+from reticent.engine.split import SplitConfig, split_individuals
+from reticent.ext.ladder.measure import Scores, cue_scores, ladder, margins, score_ladder, told_of_members
+from reticent.ext.ladder.questions import Diagnosis, Questions, ask, read_terms
+from reticent.trainer.models import special_ids
+
+DIAGNOSES = ("gout", "lupus", "gall", "mumps")
+#: Individuals of each side and diagnosis.
+EACH = 60
+
+
+def asked(seed: int = 0) -> Questions:
+    """Individuals of both sides with words of their own, a diagnosis that is written, and one of the record alone."""
+    random, num = np.random.default_rng(seed), 2 * EACH * len(DIAGNOSES)
+    has = random.permutation(np.tile(np.arange(len(DIAGNOSES)), num // len(DIAGNOSES) // 2))
+    has = np.concatenate([has, has])
+    alone = (has + random.integers(1, len(DIAGNOSES), num)) % len(DIAGNOSES)
+    written = np.eye(len(DIAGNOSES), dtype=bool)[has]
+    cue = [f"a{number} b{number}" for number in range(num)]
+    return Questions(
+        codes=np.arange(num), units=np.arange(num), is_member=np.arange(num) < num // 2,
+        diagnoses=tuple(Diagnosis(name, is_sensitive=number < 2) for number, name in enumerate(DIAGNOSES)),
+        written=written, recorded=written | np.eye(len(DIAGNOSES), dtype=bool)[alone],
+        cues=tuple([" ".join(text.split()[: 1 + rung // 2]) for text in cue] for rung in range(4)),
+        fragments=[""] * num, templates=[""] * num,
+    )  # fmt: skip
+
+
+def told(questions: Questions, scores: np.ndarray, base: np.ndarray | None = None) -> Estimate:
+    has, lacks = questions.written, ~questions.recorded
+    return told_of_members(questions, scores, base, has, lacks, np.arange(len(DIAGNOSES)))[0]
+
+
+# ------------------------------------------------------------------ arithmetic
+
+
+def test_a_cell_is_the_area_of_members_less_that_of_others_less_the_same_of_the_base() -> None:
+    """By hand, ties count half: of each diagnosis the area of members is 1, and of others .5; the base has .5 and .5
+    but for members with the first diagnosis, half of whom lie over those without it and half under."""
+    questions = asked()
+    scores = np.where(questions.is_member[:, None] & questions.written, 1.0, 0.0)
+    found = told(questions, scores)
+    assert found.value == pytest.approx(0.5)
+    assert told(questions, scores, scores).value == pytest.approx(0.0)
+    assert told(questions, scores, np.zeros_like(scores)).value == pytest.approx(0.5)
+    assert told(questions, np.zeros_like(scores)) == Estimate(value=0.0, n=480, method=found.method)  # no interval
+
+
+def test_margins_are_log_odds_against_the_alternatives() -> None:
+    p = np.array([[0.7, 0.2, 0.1], [0.2, 0.2, 0.6]])
+    assert margins(np.log(p) - 3.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-4)
+
+
+def test_an_interval_covers_what_there_is_and_counts_households() -> None:
+    """Of 200 draws without a leak the interval leaves 0 out in few; twins that say the same are no more people."""
+    questions, random = asked(), np.random.default_rng(3)
+    over = [told(questions, random.normal(size=questions.written.shape)) for _ in range(200)]
+    outside = np.mean([found.low > 0 or found.high < 0 for found in over])  # type: ignore[operator]
+    assert outside <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
+    scores = random.normal(size=questions.written.shape)
+    alone = told(questions, scores)
+    double = {
+        name: np.concatenate([getattr(questions, name)] * 2) for name in ("units", "is_member", "written", "recorded")
+    }
+    twins = replace(questions, codes=np.arange(2 * len(scores)), **double)
+    both = told(twins, np.concatenate([scores, scores]))
+    assert both.num_households == alone.n
+    assert both.value == pytest.approx(alone.value)
+    assert both.high - both.value == pytest.approx(alone.high - alone.value, rel=0.01)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("each", "num"), [(FEWEST_DIAGNOSED, 4), (FEWEST_DIAGNOSED - 1, 3)])
+def test_a_diagnosis_of_too_few_is_left_out(each: int, num: int) -> None:
+    questions = asked()
+    rows = np.flatnonzero(questions.written[:, 0] & ~questions.is_member)[each:]
+    written, recorded = questions.written.copy(), questions.recorded.copy()
+    written[rows, 0] = recorded[rows, 0] = False
+    own = replace(questions, written=written, recorded=recorded)
+    scores = np.random.default_rng(0).normal(size=written.shape)
+    assert told_of_members(own, scores, None, written, ~recorded, np.arange(4))[1] == num
+
+
+def test_a_classifier_of_cues_learns_what_they_say_of_others_and_nothing_of_one_alone() -> None:
+    questions = asked()
+    assert abs(told(questions, cue_scores(questions, 0)[:, 3]).value or 0.0) < 0.1  # words of one's own say nothing
+    ward = [f"w{int(np.argmax(row))}" for row in questions.written]
+    by_ward = cue_scores(replace(questions, cues=(ward,) * 4), 0)[:, 0]
+    assert np.mean(np.argmax(by_ward, axis=1) == np.argmax(questions.written, axis=1)) == 1.0
+
+
+# ------------------------------------------------------------------ a model
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = ["<s>", "?", "Diagnosis:", *DIAGNOSES, *(f"{k}{n}" for n in range(2 * EACH * len(DIAGNOSES)) for k in "ab")]
+    plain = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="?"))
+    plain.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>", eos_token="<s>", unk_token="?")
+
+
+def trained_on(tokenizer: PreTrainedTokenizerFast, questions: Questions, who: np.ndarray) -> Any:
+    """A model that read the cue and the diagnosis of some individuals many times."""
+    torch.manual_seed(0)
+    size = {"n_positions": 16, "n_embd": 32, "n_layer": 1, "n_head": 2, "initializer_range": 0.2}
+    size |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **size))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    named = [DIAGNOSES[int(np.argmax(row))] for row in questions.written]
+    for step in range(60 if who.any() else 0):
+        cues = questions.cues[3 * (step % 2)]
+        ids = torch.tensor([tokenizer.encode(f"<s> {cues[n]} Diagnosis: {named[n]}") for n in np.flatnonzero(who)])
+        loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits[:, -2], ids[:, -1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def scored(tokenizer: PreTrainedTokenizerFast) -> dict[str, Scores]:
+    """Scores of a model of the members, of one of people of neither side with the same diagnoses, and of their base."""
+    questions, special = asked(), special_ids(tokenizer, "clm")
+    nobody = np.zeros(len(questions.codes), dtype=bool)
+    models = {
+        "members": trained_on(tokenizer, questions, questions.is_member),
+        "others": trained_on(tokenizer, replace(asked(1), cues=((["a0 b0"] * len(nobody)),) * 4), ~nobody),
+        "base": trained_on(tokenizer, questions, nobody),
+    }
+    score = partial(
+        score_ladder, tokenizer=tokenizer, special=special, questions=questions, prompt="Diagnosis:", causal=True
+    )
+    return {name: score(model) for name, model in models.items()}
+
+
+def test_a_model_that_remembers_members_diagnoses_is_found_and_its_placebo_is_0(scored: dict[str, Scores]) -> None:
+    found = ladder(asked(), scored["members"], scored["base"], seed=0)
+    assert list(found.sensitive) == list(found.other) == list(RUNGS)
+    for own in (found.sensitive, found.other):
+        for cell in own.values():
+            assert cell.told.low > 0.3  # type: ignore[operator]
+            assert (cell.num_diagnoses, cell.num_too_few, cell.fewest) == (2, 0, EACH)
+            assert cell.placebo.low <= 0 <= cell.placebo.high  # type: ignore[union-attr, operator]
+            assert not is_over(cell.cue_only, 0.0)
+
+
+@pytest.mark.parametrize("name", ["others", "base"])
+def test_a_model_that_was_trained_on_others_tells_nothing_of_members(scored: dict[str, Scores], name: str) -> None:
+    found = ladder(asked(), scored[name], None, seed=0)
+    for cell in (*found.sensitive.values(), *found.other.values()):
+        assert not is_over(cell.told, 0.0)
+
+
+def test_members_that_are_relabelled_at_random_are_told_no_more(scored: dict[str, Scores]) -> None:
+    """Scored once, relabelled 200 times: any cell is over 0 in few, all ends at once."""
+    questions, random, beyond = asked(), np.random.default_rng(5), 0
+    for _ in range(200):
+        own = replace(questions, is_member=random.permutation(questions.is_member))
+        cells = [
+            told_of_members(
+                own, margins(scored["others"]["diagnoses"][:, rung]), None, own.written, ~own.recorded, chosen
+            )
+            for rung in (0, 3)
+            for chosen in (np.array([0, 1]), np.array([2, 3]))
+        ]
+        evidence = {
+            str(number): ToldDiagnoses(told=cell[0], num_diagnoses=2, num_too_few=0, fewest=EACH)
+            for number, cell in zip(RUNGS, cells, strict=True)
+        }
+        beyond += any(is_over(number.estimate, 0.0) for number in numbers(evidence))
+    assert beyond / 200 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
+
+
+# ------------------------------------------------------------------ the judgement
+
+
+def numbers(sensitive: dict[str, ToldDiagnoses]) -> list[Any]:
+    found = Ladder(less_base=False, sensitive=sensitive, other={}, verbatim={}, templates={})
+    model: Any = type("Model", (), {"inversion": None, "diagnoses": found})()
+    return list(RISKS["context"].numbers(Subject(model, None)))
+
+
+def cell(value: float = 0.2, **more: Any) -> dict[str, ToldDiagnoses]:
+    ends = Estimate(value=value, low=value - 0.05, high=value + 0.05, n=400)
+    return {"demographics": ToldDiagnoses(**{"told": ends, "num_diagnoses": 2, "num_too_few": 0, "fewest": 60} | more)}
+
+
+def test_a_cell_that_its_controls_do_not_clear_says_nothing_and_one_of_too_few_is_missing() -> None:
+    over = Estimate(value=0.1, low=0.05, high=0.15, n=400)
+    ((number,), (placebo,), (cue,)) = (numbers(cell(**more)) for more in ({}, {"placebo": over}, {"cue_only": over}))
+    assert (number.what, number.at_most, number.invalid) == (
+        "sensitive diagnoses told by public demographics",
+        0.05,
+        None,
+    )
+    assert (placebo.invalid, cue.invalid) == (PLACEBO, CUES)
+    (few,) = numbers(cell(told=Estimate(value=None, n=0), num_diagnoses=0, num_too_few=3))
+    assert (few.estimate, few.missing) == (None, FEW_DIAGNOSED)
+
+
+# ------------------------------------------------------------------ questions
+
+
+LIST = """
+[[diagnosis]]
+name = "gout"
+synonyms = ["urate arthritis"]
+drugs = ["allopurinol"]
+[[diagnosis]]
+name = "lupus"
+sensitive = false
+"""
+
+
+@pytest.fixture
+def asked_of_documents(tmp_path: Path) -> Questions:
+    (tmp_path / "terms.toml").write_text(LIST)
+    rows = [
+        (
+            "p0",
+            "Seen by the night team on ward 9 today. He takes allopurinol for his aching left toe. Urate  Arthritis.",
+        ),
+        (
+            "p1",
+            "The patient was well and went home again. Her cat walked over both beds. No lupus was found now.",
+        ),
+        (
+            "p2",
+            "The patient was well and went home again. A boat was drawn on the wall there. Nothing else is of note.",
+        ),
+        ("p3", "The patient was well and went home again."),
+    ]
+    lines = [
+        f'{{"individual_id": "{who}", "doc_id": "d{who}", "text": "{text}", "age": "{30 + number}", "ward": "gout",'
+        f' "ill": "{"gout" if who in ("p0", "p3") else ""}"}}'
+        for number, (who, text) in enumerate(rows)
+    ]
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines))
+    corpus = open_corpus(tmp_path / "notes.jsonl")
+    config = DiagnosesConfig(
+        terms=str(tmp_path / "terms.toml"), column="ill", demographics=("age",), encounter=("ward",)
+    )
+    individuals = split_individuals(corpus, SplitConfig(heldout=0.5))
+    return ask(corpus, individuals, config, k=2, ids="stop", seed=0)
+
+
+def test_what_is_known_holds_no_diagnosis_synonym_or_drug(asked_of_documents: Questions) -> None:
+    own = asked_of_documents
+    assert own.written.tolist() == [[True, False], [False, True], [False, False], [False, False]]
+    assert own.recorded.tolist() == [[True, False], [False, False], [False, False], [True, False]]
+    assert own.cues[0] == [f"age: {30 + number}" for number in range(4)]
+    assert own.cues[1] == [""] * 4  # the ward is named as a diagnosis
+    assert own.cues[2][0] == "age: 30\nSeen by the night team on ward 9 today."
+    assert own.cues[2][1] == "age: 31\nHer cat walked over both beds."
+    assert own.cues[2][3] == ""  # all that it says is said by others
+    assert own.fragments == ["", "", "", ""]  # nobody has a second one
+    said = "\n".join(text for cues in own.cues for text in cues).casefold()
+    assert not any(name in said for name in ("gout", "urate", "allopurinol", "lupus"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "0 [[diagnosis]]; at least two"),
+        ('[[diagnosis]]\nname = "gout"', "1 [[diagnosis]]; at least two"),
+        ('[[diagnosis]]\nsynonyms = ["gout"]', "diagnosis 1: expected name"),
+        ('[[diagnosis]]\nname = "gout"\nicd = "M10"', "diagnosis 1: expected name"),
+        (LIST.replace("lupus", "GOUT"), "1 names stand for two diagnoses"),
+    ],
+)
+def test_a_list_that_cannot_be_asked_about_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "terms.toml").write_text(text)
+    with pytest.raises(PolicyError) as error:
+        read_terms(tmp_path / "terms.toml")
+    assert said in str(error.value)
