@@ -33,7 +33,12 @@ def job_values(folder: Path, **diagnoses: Any) -> dict[str, Any]:
         "detect": {"detectors": ["gold"]},
         "model": [{"name": "m", "objective": "clm", "recipes": ["clm"], "foundation": foundation}],
         "train": {"num_epochs": 1, "window_length": 128},
-        "audit": {"num_bootstrap": 100, "attacks": ["loss"], "diagnoses": records | columns | diagnoses},
+        "audit": {
+            "num_bootstrap": 100,
+            "attacks": ["loss"],
+            "shadow": {"recipes": ["clm"], "num_shadows": 4},
+            "diagnoses": records | columns | diagnoses,
+        },
     }
 
 

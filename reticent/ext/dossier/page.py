@@ -485,7 +485,11 @@ def _diagnoses(model: ShownModel) -> Found:
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
         for rung, cell in cells.items():
-            values = {"diagnoses": Key(f"ladder.{kind}"), "known": Key(f"ladder.rungs.{rung}"), "num": cell.num_diagnoses}
+            values = {
+                "diagnoses": Key(f"ladder.{kind}"),
+                "known": Key(f"ladder.rungs.{rung}"),
+                "num": cell.num_diagnoses,
+            }
             yield Row("figures.diagnoses_told", model, cell.told, values)
             if cell.placebo:
                 yield Row("figures.diagnoses_placebo", model, cell.placebo, values)

@@ -1,4 +1,4 @@
-"""The clinical ladder: log p(diagnosis | what is known of an individual), and what it tells of members.
+"""The clinical ladder (definitions.md#the-clinical-ladder): diagnoses of members by what is known of them.
 
 The score of a diagnosis d of an individual is log p(d | cue) less the logarithm of the sum over its alternatives. Of
 each diagnosis A is the area with which the score separates individuals with it from those without it. A cell is the
@@ -58,12 +58,13 @@ def score_ladder(
     prompt: str,
     *,
     causal: bool,
-    progress: Callable[[int, int], None] | None = None,
+    ends: bool = True,
+    progress: Callable[[int], None] | None = None,
 ) -> Scores:
     """Return the scores of a model, which is on its device and in evaluation mode; NaN where there is no cue.
 
-    Cost: for each individual and rung a forward pass over the cue, which all diagnoses share, and each diagnosis; of a
-    causal model two more over the ends of a fragment and a template.
+    Cost: for each individual and rung a forward pass over the cue, which all diagnoses share, and each diagnosis; with
+    ``ends`` of a causal model two more, over the ends of a fragment and a template.
     """
     num, backend = len(questions.codes), tokenizer.backend_tokenizer
     found = np.full((num, len(RUNGS), len(questions.diagnoses)), np.nan)
@@ -73,9 +74,9 @@ def score_ladder(
             if cues[row]:
                 found[row, rung] = _named(model, backend, special, cues[row], prompt, names, causal=causal)
         if progress:
-            progress(row + 1, num)
+            progress(row + 1)
     scores: Scores = {"diagnoses": found}
-    if causal:
+    if causal and ends:
         for kind, texts in (("fragments", questions.fragments), ("templates", questions.templates)):
             scores[kind], scores[f"{kind} asked"] = _ends(model, backend, special, questions, texts)
     return scores
@@ -265,7 +266,7 @@ def ladder(
             placebo, num_placebo, _ = told_of_members(questions, mine, before, alone, lacks, chosen)
             by_cue = told_of_members(questions, cues[:, rung], None, has, lacks, chosen)[0]
             shadows = None
-            if out is not None:
+            if out is not None and num:
                 shadows = told_of_members(questions, margins(out[:, rung]), None, has, lacks, chosen)[0]
             if len(chosen):
                 own[name] = ToldDiagnoses(

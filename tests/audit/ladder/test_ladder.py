@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures.models import toy_model, toy_tokenizer
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -192,6 +193,75 @@ def test_members_that_are_relabelled_at_random_are_told_no_more(scored: dict[str
         }
         beyond += any(is_over(number.estimate, 0.0) for number in numbers(evidence))
     assert beyond / 200 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
+
+
+def test_a_masked_model_is_asked_for_all_tokens_of_a_diagnosis_at_once() -> None:
+    """Against one row at a time, by the model's own logits; a cue that is too long keeps its end."""
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(toy_tokenizer("bert")), cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", pad_token="[PAD]",
+    )  # fmt: skip
+    model = toy_model("bert", max_length=32).eval()
+    questions = asked()
+    cues = ("she was seen today with pain", "pain " * 100, *[""] * (len(questions.codes) - 2))
+    own = replace(questions, cues=(list(cues),) * 4)
+    found = score_ladder(model, words, special_ids(words, "mlm"), own, "was seen with", causal=False)["diagnoses"]
+    assert not np.isnan(found[:2]).any()
+    assert np.isnan(found[2:]).all()
+    for d, name in enumerate(DIAGNOSES):
+        before = words.encode(f"{cues[0]}\nwas seen with ", add_special_tokens=False)
+        term = words.encode(name, add_special_tokens=False)
+        ids = torch.tensor([[words.cls_token_id, *before, *[words.mask_token_id] * len(term), words.sep_token_id]])
+        log_p = torch.log_softmax(model(input_ids=ids).logits[0].detach(), -1)
+        expected = sum(float(log_p[1 + len(before) + at, token]) for at, token in enumerate(term))
+        assert found[0, 0, d] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_fragment_comes_back_where_greedy_decoding_ends_it_word_for_word() -> None:
+    words = ["<s>", "?", *(f"w{n}" for n in range(40))]
+    plain = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="?"))
+    plain.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>", eos_token="<s>", unk_token="?")
+    text, cue = " ".join(f"w{n}" for n in range(20)), "w30 w31"
+    torch.manual_seed(0)
+    size = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=42, bos_token_id=0, eos_token_id=0, **size)).eval()
+    ids = torch.tensor([tokenizer.encode(f"<s> {cue} {text}")])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(40):
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+    questions, num = asked(), len(asked().codes)
+    own = replace(
+        questions, diagnoses=questions.diagnoses[:2], cues=([cue, cue, *[""] * (num - 2)],) * 4,
+        fragments=[text, " ".join(reversed(text.split())), *[""] * (num - 2)], templates=["w1 w2"] * num,
+    )  # fmt: skip
+    scores = score_ladder(model, tokenizer, special_ids(tokenizer, "clm"), own, "w39", causal=True)
+    assert scores["fragments asked"][:, 0].tolist() == [True, True] + [False] * (num - 2)
+    assert scores["fragments"][:, 0].tolist() == [True] + [False] * (num - 1)
+    assert not scores["templates asked"].any()  # too short to end in so many tokens
+
+
+def test_what_the_base_writes_too_is_no_leak_and_templates_are_counted_apart() -> None:
+    questions = asked()
+    every, member = np.ones((len(questions.codes), 4), dtype=bool), questions.is_member
+    came, of_base = np.zeros_like(every), np.zeros_like(every)
+    came[:60], of_base[:20] = True, True
+    names = ("fragments", "fragments asked", "templates", "templates asked")
+    log_probs = np.zeros((len(member), 4, 4))
+    own, base = (
+        dict(zip(("diagnoses", *names), (log_probs, one, every, every, every), strict=True)) for one in (came, of_base)
+    )
+    found = ladder(questions, own, base, seed=0)
+    assert found.verbatim["colleague"].members.value == pytest.approx(40 / 240)
+    assert found.verbatim["colleague"].excess.value == pytest.approx(40 / 240)
+    assert found.templates["colleague"].members.value == 0.0  # the base writes them too
+    model: Any = type("Model", (), {"inversion": None, "diagnoses": found})()
+    judged = [number.what for number in RISKS["context"].numbers(Subject(model, None))]
+    assert [what for what in judged if "fragments" in what] == [
+        f"fragments that come back, given {known}" for known in RUNGS.values()
+    ]
 
 
 # ------------------------------------------------------------------ the judgement
