@@ -12,6 +12,7 @@ import pytest
 from reticent.audit.judgement.rows import FEW_DIAGNOSED
 from reticent.audit.membership.names import RUNGS
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.schema import MEMBERS
 from reticent.engine.synthetic import DIAGNOSES, SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -89,6 +90,29 @@ def test_a_run_without_the_section_is_up_to_date_after_it_was_asked_for(done: Ru
     before = done.fingerprints.of("measures/m/base")
     execute(Run(done.job))
     assert done.fingerprints.for_a_look().of("measures/m/base") == before
+
+
+@pytest.mark.parametrize("has_base", [True, False])
+def test_a_model_that_was_trained_elsewhere_is_asked_too(done: Run, tmp_path: Path, has_base: bool) -> None:
+    values, ids = done.job.model_dump(mode="json"), done.individuals.table.column("individual_id").to_pylist()
+    chosen = [name for name, is_in in zip(ids, done.individuals.mask(MEMBERS), strict=True) if is_in]
+    (tmp_path / "members.txt").write_text("\n".join(chosen))
+    (model,) = done.folder.glob("models/m/clm*/**/epoch-0001")
+    base = {"base": str(done.folder / "foundation" / "m" / "model")} if has_base else {}
+    subject = {
+        "model": str(model),
+        "members": str(tmp_path / "members.txt"),
+        "statement": "Theirs.",
+        "objective": "clm",
+    }
+    values = {name: values[name] for name in ("corpus", "detect")} | {"train": {"window_length": 128}}
+    audit = job_values(done.folder.parent)["audit"] | {"shadow": None}
+    run = Run(parse_job({**values, "out": str(tmp_path / "run"), "subject": subject | base, "audit": audit}))
+    execute(run)
+    (found,) = [model.diagnoses for model in run.evidence.models if model.recipe != "base"]
+    assert found is not None
+    assert found.less_base == has_base
+    assert found.verbatim
 
 
 @pytest.mark.parametrize(
