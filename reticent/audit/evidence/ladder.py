@@ -36,7 +36,8 @@ class ToldDiagnoses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """What is told of members, by what an adversary knows (`reticent.audit.membership.names.RUNGS`)."""
+    """What is told of members, by what an adversary knows (`reticent.audit.membership.names.RUNGS`); the ends of all
+    differences hold at once."""
 
     #: Whether the base model was asked the same, and is subtracted.
     less_base: Annotated[bool, SETTING]

@@ -48,7 +48,9 @@ __all__ = [
     "ABOVE",
     "BESIDE",
     "BEYOND",
+    "CUES",
     "FAIL",
+    "FEW_DIAGNOSED",
     "GATES",
     "LEFT",
     "MIN_SHADOWS",
@@ -60,6 +62,7 @@ __all__ = [
     "OTHER_LANGUAGE",
     "PASS",
     "PASSAGE_OF",
+    "PLACEBO",
     "PLAIN",
     "RISKS",
     "TOLD",
@@ -332,18 +335,15 @@ PLACEBO, CUES = (
 
 
 def _ladder(found: Ladder) -> Iterator[Number]:
-    """Yield the cells of the clinical ladder; their ends hold at once. One whose placebo or control lies over 0 says
+    """Yield the cells of the clinical ladder, whose ends hold at once. One whose placebo or control lies over 0 says
     nothing: something else than the texts sets members apart."""
-    cells = {"sensitive diagnoses": found.sensitive, "other conditions": found.other}
-    num = sum(bool(cell.num_diagnoses) for own in cells.values() for cell in own.values()) + len(found.verbatim)
-    for words, own in cells.items():
-        for rung, cell in own.items():
+    for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
+        for rung, cell in cells.items():
             controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
-            over = (why for control, why in controls if control and is_over(simultaneous(control, num), 0.0))
             yield Number(
                 f"{words} told by {RUNGS[rung]}",
-                simultaneous(cell.told, num) if cell.num_diagnoses else None,
-                invalid=next(over, None),
+                cell.told if cell.num_diagnoses else None,
+                invalid=next((why for control, why in controls if is_over(control, 0.0)), None),
                 fewest=cell.fewest,
                 beside_base=found.less_base,
                 at_most=DIAGNOSES_AT_MOST,
@@ -351,8 +351,7 @@ def _ladder(found: Ladder) -> Iterator[Number]:
             )
     for rung, sides in found.verbatim.items():
         for number in _rates(f"fragments that come back, given {RUNGS[rung]}", sides, beside_base=found.less_base):
-            estimate = number.estimate and simultaneous(number.estimate, num)
-            yield number._replace(estimate=estimate, at_most=DIAGNOSES_AT_MOST)
+            yield number._replace(at_most=DIAGNOSES_AT_MOST)
 
 
 def _areas(

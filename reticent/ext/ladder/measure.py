@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from reticent.audit.evidence.ladder import Ladder, ToldDiagnoses
+from reticent.audit.judgement.rows import simultaneous
 from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.scoring.generate import Decoding, score_continuations
 from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
@@ -276,7 +278,18 @@ def ladder(
         cells.append(own)
     draws: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": households}
     ends = [_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
-    return Ladder(less_base=base is not None, sensitive=cells[0], other=cells[1], verbatim=ends[0], templates=ends[1])
+    num = sum(bool(cell.num_diagnoses) for own in cells for cell in own.values()) + len(ends[0])
+    told, other = ({name: _at_once(cell, num) for name, cell in own.items()} for own in cells)
+    rates, common = (
+        {name: replace(sides, excess=simultaneous(sides.excess, num)) for name, sides in own.items()} for own in ends
+    )
+    return Ladder(less_base=base is not None, sensitive=told, other=other, verbatim=rates, templates=common)
+
+
+def _at_once(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
+    """The cell with ends that hold at once with those of ``num`` - 1 others."""
+    parts = {part: getattr(cell, part) for part in ("told", "placebo", "cue_only", "out_shadows")}
+    return replace(cell, **{part: found and simultaneous(found, num) for part, found in parts.items()})
 
 
 def _rates(

@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from reticent.audit.config import DiagnosesConfig
 from reticent.audit.evidence.ladder import Ladder, ToldDiagnoses
-from reticent.audit.judgement.rows import CUES, FEW_DIAGNOSED, PLACEBO, RISKS, Subject, is_over
+from reticent.audit.judgement.rows import CUES, FEW_DIAGNOSED, PLACEBO, RISKS, Subject, is_over, simultaneous
 from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
@@ -162,7 +162,7 @@ def test_a_model_that_remembers_members_diagnoses_is_found_and_its_placebo_is_0(
     assert list(found.sensitive) == list(found.other) == list(RUNGS)
     for own in (found.sensitive, found.other):
         for cell in own.values():
-            assert cell.told.low > 0.3  # type: ignore[operator]
+            assert cell.told.low > 0.2  # type: ignore[operator]
             assert (cell.num_diagnoses, cell.num_too_few, cell.fewest) == (2, 0, EACH)
             assert cell.placebo.low <= 0 <= cell.placebo.high  # type: ignore[union-attr, operator]
             assert not is_over(cell.cue_only, 0.0)
@@ -188,7 +188,7 @@ def test_members_that_are_relabelled_at_random_are_told_no_more(scored: dict[str
             for chosen in (np.array([0, 1]), np.array([2, 3]))
         ]
         evidence = {
-            str(number): ToldDiagnoses(told=cell[0], num_diagnoses=2, num_too_few=0, fewest=EACH)
+            str(number): ToldDiagnoses(told=simultaneous(cell[0], 4), num_diagnoses=2, num_too_few=0, fewest=EACH)
             for number, cell in zip(RUNGS, cells, strict=True)
         }
         beyond += any(is_over(number.estimate, 0.0) for number in numbers(evidence))
