@@ -857,7 +857,7 @@ def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Cro
             sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.why_not(context)))
         elif not made:
             sentences.append(t("crosswalk.not_run", why=test.why_not(context)))
-        outcomes = [
+        outcomes: list[str] = [
             Marked(
                 t("common.name_what", name=t("common.model_letter", letter=model.letter), what=" ".join(said)),
                 risk_mark(model.risks, result),

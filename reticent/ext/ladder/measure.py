@@ -28,6 +28,7 @@ from reticent.audit.scoring.generate import Decoding, score_continuations
 from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import Bootstrap, two_sides
+from reticent.core.errors import TrainingError
 from reticent.engine.randomness import generator
 from reticent.trainer.models import max_positions
 
@@ -68,6 +69,8 @@ def score_ladder(
     Cost: for each individual and rung a forward pass over the cue, which all diagnoses share, and each diagnosis; with
     ``ends`` of a causal model two more, over the ends of a fragment and a template.
     """
+    if not causal and special.mask is None:
+        raise TrainingError("diagnoses of a masked model need a mask token and the tokenizer has none")
     num, backend = len(questions.codes), tokenizer.backend_tokenizer
     found = np.full((num, len(RUNGS), len(questions.diagnoses)), np.nan)
     names = [each.name for each in questions.diagnoses]
@@ -103,7 +106,7 @@ def _named(
         differ = np.flatnonzero((rows != rows[:1]).any(axis=0) | (groups >= 0).any(axis=0))
         shared = int(differ[0]) if len(rows) > 1 and len(differ) else 0
         return sum_log_probs(model, rows, rows, groups, causal=True, shared=shared)[:, 0]
-    read = np.where(groups >= 0, special.mask, rows)
+    read = np.where(groups >= 0, special.mask or 0, rows)
     return sum_log_probs(model, read, rows, groups, causal=False, attention=attention)[:, 0]
 
 
@@ -221,7 +224,8 @@ def cue_scores(questions: Questions, seed: int) -> np.ndarray:
     names = np.unique(units)
     fold = generator(seed, _STREAM_FOLDS).permutation(len(names))[np.searchsorted(names, units)] % NUM_FOLDS
     for rung, cues in enumerate(questions.cues):
-        bags, numbers = [cue.casefold().split() for cue in cues], {}
+        bags = [cue.casefold().split() for cue in cues]
+        numbers: dict[str, int] = {}
         for word in (word for bag in bags for word in bag):
             numbers.setdefault(word, len(numbers))
         columns = np.array([numbers[word] for bag in bags for word in bag], dtype=np.int64)
@@ -263,7 +267,8 @@ def ladder(
     for chosen in (np.flatnonzero(is_sensitive), np.flatnonzero(~is_sensitive)):
         own = {}
         for rung, name in enumerate(RUNGS):
-            mine, before = margins(scores["diagnoses"][:, rung]), base and margins(base["diagnoses"][:, rung])
+            mine = margins(scores["diagnoses"][:, rung])
+            before = margins(base["diagnoses"][:, rung]) if base else None
             told, num, fewest = told_of_members(questions, mine, before, has, lacks, chosen)
             placebo, num_placebo, _ = told_of_members(questions, mine, before, alone, lacks, chosen)
             by_cue = told_of_members(questions, cues[:, rung], None, has, lacks, chosen)[0]
@@ -279,17 +284,17 @@ def ladder(
     draws: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": households}
     ends = [_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
     num = sum(bool(cell.num_diagnoses) for own in cells for cell in own.values()) + len(ends[0])
-    told, other = ({name: _at_once(cell, num) for name, cell in own.items()} for own in cells)
+    sensitive, other = ({name: _at_once(cell, num) for name, cell in own.items()} for own in cells)
     rates, common = (
         {name: replace(sides, excess=simultaneous(sides.excess, num)) for name, sides in own.items()} for own in ends
     )
-    return Ladder(less_base=base is not None, sensitive=told, other=other, verbatim=rates, templates=common)
+    return Ladder(less_base=base is not None, sensitive=sensitive, other=other, verbatim=rates, templates=common)
 
 
 def _at_once(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
     """The cell with ends that hold at once with those of ``num`` - 1 others."""
-    parts = {part: getattr(cell, part) for part in ("told", "placebo", "cue_only", "out_shadows")}
-    return replace(cell, **{part: found and simultaneous(found, num) for part, found in parts.items()})
+    placebo, cue, out = (one and simultaneous(one, num) for one in (cell.placebo, cell.cue_only, cell.out_shadows))
+    return replace(cell, told=simultaneous(cell.told, num), placebo=placebo, cue_only=cue, out_shadows=out)
 
 
 def _rates(

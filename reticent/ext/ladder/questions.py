@@ -89,8 +89,8 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
         wrong = [field for field, value in table.items() if not isinstance(value, known.get(field, ()))]
         if wrong or not str(table.get("name", "")).strip():
             raise PolicyError(f"{path}: diagnosis {number}: expected name, synonyms, drugs and sensitive")
-        names = (tuple(map(str, table.get(field, ()))) for field in ("synonyms", "drugs"))
-        found.append(Diagnosis(table["name"], *names, table.get("sensitive", True)))
+        synonyms, drugs = (tuple(map(str, table.get(field, ()))) for field in ("synonyms", "drugs"))
+        found.append(Diagnosis(table["name"], synonyms, drugs, table.get("sensitive", True)))
     if len(found) < 2:
         raise PolicyError(f"{path}: {len(found)} [[diagnosis]]; at least two are needed, to tell one from the others")
     names = [_plain(name) for each in found for name in (each.name, *each.synonyms)]

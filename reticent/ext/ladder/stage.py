@@ -118,7 +118,8 @@ def _read(folder: Path) -> dict[str, np.ndarray]:
 
 def _out_of(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
     """Return of each individual the mean of what shadow models say that were not trained on them; None without any."""
-    total, num = 0.0, 0.0
+    total: Any = 0.0
+    num: Any = 0.0
     for found in shadows:
         is_out = ~found["is_in"][:, None, None]
         total = total + np.where(is_out, found["diagnoses"], 0.0)

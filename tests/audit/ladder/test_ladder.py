@@ -83,7 +83,7 @@ def test_an_interval_covers_what_there_is_and_counts_households() -> None:
     assert outside <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
     scores = random.normal(size=questions.written.shape)
     alone = told(questions, scores)
-    double = {
+    double: Any = {
         name: np.concatenate([getattr(questions, name)] * 2) for name in ("units", "is_member", "written", "recorded")
     }
     twins = replace(questions, codes=np.arange(2 * len(scores)), **double)
@@ -126,7 +126,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def trained_on(tokenizer: PreTrainedTokenizerFast, questions: Questions, who: np.ndarray) -> Any:
     """A model that read the cue and the diagnosis of some individuals many times."""
     torch.manual_seed(0)
-    size = {"n_positions": 16, "n_embd": 32, "n_layer": 1, "n_head": 2, "initializer_range": 0.2}
+    size: Any = {"n_positions": 16, "n_embd": 32, "n_layer": 1, "n_head": 2, "initializer_range": 0.2}
     size |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **size))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -224,7 +224,7 @@ def test_a_fragment_comes_back_where_greedy_decoding_ends_it_word_for_word() -> 
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>", eos_token="<s>", unk_token="?")
     text, cue = " ".join(f"w{n}" for n in range(20)), "w30 w31"
     torch.manual_seed(0)
-    size = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    size: Any = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=42, bos_token_id=0, eos_token_id=0, **size)).eval()
     ids = torch.tensor([tokenizer.encode(f"<s> {cue} {text}")])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -273,9 +273,10 @@ def numbers(sensitive: dict[str, ToldDiagnoses]) -> list[Any]:
     return list(RISKS["context"].numbers(Subject(model, None)))
 
 
-def cell(value: float = 0.2, **more: Any) -> dict[str, ToldDiagnoses]:
-    ends = Estimate(value=value, low=value - 0.05, high=value + 0.05, n=400)
-    return {"demographics": ToldDiagnoses(**{"told": ends, "num_diagnoses": 2, "num_too_few": 0, "fewest": 60} | more)}
+def cell(**more: Any) -> dict[str, ToldDiagnoses]:
+    ends = Estimate(value=0.2, low=0.15, high=0.25, n=400)
+    values: dict[str, Any] = {"told": ends, "num_diagnoses": 2, "num_too_few": 0, "fewest": 60} | more
+    return {"demographics": ToldDiagnoses(**values)}
 
 
 def test_a_cell_that_its_controls_do_not_clear_says_nothing_and_one_of_too_few_is_missing() -> None:
