@@ -74,10 +74,14 @@ def score_ladder(
     num, backend = len(questions.codes), tokenizer.backend_tokenizer
     found = np.full((num, len(RUNGS), len(questions.diagnoses)), np.nan)
     names = [each.name for each in questions.diagnoses]
+    longest = max(len(backend.encode(f"\n{prompt} {name}").ids) for name in names)
+    room = max(min(max_positions(model) - 2 - longest, CUE_TOKENS), 1)
     for row in range(num):
         for rung, cues in enumerate(questions.cues):
             if cues[row]:
-                found[row, rung] = _named(model, backend, special, cues[row], prompt, names, causal=causal)
+                found[row, rung] = _named(model, backend, special, cues[row], prompt, names, room, causal=causal)
+                if np.isnan(found[row, rung]).any():
+                    raise TrainingError("diagnoses: the model's logits are not numbers; did training diverge?")
         if progress:
             progress(row + 1)
     scores: Scores = {"diagnoses": found}
@@ -88,15 +92,20 @@ def score_ladder(
 
 
 def _named(
-    model: Any, backend: Any, special: SpecialIds, cue: str, prompt: str, names: Sequence[str], *, causal: bool
+    model: Any,
+    backend: Any,
+    special: SpecialIds,
+    cue: str,
+    prompt: str,
+    names: Sequence[str],
+    room: int,
+    *,
+    causal: bool,
 ) -> np.ndarray:
-    """log p of each name after the cue and the prompt, float64 (D,)."""
+    """log p of each name after the last ``room`` tokens of the cue and the prompt, float64 (D,)."""
     ids = backend.encode(cue, add_special_tokens=False)
-    room = min(
-        max_positions(model) - 2 - max(len(backend.encode(f"\n{prompt} {name}").ids) for name in names), CUE_TOKENS
-    )
     if len(ids.ids) > room:
-        cue = cue[ids.offsets[len(ids.ids) - max(room, 1)][0] :]
+        cue = cue[ids.offsets[len(ids.ids) - room][0] :]
     before = f"{cue}\n{prompt} "
     encoded = backend.encode_batch([before + name for name in names], add_special_tokens=False)
     spans = np.array([(len(before), len(before) + len(name)) for name in names])
@@ -267,6 +276,8 @@ def ladder(
     for chosen in (np.flatnonzero(is_sensitive), np.flatnonzero(~is_sensitive)):
         own = {}
         for rung, name in enumerate(RUNGS):
+            if not any(questions.cues[rung]):
+                continue  # nothing is known there that is not on the rung below
             mine = margins(scores["diagnoses"][:, rung])
             before = margins(base["diagnoses"][:, rung]) if base else None
             told, num, fewest = told_of_members(questions, mine, before, has, lacks, chosen)

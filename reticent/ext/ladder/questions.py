@@ -156,8 +156,8 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
             ["\n".join(filter(None, parts)) if parts[-1] else "" for parts in zip(*steps[:rung], strict=True)]
             for rung in range(1, len(steps) + 1)
         ),
-        fragments=[own[1] if len(own) > 1 else "" for own in rare],
-        templates=[own[-1] if own else "" for own in common],
+        fragments=[_unknown(own[1:], known) for own, known in zip(rare, steps[-1], strict=True)],
+        templates=[_unknown(own, known) for own, known in zip(common, steps[-1], strict=True)],
     )  # fmt: skip
 
 
@@ -240,3 +240,10 @@ def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
 def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
     words = " ".join(_split(texts[0], hidden)).split() if texts else []
     return " ".join(words[:COLLEAGUE_WORDS])
+
+
+def _unknown(sentences: Sequence[str], beginning: str) -> str:
+    """The last sentence that does not begin in what a colleague has read, which a model could copy."""
+    known = f" {beginning} "
+    starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
+    return next((sentence for sentence, start in starts if f" {start} " not in known), "")

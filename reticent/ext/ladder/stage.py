@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.membership.names import FEWEST_DIAGNOSED
+from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.scoring.endpoint import is_endpoint
 from reticent.core.device import pick_device
 from reticent.engine.schema import MEMBERS
@@ -56,6 +56,10 @@ def check_diagnoses(run: Run) -> None:
     counts = np.array([[np.count_nonzero(who[side], axis=0) for side in sides] for who in (has, lacks)])
     least = counts.min(axis=(0, 1))
     few = int(np.count_nonzero(least < FEWEST_DIAGNOSED))
+    if unknown := [rung for rung, cues in zip(RUNGS, questions.cues, strict=True) if not any(cues)]:
+        run.progress.warn_once(
+            f"audit.diagnoses: nothing is known of anybody on these rungs, which are not asked: {', '.join(unknown)}"
+        )
     if few:
         run.progress.warn_once(
             f"audit.diagnoses: {few} of {len(least)} diagnoses stand in the texts of fewer than {FEWEST_DIAGNOSED} "

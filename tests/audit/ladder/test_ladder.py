@@ -25,7 +25,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.ext.ladder.measure import Scores, cue_scores, ladder, margins, score_ladder, told_of_members
-from reticent.ext.ladder.questions import Diagnosis, Questions, ask, read_terms
+from reticent.ext.ladder.questions import Diagnosis, Questions, _unknown, ask, read_terms
 from reticent.trainer.models import special_ids
 
 DIAGNOSES = ("gout", "lupus", "gall", "mumps")
@@ -347,9 +347,23 @@ def test_what_is_known_holds_no_diagnosis_synonym_or_drug(asked_of_documents: Qu
     assert own.cues[2][0] == "age: 30\nSeen by the night team on ward 9 today."
     assert own.cues[2][1] == "age: 31\nHer cat walked over both beds."
     assert own.cues[2][3] == ""  # all that it says is said by others
-    assert own.fragments == ["", "", "", ""]  # nobody has a second one
+    assert own.fragments == ["", "", "", ""]  # nobody has a second one that a colleague has not read
     said = "\n".join(text for cues in own.cues for text in cues).casefold()
     assert not any(name in said for name in ("gout", "urate", "allopurinol", "lupus"))
+
+
+def test_a_fragment_that_a_colleague_has_read_is_not_asked_for() -> None:
+    read = "One two three four five six seven. And more."
+    unread = "Nine ten eleven twelve thirteen fourteen fifteen."
+    assert _unknown([unread, "One two three four five six seven."], read) == unread
+    assert _unknown(["One two three four five six seven."], read) == ""
+
+
+def test_a_rung_on_which_nothing_is_known_has_no_cell(scored: dict[str, Scores]) -> None:
+    questions = asked()
+    none = [""] * len(questions.codes)
+    found = ladder(replace(questions, cues=(none, none, *questions.cues[2:])), scored["members"], None, seed=0)
+    assert list(found.sensitive) == list(found.other) == ["fragment", "colleague"]
 
 
 @pytest.mark.parametrize(
