@@ -47,7 +47,7 @@ def job_values(folder: Path, **diagnoses: Any) -> dict[str, Any]:
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ladder")
     (folder / "hospital").mkdir()
-    config = SynthConfig(num_individuals=24, words_per_document=30, public_documents=20, documents_per_individual=1.0,
+    config = SynthConfig(num_individuals=24, words_per_document=80, public_documents=20, documents_per_individual=1.0,
                          languages=("en",), diagnoses=True)  # fmt: skip
     synthesize(folder / "hospital", config)
     return folder
