@@ -165,11 +165,9 @@ def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float
 
 def margins(log_probs: np.ndarray) -> np.ndarray:
     """Return log p of each diagnosis less the logarithm of the sum over the others, float64 (N, D)."""
-    top = log_probs.max(axis=1, keepdims=True)
-    p = np.exp(log_probs - top)
-    with np.errstate(divide="ignore"):
-        rest = np.log(np.maximum(p.sum(axis=1, keepdims=True) - p, 0.0)) + top
-    return np.round(np.where(np.isinf(rest), log_probs - top, log_probs - rest), DIGITS)
+    others = (np.delete(log_probs, d, axis=1) for d in range(log_probs.shape[1]))
+    rest = np.stack([np.logaddexp.reduce(own, axis=1) for own in others], axis=1)
+    return np.round(log_probs - rest, DIGITS)
 
 
 def told_of_members(

@@ -73,6 +73,8 @@ def test_a_cell_is_the_area_of_members_less_that_of_others_less_the_same_of_the_
 def test_margins_are_log_odds_against_the_alternatives() -> None:
     p = np.array([[0.7, 0.2, 0.1], [0.2, 0.2, 0.6]])
     assert margins(np.log(p) - 3.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-4)
+    sure = np.array([[0.0, -100.0, -200.0], [0.0, -60.0, -90.0]])  # the surer of two is not told the less
+    assert margins(sure).tolist() == [[100.0, -100.0, -200.0], [60.0, -60.0, -90.0]]
 
 
 def test_an_interval_covers_what_there_is_and_counts_households() -> None:
