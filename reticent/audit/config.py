@@ -31,6 +31,7 @@ __all__ = [
     "WHOLE_PASSAGE",
     "AuditConfig",
     "CanaryAudit",
+    "DiagnosesConfig",
     "DossierConfig",
     "Explained",
     "ExtractionConfig",
@@ -105,6 +106,45 @@ class InversionConfig(Section):
         low, high = self.term_support
         if not 0 <= low < high <= 1:
             raise ValueError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
+        return self
+
+
+class DiagnosesConfig(Section):
+    """The clinical ladder: which diagnoses of members a model tells, by what an adversary knows of them.
+
+    The audit has this part only if the job has this section. A diagnosis counts where it stands in the texts of 50
+    individuals of each side, and not in those of 50 others. Cost: for each individual that is asked about, four times a
+    forward pass over what is known and every diagnosis, and eight over ends of sentences; of each base model and last
+    checkpoint.
+    """
+
+    section: ClassVar[str] = "audit.diagnoses"
+
+    terms: str | None = Field(
+        default=None,
+        description="TOML file with a table [[diagnosis]] for each: name, and where wanted synonyms, drugs and "
+        "sensitive = false; default: every value of `column` is one, and sensitive",
+    )
+    records: str | None = Field(
+        default=None,
+        description="table with individual_id whose columns are named below; default: columns of the documents",
+    )
+    column: str | None = Field(
+        default=None,
+        description="column with the diagnoses of an individual, set apart by semicolons; default: those of `terms` "
+        "that stand in the texts, and no placebo",
+    )
+    demographics: tuple[str, ...] = Field(default=(), description="columns that anybody may know, such as age and sex")
+    encounter: tuple[str, ...] = Field(
+        default=(), description="columns that who saw the encounter knows, such as ward and date"
+    )
+    prompt: str = Field(default="Diagnosis:", min_length=1, description="what stands between all that and a diagnosis")
+    num_individuals: int = Field(default=1000, ge=1, description="most individuals of each side that are asked about")
+
+    @model_validator(mode="after")
+    def _has_diagnoses(self) -> Self:
+        if self.terms is None and self.column is None:
+            raise ValueError("diagnoses need terms = FILE, or column = the column that has them")
         return self
 
 
@@ -218,6 +258,7 @@ class AuditConfig(Section):
     )
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
+    diagnoses: DiagnosesConfig | None = None
     shadow: ShadowConfig | None = None
     groups: tuple[str, ...] = Field(
         default=(),

@@ -96,6 +96,9 @@ def synth(
     public_documents: Annotated[
         int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
     ] = 0,
+    diagnoses: Annotated[
+        bool, typer.Option("--diagnoses", help="Also diagnoses that nothing else goes with, for [audit.diagnoses].")
+    ] = False,
     language: Annotated[
         list[str] | None,
         typer.Option(metavar="LANGUAGE", help="en or fr; repeat for both, which is the default."),
@@ -111,6 +114,7 @@ def synth(
         documents_per_individual=documents_per_individual,
         vocabulary=vocabulary,
         public_documents=public_documents,
+        diagnoses=diagnoses,
         languages=tuple(language or ("en", "fr")),
         seed=seed,
     )
@@ -121,6 +125,7 @@ def synth(
         "documents": documents_per_individual,
         "vocabulary": vocabulary,
         "public": public_documents,
+        **({"diagnoses": True} if diagnoses else {}),
         "languages": list(config.languages),
         "seed": seed,
     }

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
+from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.parquet import document_writer
 
@@ -24,6 +26,11 @@ __all__ = ["SynthConfig", "iter_records", "synthesize"]
 
 INDIVIDUALS_PER_BATCH = 2048
 DOCUMENTS_PER_PART = 1 << 18
+#: Diagnoses and wards that nothing else of an individual goes with, by names that both languages have; the first half
+#: of the diagnoses is sensitive. Language -> what says one in a note.
+DIAGNOSES, WARDS = ("syphilis", "lupus", "psoriasis", "vitiligo"), ("A1", "A2", "B1", "B2", "C1", "C2")
+SAID = {"en": "Diagnosis: {}.", "fr": "Diagnostic : {}."}
+_STREAM_DIAGNOSES = 83
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,10 @@ class SynthConfig:
         distinct ones, of which 57 % belong to one individual and make up 0.9 % of what is written.
     public_documents : int
         Documents of public text for a stand-in foundation model: the same language, no individual's identity.
+    diagnoses : bool
+        Also a diagnosis of each individual at the end of each note, one that stands in the record alone, and a ward:
+        all three independent of everything else. ``diagnoses.parquet`` has them by individual, with the date of birth
+        and the city, and ``diagnoses.toml`` the list. What there is without them stays as it is.
     languages : tuple of "en", "fr"
         Households take turns.
     """
@@ -53,6 +64,7 @@ class SynthConfig:
     documents_per_individual: float = 2.5
     vocabulary: int = 0
     public_documents: int = 0
+    diagnoses: bool = False
     num_threads: int = 0
 
     def __post_init__(self) -> None:
@@ -78,10 +90,13 @@ def synthesize(
     Equal configurations give byte-equal files. Memory is bounded by a batch of individuals.
     """
     folder = Path(folder)
+    drawn = _drawn(config)
     counts: dict[str, Any] = {"individuals": config.num_individuals, "documents": 0, "num_bytes": 0}
 
     def documents() -> Iterator[pa.RecordBatch]:
         for first, batch in _batches(config, "synth_documents"):
+            if config.diagnoses:
+                batch = _with_diagnoses(config, drawn[:, 0], batch)
             counts["documents"] += batch.num_rows
             counts["num_bytes"] += pc.sum(pc.binary_length(batch.column("text"))).as_py()
             yield batch
@@ -91,6 +106,8 @@ def synthesize(
     _write_parts(folder / "documents", documents())
     records = pa.Table.from_batches(list(iter_records(config)))
     pq.write_table(records, folder / "records.parquet", compression="zstd")
+    if config.diagnoses:
+        _write_diagnoses(folder, drawn, records)
     if config.public_documents:
         _write_parts(folder / "public", _public(config))
         counts["public_documents"] = config.public_documents
@@ -121,6 +138,37 @@ def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.Recor
             **more,
         )
         yield first, pa.record_batch(batch)
+
+
+def _drawn(config: SynthConfig) -> np.ndarray:
+    """The diagnosis in the notes, that in the record alone, and the ward, by number of individual; int64 (N, 3)."""
+    num, draws = len(DIAGNOSES), generator(config.seed, _STREAM_DIAGNOSES).random((config.num_individuals, 3))
+    written, more, ward = (draws * (num, num - 1, len(WARDS))).astype(np.int64).T
+    return np.stack([written, (written + 1 + more) % num, ward], axis=1)
+
+
+def _with_diagnoses(config: SynthConfig, written: np.ndarray, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Say the diagnosis of the individual at the end of each note, behind all of its spans."""
+    owners = pc.cast(pc.utf8_slice_codeunits(batch.column("individual_id"), 1), pa.int64()).to_numpy()
+    households = [int(name[1:]) for name in batch.column("household_id").to_pylist()]
+    texts = [
+        f"{text}{SAID[config.languages[household % len(config.languages)]].format(DIAGNOSES[written[owner]])}\n"
+        for text, owner, household in zip(batch.column("text").to_pylist(), owners.tolist(), households, strict=True)
+    ]
+    at = batch.schema.get_field_index("text")
+    return batch.set_column(at, batch.schema.field(at), pa.array(texts, batch.schema.field(at).type))
+
+
+def _write_diagnoses(folder: Path, drawn: np.ndarray, records: pa.Table) -> None:
+    said = [f"{DIAGNOSES[written]}; {DIAGNOSES[alone]}" for written, alone, _ in drawn]
+    table = records.select(["individual_id", "birth_date", "city"])
+    table = table.append_column("ward", [[WARDS[ward] for _, _, ward in drawn]]).append_column("diagnoses", [said])
+    pq.write_table(table, folder / "diagnoses.parquet", compression="zstd")
+    named = (
+        f'[[diagnosis]]\nname = "{name}"\nsensitive = {"true" if 2 * number < len(DIAGNOSES) else "false"}\n'
+        for number, name in enumerate(DIAGNOSES)
+    )
+    (folder / "diagnoses.toml").write_text("\n".join(named), encoding="utf-8")
 
 
 def _public(config: SynthConfig) -> Iterator[pa.RecordBatch]:

@@ -423,6 +423,8 @@ def check_sides(run: Run) -> None:
     refuse_too_few(run.job, run.sides)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_members")(run)
+    if run.job.audit.diagnoses is not None:
+        resolve("reticent.ext.ladder.stage:check_diagnoses")(run)
 
 
 def _require_room(run: Run) -> None:

@@ -43,6 +43,9 @@ def more_columns(job: Job) -> list[str]:
     """Return the columns of the source that later stages read beside those of documents."""
     columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
     label = job.classify.label if job.classify is not None else None
+    ladder = job.audit.diagnoses
+    if ladder is not None and ladder.records is None:
+        columns += [*filter(None, (ladder.column,)), *ladder.demographics, *ladder.encounter]
     return sorted({*columns, *([label] if label else [])})
 
 

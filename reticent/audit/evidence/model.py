@@ -7,6 +7,7 @@ from typing import Annotated
 
 from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.json_form import optional
+from reticent.audit.evidence.ladder import Ladder
 from reticent.audit.evidence.leakage import (
     AllOccurrences,
     CategoryPrivacy,
@@ -89,6 +90,8 @@ class ModelEvidence:
     all_occurrences: Annotated[AllOccurrences | None, PARTS] = optional()
     generated: Annotated[Generated | None, PARTS] = optional()
     inversion: Annotated[Inversion | None, PARTS] = optional()
+    #: Diagnoses that it tells of members, by what is known of them.
+    diagnoses: Annotated[Ladder | None, PARTS] = optional()
 
     def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
         """Withhold attacks on few individuals of a side, and the intervals of attacks that are not published."""

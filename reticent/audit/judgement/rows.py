@@ -21,10 +21,12 @@ from pydantic import AfterValidator, Field, model_validator
 from reticent.audit.config import WHOLE_PASSAGE
 from reticent.audit.membership.names import (
     DIFFERENCES,
+    FEWEST_DIAGNOSED,
     FEWEST_MEMBERS,
     FEWEST_OTHERS,
     KIND_SHADOWS,
     NUM_FAMILIES,
+    RUNGS,
     STATES,
     WITHDRAWN,
 )
@@ -36,6 +38,7 @@ from reticent.engine.config import Arm
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel, Passages
     from reticent.audit.evidence.inversion import InPlace
+    from reticent.audit.evidence.ladder import Ladder
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
@@ -46,8 +49,10 @@ __all__ = [
     "ABOVE",
     "BESIDE",
     "BEYOND",
+    "CUES",
     "FAIL",
     "FALSE_ALARM",
+    "FEW_DIAGNOSED",
     "GATES",
     "LEFT",
     "MIN_SHADOWS",
@@ -61,6 +66,7 @@ __all__ = [
     "OTHER_LANGUAGE",
     "PASS",
     "PASSAGE_OF",
+    "PLACEBO",
     "PLAIN",
     "RISKS",
     "TOLD",
@@ -312,6 +318,39 @@ def _context(subject: Subject) -> Iterator[Number]:
                 yield number._replace(of_known_base=True)
     if found and found.association:
         yield from _rates("terms tied to names", found.association.rate)
+    if subject.model.diagnoses:
+        yield from _ladder(subject.model.diagnoses)
+
+
+#: The most by which diagnoses of members may be told more surely, as a difference of areas.
+DIAGNOSES_AT_MOST = 0.05
+FEW_DIAGNOSED = (
+    f"no diagnosis stands in the texts of {FEWEST_DIAGNOSED} people of each side, and not in those of as many"
+)
+PLACEBO, CUES = (
+    "diagnoses that stand in no text are told too",
+    "what is known of people tells their diagnoses otherwise",
+)
+
+
+def _ladder(found: Ladder) -> Iterator[Number]:
+    """Yield the cells of the clinical ladder, whose ends hold at once. One whose placebo or control lies over 0 says
+    nothing: something else than the texts sets members apart."""
+    for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
+        for rung, cell in cells.items():
+            controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
+            yield Number(
+                f"{words} told by {RUNGS[rung]}",
+                cell.told if cell.num_diagnoses else None,
+                invalid=next((why for control, why in controls if is_over(control, 0.0)), None),
+                fewest=cell.fewest,
+                beside_base=found.less_base,
+                at_most=DIAGNOSES_AT_MOST,
+                missing=None if cell.num_diagnoses or words == "other conditions" else FEW_DIAGNOSED,
+            )
+    for rung, sides in found.verbatim.items():
+        for number in _rates(f"fragments that come back, given {RUNGS[rung]}", sides, beside_base=found.less_base):
+            yield number._replace(at_most=DIAGNOSES_AT_MOST)
 
 
 def _areas(

@@ -11,6 +11,7 @@ __all__ = [
     "DEFAULT_SHADOW_ATTACKS",
     "DIFFERENCES",
     "END_OF_TEXT",
+    "FEWEST_DIAGNOSED",
     "FEWEST_MEMBERS",
     "FEWEST_OTHERS",
     "GRADIENT",
@@ -25,6 +26,7 @@ __all__ = [
     "PROBE_COPIES",
     "PROBE_TOKENS",
     "PROBING",
+    "RUNGS",
     "STATES",
     "USER_INFERENCE",
     "USER_INFERENCE_SHADOWS",
@@ -72,6 +74,15 @@ KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
 #: Families of numbers of membership by identifying words whose ends hold at once: the kinds, and three at the
 #: threshold.
 NUM_FAMILIES: Final = 4
+#: What an adversary of the clinical ladder knows of an individual, each more than the one before: name -> words for it.
+RUNGS: Final = {
+    "demographics": "public demographics",
+    "encounter": "encounter metadata",
+    "fragment": "a fragment of a note",
+    "colleague": "what a colleague knows",
+}
+#: Individuals with a diagnosis, and without it, that each side must have.
+FEWEST_DIAGNOSED: Final = 50
 #: Default attacks of a job; a report shows these first, in this order.
 DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez", END_OF_TEXT, GRADIENT)
 #: Default attacks with shadow models.

@@ -21,7 +21,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import GATES, PASSAGE_OF, RISKS, why_no_whole
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
-from reticent.audit.membership.names import DEFAULT_ATTACKS
+from reticent.audit.membership.names import DEFAULT_ATTACKS, FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import figure
@@ -224,7 +224,8 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
         risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models), has_withdrawn=any(m.withdrawn for m in models),
-        has_groups=any(m.groups for m in models),
+        has_groups=any(m.groups for m in models), has_diagnoses=any(m.diagnoses for m in models),
+        rungs=RUNGS, fewest_diagnosed=FEWEST_DIAGNOSED,
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),

@@ -13,6 +13,7 @@ from reticent.audit.config import SUBJECT, WHOLE_PASSAGE
 from reticent.audit.judgement.rows import (
     ABOVE,
     BEYOND,
+    FEW_DIAGNOSED,
     NO_BASE_PASSAGES,
     NO_HEAD,
     NO_WHOLE_PASSAGES,
@@ -239,6 +240,7 @@ REASONS = {
     NO_HEAD: "verdict.no_head_that_predicts",
     NO_WHOLE_PASSAGES: "evidence.no_whole_passages",
     NO_BASE_PASSAGES: "evidence.no_base_passages",
+    FEW_DIAGNOSED: "evidence.few_diagnosed",
     EARLIER: "verdict.an_earlier_audit_of_these_files_found_more",
     BESIDE_KNOWN: "verdict.it_is_a_difference_to_the_base_model_which",
     "its upper end is within the threshold, and the attack succeeds on the twin": "verdict.the_upper_end_is_within",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIGITS",
+    "dressed_rows",
     "is_shareable",
     "score_pseudo",
     "states_of",
@@ -221,6 +222,33 @@ def _states(
             cache.batch_repeat_interleave(alike)
             return states_of(model, head, input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True)[0]
     return states_of(model, head, input_ids=ids_NT, attention_mask=mask)[0][:, shared:]
+
+
+def dressed_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return tokenised texts as rows padded on the right: ids int64, groups (0 at the tokens of a span, else -1) int8,
+    and attention bool, each (N, T).
+
+    Parameters
+    ----------
+    encoded : encodings of N texts, without special tokens
+    spans : int array, shape (N, 2), first and last character of the span of each text that is to be scored
+    """
+    offset = int(special.prefix is not None)
+    lengths = np.array([len(e.ids) for e in encoded])
+    shape = (len(encoded), int(lengths.max()) + special.num_added)
+    ids, groups = np.full(shape, special.pad, dtype=np.int64), np.full(shape, -1, dtype=np.int8)
+    columns = np.arange(shape[1])
+    inside = (columns >= offset) & (columns < offset + lengths[:, None])
+    ids[inside] = np.concatenate([e.ids for e in encoded])
+    bounds = np.full((*shape, 2), -1)
+    bounds[inside] = np.concatenate([np.asarray(e.offsets).reshape(-1, 2) for e in encoded])
+    # A token belongs to the term that it shares a character with: " asthma" begins with the space before it.
+    groups[(bounds[..., 1] > spans[:, :1]) & (bounds[..., 0] < spans[:, 1:]) & inside] = 0
+    if special.prefix is not None:
+        ids[:, 0] = special.prefix
+    if special.suffix is not None:
+        ids[np.arange(len(ids)), offset + lengths] = special.suffix
+    return ids, groups, columns < (offset + lengths + (special.suffix is not None))[:, None]
 
 
 # --------------------------------------------------------------------------------------------------- pseudo likelihood

@@ -205,7 +205,8 @@ def _answer(question: Question, context: Context, printed: dict[str, str]) -> An
 def _line(row: Row, context: Context) -> tuple[str, Line]:
     t = context.words
     values: dict[str, object] = {
-        name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
+        name: t.count(value) if isinstance(value, int) else t(value) if isinstance(value, Key) else value
+        for name, value in row.values.items()
     }
     if row.estimate is None:
         return t(row.label, **values), Line(t("common.not_measured"), "", "")
@@ -245,7 +246,7 @@ class Question:
 CRITERIA = (
     Question("singling_out", ("threshold", "at_threshold", "kinds", "subgroup", "unicity")),
     Question("linkability", ("membership", "user_inference", "probes", "inversion")),
-    Question("inference", ("excess", "association")),
+    Question("inference", ("excess", "association", "diagnoses")),
 )
 #: Opinion 28/2024: both must be insignificant for every individual whose data were used.
 LIKELIHOODS = (
@@ -273,7 +274,7 @@ EXAMINED = (
     (
         "questions.testing_and_resistance_to_attacks",
         (
-            Question("attribute_inference", ("association",)),
+            Question("attribute_inference", ("association", "diagnoses")),
             Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference", "withdrawn")),
             Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
             Question("model_inversion", ("inversion", "in_place")),
@@ -297,6 +298,10 @@ EXAMINED = (
 
 
 # --------------------------------------------------------------- figures
+
+
+class Key(str):
+    """A value of a label that is a text of the catalogue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,6 +480,21 @@ def _association(model: ShownModel) -> Found:
         yield Row(label, model, found.association.rate.excess)
 
 
+def _diagnoses(model: ShownModel) -> Found:
+    """What is told of members, with its placebo; the labels hold other texts, which `_line` puts into the language."""
+    found = model.evidence.diagnoses
+    for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
+        for rung, cell in cells.items():
+            values = {
+                "diagnoses": Key(f"ladder.{kind}"),
+                "known": Key(f"ladder.rungs.{rung}"),
+                "num": cell.num_diagnoses,
+            }
+            yield Row("figures.diagnoses_told", model, cell.told, values)
+            if cell.placebo:
+                yield Row("figures.diagnoses_placebo", model, cell.placebo, values)
+
+
 def _partial_copy(model: ShownModel) -> Found:
     found = model.evidence.low_cost
     if found:
@@ -541,6 +561,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="inversion", of_model=_inversion),
             Figure(name="in_place", of_model=_in_place),
             Figure(name="association", of_model=_association),
+            Figure(name="diagnoses", of_model=_diagnoses),
             Figure(name="partial_copy", of_model=_partial_copy),
             Figure(name="moved", of_model=_moved),
             Figure(name="unicity", of_audit=_unicity),
@@ -724,6 +745,12 @@ ADVERSARIES = (
                 "adversaries.audit_inversion",
             ),
             Test(
+                "adversaries.asks_for_a_diagnosis",
+                "clinical ladder",
+                lambda _, m: m.evidence.diagnoses,
+                "adversaries.audit_diagnoses",
+            ),
+            Test(
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
                 lambda _, m: any(_inverted(m)),
@@ -830,7 +857,7 @@ def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Cro
             sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.why_not(context)))
         elif not made:
             sentences.append(t("crosswalk.not_run", why=test.why_not(context)))
-        outcomes = [
+        outcomes: list[str] = [
             Marked(
                 t("common.name_what", name=t("common.model_letter", letter=model.letter), what=" ".join(said)),
                 risk_mark(model.risks, result),

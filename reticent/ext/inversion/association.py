@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from reticent.audit.config import InversionConfig
 from reticent.audit.evidence.inversion import Association
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.leakage.words import Words
-from reticent.audit.scoring.rows import DIGITS, sum_log_probs
+from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
@@ -211,7 +211,7 @@ def association(
             after = template.partition("{term}")[2]
             texts = [b + t + after for b, t in zip(before, terms.tolist(), strict=True)]
             spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
-            ids, groups, attention = _dress(backend.encode(texts), spans, special)
+            ids, groups, attention = dressed_rows(backend.encode(texts), spans, special)
             lengths = attention.sum(axis=1)
             # A term is compared among its names: if one of them does not fit, the scores of the others have no use.
             fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)
@@ -230,26 +230,6 @@ def _texts(store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: 
     """Decode places of a store; they never leave this module."""
     rows = [store.input_ids[s : s + n].tolist() for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
     return np.array([text.strip() for text in backend.decode(rows, skip_special_tokens=True)], dtype=object)
-
-
-def _dress(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ids, groups (0 at the tokens of the term) and attention of tokenised texts, padded on the right."""
-    offset = int(special.prefix is not None)
-    lengths = np.array([len(e.ids) for e in encoded])
-    shape = (len(encoded), int(lengths.max()) + special.num_added)
-    ids, groups = np.full(shape, special.pad, dtype=np.int64), np.full(shape, -1, dtype=np.int8)
-    columns = np.arange(shape[1])
-    inside = (columns >= offset) & (columns < offset + lengths[:, None])
-    ids[inside] = np.concatenate([e.ids for e in encoded])
-    bounds = np.full((*shape, 2), -1)
-    bounds[inside] = np.concatenate([np.asarray(e.offsets).reshape(-1, 2) for e in encoded])
-    # A token belongs to the term that it shares a character with: " asthma" begins with the space before it.
-    groups[(bounds[..., 1] > spans[:, :1]) & (bounds[..., 0] < spans[:, 1:]) & inside] = 0
-    if special.prefix is not None:
-        ids[:, 0] = special.prefix
-    if special.suffix is not None:
-        ids[np.arange(len(ids)), offset + lengths] = special.suffix
-    return ids, groups, columns < (offset + lengths + (special.suffix is not None))[:, None]
 
 
 def pair_rates(

@@ -23,6 +23,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.scoring.token_scores import BaseModelScores
 from reticent.core.artifact import read_manifest
+from reticent.core.resolve import resolve
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.engine.text_sizes import write_text_sizes
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
@@ -123,7 +124,11 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
 
 def _artefact(run: Run, measurement: Measurement) -> Artefact:
     config = audit_config(run).all_values(without=(*audit_config(run).not_measured, *NOT_IN_A_MEASUREMENT))
-    for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
+    for name, default in (
+        ("bf16", "auto"),
+        ("surface", "exact"),
+        ("diagnoses", None),
+    ):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
     config |= resampling_settings(run) | run.canaries_left_out | repeated_settings(measurement.model)
@@ -147,6 +152,8 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
         inputs |= shadow_inputs(run, measurement)
     if (earlier := earlier_of(run, measurement)) is not None:
         inputs |= earlier.inputs()
+    if run.job.audit.diagnoses is not None:
+        inputs |= resolve("reticent.ext.ladder.stage:ladder_inputs")(run)
     inputs |= {f"group {Path(file).stem}": run.fingerprints.at(Path(file)) for file in run.job.audit.groups}
     return inputs
 
@@ -208,6 +215,8 @@ def _build(
         )
     if scores is not None and measurement.training is None:
         scores.save(folder)
+    if run.job.audit.diagnoses is not None and entry.is_last:
+        measured = replace(measured, diagnoses=resolve("reticent.ext.ladder.stage:climb")(run, measurement, folder))
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
         membership = auditor().membership
         own: dict[str, Any] = {f"attack {name}": scored for name, scored in auditor().own_scores.items()}

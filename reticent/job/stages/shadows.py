@@ -29,6 +29,7 @@ import numpy as np
 
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
+from reticent.core.resolve import resolve
 from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Measurement, Step, Training
@@ -149,6 +150,9 @@ class Shadow:
         settings["scoring"] |= run.canaries_left_out
         if scoring.bf16 != "auto":
             settings["scoring"]["bf16"] = scoring.bf16
+        if scoring.diagnoses is not None:
+            settings["scoring"]["diagnoses"] = scoring.diagnoses.all_values()
+            inputs |= resolve("reticent.ext.ladder.stage:ladder_inputs")(run)
         inputs |= {"audit": run.fingerprints.of_text(f"tokens/{self.model.name}/audit")}
         if asks_holdout(run):
             name = "user_inference_holdout"
@@ -206,6 +210,9 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
         assert asked is not None
         knows = shadow.individuals.mask(MEMBERS)[asked.store.individual]
         DocumentScores.of(holdout).to_parquet(folder / HOLDOUT_SCORES, knows)
+    if shadow.run.job.audit.diagnoses is not None:
+        ask = resolve("reticent.ext.ladder.stage:ask_shadow")
+        ask(shadow.run, checkpoint, shadow.model.objective, shadow.individuals, folder)
     if not shadow_config(shadow.run).keep_models:
         shutil.rmtree(checkpoint)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fixtures.audits import estimate, model, tiny_audit
+from fixtures.audits import diagnoses_told, estimate, model, tiny_audit
 from fixtures.dossiers import dossier_evidence, published_audit
 
 from reticent.audit.evidence.audit import ModelEvidence
@@ -18,7 +18,7 @@ from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgroup
 from reticent.audit.judgement import verdict as judgement
-from reticent.audit.judgement.rows import NO_WHOLE_PASSAGES, RISKS, Subject
+from reticent.audit.judgement.rows import FEW_DIAGNOSED, NO_WHOLE_PASSAGES, RISKS, Subject
 from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.validity import INVALID, QUIET
@@ -377,6 +377,24 @@ def test_what_was_not_tested_has_a_row_for_each_model() -> None:
     assert f"LiRA, RMIAon Model {letters['clm']}" in text_of(who)
 
 
+@pytest.mark.parametrize(
+    ("language", "said", "placebo"),
+    [
+        ("en", "sensitive diagnoses told of people it was trained on, more than of people it never saw, given public",
+         "the same of other conditions that stand in no text, given a fragment of a note too"),
+        ("fr", "diagnostics sensibles : ce qui en est révélé pour les personnes de l’entraînement, de plus que",
+         "autres maladies qui ne figurent dans aucun texte, de même, avec un fragment d’une note aussi"),
+    ],
+)  # fmt: skip
+def test_diagnoses_stand_under_inference_with_their_placebo(language: Language, said: str, placebo: str) -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        entry["diagnoses"] = diagnoses_told()
+    page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
+    assert said in page
+    assert placebo in page
+
+
 # ------------------------------------------------------------------ crosswalk
 
 #: The sources that a dossier may cite, by the beginning of their names here.
@@ -594,17 +612,21 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
         entry["threshold"] = {"k": 2, "num_words": 40, "at_threshold": attack, "above": attack}
         entry |= {"over_base": every, "all_occurrences": asked, "by_kind": by_kind}
         entry["inversion"] = {"direct": kind, "indirect": kind, "association": {"rate": sides}}
+        entry["diagnoses"] = diagnoses_told()
         entry["generated"] = {"num_prompts": {"members": 40, "heldout": 30}, "excess": every}
     found = from_json(ModelEvidence, audit["models"][-1])
     named = {number.what for risk in RISKS.values() for number in risk.numbers(Subject(found, None))}
     assert len(named) > 15
     fallback = "a number that the report explains"
     assert {what for what in named if number_in_words(what, Texts("en")) == fallback} == set()
+    ladder = {what for what in named if "told by" in what or "fragments" in what}
+    assert len(ladder) == 12
+    assert not {what for what in ladder if number_in_words(what, Texts("fr")) == number_in_words(what, Texts("en"))}
     passages = "passages that come back, given 50 tokens and 10,000 draws"
     assert number_in_words(passages, Texts("fr")).startswith("passages qui reviennent en 10\u202f000 tirages")
     given = re.findall(r'(?:(?<!NO_POWER, )reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
-    assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
+    assert {CANNOT, FEW, FEW_DIAGNOSED, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "not measured"), ("fr", "non mesuré")])

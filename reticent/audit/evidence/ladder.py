@@ -1,0 +1,49 @@
+"""Evidence of the clinical ladder: diagnoses that a model tells of its members, by what an adversary knows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import optional
+from reticent.audit.evidence.leakage import Excess
+from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["Ladder", "ToldDiagnoses"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldDiagnoses:
+    """One cell: by how much more surely than of held-out individuals, and than by the base model, the model tells
+    members with a diagnosis from members without it, the mean over diagnoses (0: nothing).
+
+    ``placebo`` is the same of diagnoses that stand in the record alone, and in no text. ``cue_only`` is that of a
+    classifier from what the adversary knows to the diagnosis, learned on others, and ``out_shadows`` that of shadow
+    models that were not trained on the individual: both are 0 where the two sides are alike.
+    """
+
+    told: Annotated[Estimate, OVER_INDIVIDUALS]
+    placebo: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    cue_only: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    out_shadows: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: Diagnoses of the mean, and those that fewer than the fewest individuals of a side have, or have not.
+    num_diagnoses: Annotated[int, TOTAL]
+    num_too_few: Annotated[int, TOTAL]
+    #: Individuals of the smallest group that is compared.
+    fewest: Annotated[int | None, COUNT] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """What is told of members, by what an adversary knows (`reticent.audit.membership.names.RUNGS`); the ends of all
+    differences hold at once."""
+
+    #: Whether the base model was asked the same, and is subtracted.
+    less_base: Annotated[bool, SETTING]
+    sensitive: Annotated[dict[str, ToldDiagnoses], PARTS]
+    other: Annotated[dict[str, ToldDiagnoses], PARTS]
+    #: Ends of fragments that few share, that a causal model writes word for word and the base does not.
+    verbatim: Annotated[dict[str, Excess], PARTS]
+    #: The same of sentences that many individuals of either side share, which give nobody away.
+    templates: Annotated[dict[str, Excess], PARTS]

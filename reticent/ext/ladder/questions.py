@@ -1,0 +1,249 @@
+"""Who is asked about which diagnoses, and what an adversary knows of them on each rung of the clinical ladder.
+
+Rungs add up: public demographics; encounter metadata; a sentence of a note that fewer than k individuals share; and the
+beginning of a note, as a colleague has read it. None of it holds a diagnosis, a synonym or a drug of the list: a
+sentence or a value that does is left out. Memory: the texts of the individuals who are asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.errors import PolicyError
+from reticent.core.json_toml import read_toml
+from reticent.engine.detect.records import read_record_table
+from reticent.engine.identity import as_read
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.sources.columns import SOURCE_COLUMN
+
+if TYPE_CHECKING:
+    from reticent.audit.config import DiagnosesConfig
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.split import Individuals
+
+__all__ = ["Diagnosis", "Questions", "ask", "read_terms"]
+
+#: Words of a fragment at least and at most, and of what a colleague has read of a note.
+FRAGMENT_WORDS, COLLEAGUE_WORDS = (6, 24), 48
+#: A sentence that so many individuals of either side share is a template.
+TEMPLATE_SUPPORT = 10
+_STREAM = 81
+Fields = dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A diagnosis: its name, other names, drugs that give it away, and whether it is sensitive."""
+
+    name: str
+    synonyms: tuple[str, ...] = ()
+    drugs: tuple[str, ...] = ()
+    is_sensitive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """N individuals, D diagnoses.
+
+    Attributes
+    ----------
+    codes, units : int64 (N,), of `Individuals`; is_member : bool (N,)
+    written : bool (N, D), whether it stands in the individual's texts
+    recorded : bool (N, D), whether the record has it; equal to ``written`` without a record
+    cues : for each rung of `RUNGS`, in order, what is known of each individual; empty where nothing is
+    fragments, templates : a sentence of each individual that few share, other than that of their cue, and one that many
+        share; empty where there is none
+    """
+
+    codes: np.ndarray
+    units: np.ndarray
+    is_member: np.ndarray
+    diagnoses: tuple[Diagnosis, ...]
+    written: np.ndarray
+    recorded: np.ndarray
+    cues: tuple[list[str], ...]
+    fragments: list[str]
+    templates: list[str]
+
+
+def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
+    """Read a list of diagnoses.
+
+    Raises
+    ------
+    PolicyError
+        The file has no [[diagnosis]], one has no name or an unknown field, or two share a name or a synonym.
+    """
+    found = []
+    for number, table in enumerate(read_toml(Path(path)).get("diagnosis", ()), start=1):
+        known = {"name": str, "synonyms": list, "drugs": list, "sensitive": bool}
+        wrong = [field for field, value in table.items() if not isinstance(value, known.get(field, ()))]
+        if wrong or not str(table.get("name", "")).strip():
+            raise PolicyError(f"{path}: diagnosis {number}: expected name, synonyms, drugs and sensitive")
+        synonyms, drugs = (tuple(map(str, table.get(field, ()))) for field in ("synonyms", "drugs"))
+        found.append(Diagnosis(table["name"], synonyms, drugs, table.get("sensitive", True)))
+    if len(found) < 2:
+        raise PolicyError(f"{path}: {len(found)} [[diagnosis]]; at least two are needed, to tell one from the others")
+    names = [_plain(name) for each in found for name in (each.name, *each.synonyms)]
+    if twice := [name for name, num in Counter(names).items() if num > 1]:
+        raise PolicyError(f"{path}: {len(twice)} names stand for two diagnoses, or twice for one")
+    return tuple(found)
+
+
+def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
+        left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
+    """Return the questions about at most ``config.num_individuals`` members, and as many held-out individuals.
+
+    Parameters
+    ----------
+    left_out : bool array by code, individuals who are not asked about: held-out ones with near-copies of a member
+
+    Raises
+    ------
+    CorpusError, PolicyError
+        The list or the table cannot be read, a column is missing, or no diagnosis stands in any text.
+    """
+    chosen = _drawn(individuals, config.num_individuals, seed, left_out)
+    row_of = np.full(len(individuals.units), -1)
+    row_of[chosen] = np.arange(len(chosen))
+    columns = [*filter(None, (config.column,)), *config.demographics, *config.encounter]
+    known: list[Fields] = [{} for _ in chosen]
+    texts: list[list[str]] = [[] for _ in chosen]
+    if config.records is not None:
+        _from_table(config, ids, individuals, row_of, columns, known)
+    own = [] if config.records is not None else columns
+    wanted = ("individual_id", "text", *(f"{SOURCE_COLUMN}{name}" for name in own))
+    for batch in corpus.batches(columns=wanted):
+        rows = row_of[individuals.individual_codes(batch.column("individual_id"))]
+        for number in np.flatnonzero(rows >= 0).tolist():
+            texts[rows[number]].append(batch.column("text")[number].as_py())
+            for name in own:
+                _add(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
+    values = [_said_in_record(fields, config.column) for fields in known]
+    diagnoses = read_terms(config.terms) if config.terms else _of_values(values)
+    written = _matrix(diagnoses, ["\n".join(own) for own in texts])
+    recorded = _matrix(diagnoses, ["\n".join(own) for own in values]) if config.column else written
+    if not written.any():
+        raise PolicyError(f"audit.diagnoses: none of {len(diagnoses)} diagnoses stands in any text")
+    hidden = _pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
+    sentences = [_sentences(own, hidden) for own in texts]
+    support = Counter(sentence for own in sentences for sentence in {_plain(each) for each in own})
+    rare = [[each for each in own if support[_plain(each)] < k] for own in sentences]
+    common = [[each for each in own if support[_plain(each)] >= TEMPLATE_SUPPORT] for own in sentences]
+    steps = [
+        [_told(fields, config.demographics, hidden) for fields in known],
+        [_told(fields, config.encounter, hidden) for fields in known],
+        [own[0] if own else "" for own in rare],
+        [_beginning(own, hidden) for own in texts],
+    ]
+    return Questions(
+        codes=chosen,
+        units=individuals.units[chosen].astype(np.int64),
+        is_member=individuals.mask(MEMBERS)[chosen],
+        diagnoses=diagnoses,
+        written=written,
+        recorded=recorded,
+        cues=tuple(
+            ["\n".join(filter(None, parts)) if parts[-1] else "" for parts in zip(*steps[:rung], strict=True)]
+            for rung in range(1, len(steps) + 1)
+        ),
+        fragments=[_unknown(own[1:], known) for own, known in zip(rare, steps[-1], strict=True)],
+        templates=[_unknown(own, known) for own, known in zip(common, steps[-1], strict=True)],
+    )  # fmt: skip
+
+
+def _drawn(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
+    random, parts = generator(seed, _STREAM), []
+    for side in (MEMBERS, HELDOUT):
+        mask = individuals.mask(side)
+        codes = np.flatnonzero(mask & ~left_out if left_out is not None and side == HELDOUT else mask)
+        parts.append(random.permutation(codes)[:most])
+    return np.sort(np.concatenate(parts))
+
+
+def _from_table(
+    config: DiagnosesConfig, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str],
+    known: list[Fields],
+) -> None:  # fmt: skip
+    path = Path(str(config.records))
+    table, _ = read_record_table(path, ["individual_id", *columns])
+    names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
+    given = table.column("individual_id").combine_chunks().cast(pa.string())
+    given = as_read(given, names, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
+    code_of = {name: code for code, name in enumerate(names.to_pylist())}
+    for row, name in enumerate(given.to_pylist()):
+        code = code_of.get(name, -1)
+        if code >= 0 and row_of[code] >= 0:
+            for column in columns:
+                _add(known[row_of[code]], column, table.column(column)[row].as_py())
+
+
+def _add(fields: Fields, name: str, value: Any) -> None:
+    said = "" if value is None else str(value).strip()
+    if said and said not in fields.setdefault(name, []):
+        fields[name].append(said)
+
+
+def _said_in_record(fields: Fields, column: str | None) -> list[str]:
+    parts = (part.strip() for value in fields.get(column or "", ()) for part in value.split(";"))
+    return [part for part in parts if part]
+
+
+def _of_values(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
+    named = {_plain(value): value for own in values for value in own}
+    if len(named) < 2:
+        raise PolicyError(f"audit.diagnoses.column: {len(named)} different diagnoses; at least two are needed")
+    return tuple(Diagnosis(named[name]) for name in sorted(named))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _pattern(names: Iterable[str]) -> re.Pattern[str]:
+    spaced = (r"\s+".join(map(re.escape, name.split())) for name in names)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?!\w)", re.IGNORECASE)
+
+
+def _matrix(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) -> np.ndarray:
+    patterns = [_pattern((each.name, *each.synonyms)) for each in diagnoses]
+    found = [[pattern.search(text) is not None for pattern in patterns] for text in texts]
+    return np.array(found, dtype=bool).reshape(len(texts), len(patterns))
+
+
+def _told(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
+    said = (f"{name}: {fields[name][0]}" for name in columns if fields.get(name))
+    return "; ".join(part for part in said if not hidden.search(part))
+
+
+def _split(text: str, hidden: re.Pattern[str]) -> list[str]:
+    parts = (part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", text))
+    return [part for part in parts if part and not hidden.search(part)]
+
+
+def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
+    """The sentences of an individual that are long enough, each once, cut at the most words of a fragment."""
+    least, most = FRAGMENT_WORDS
+    own = (" ".join(part.split()[:most]) for text in texts for part in _split(text, hidden))
+    return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
+
+
+def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
+    words = " ".join(_split(texts[0], hidden)).split() if texts else []
+    return " ".join(words[:COLLEAGUE_WORDS])
+
+
+def _unknown(sentences: Sequence[str], beginning: str) -> str:
+    """The last sentence that does not begin in what a colleague has read, which a model could copy."""
+    known = f" {beginning} "
+    starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
+    return next((sentence for sentence, start in starts if f" {start} " not in known), "")

@@ -1,0 +1,131 @@
+"""The clinical ladder of a job: its questions, asked once, and the part of the evidence of each last checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
+from reticent.audit.scoring.endpoint import is_endpoint
+from reticent.core.device import pick_device
+from reticent.engine.schema import MEMBERS
+from reticent.engine.split import households_of
+from reticent.ext.ladder.questions import Questions, ask
+from reticent.job.artefact import Measurement, measurements_of
+from reticent.job.stages.near_copies import copied_individuals
+from reticent.job.stages.shadows import shadows_of
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.ladder import Ladder
+    from reticent.engine.split import Individuals
+    from reticent.job.run import Run
+
+__all__ = ["ask_shadow", "check_diagnoses", "climb", "ladder_inputs"]
+
+#: Scores of a base model, secret like the tokens: those of the trained models are compared with them.
+SCORES = "diagnoses.npz"
+
+
+def ladder_inputs(run: Run) -> dict[str, str]:
+    """Return the fingerprints of what the ladder reads beside the model: the texts, the list and the records."""
+    config = run.job.audit.diagnoses
+    assert config is not None
+    files = {"diagnoses:terms": config.terms, "diagnoses:records": config.records}
+    named = {name: run.fingerprints.at(Path(path)) for name, path in files.items() if path is not None}
+    return {**run.corpus_input(), "split": run.fingerprints.of("split"), **named}
+
+
+def _questions(run: Run, left_out: np.ndarray | None) -> Questions:
+    config = run.job.audit.diagnoses
+    assert config is not None
+    return ask(
+        run.unplanted, run.individuals, config, k=run.job.protect.k, ids=run.job.corpus.ids, seed=run.job.seed,
+        left_out=left_out,
+    )  # fmt: skip
+
+
+def check_diagnoses(run: Run) -> None:
+    """Say before any training how many diagnoses too few individuals have; `CorpusError` or `PolicyError` for a list,
+    a table or a column that cannot be asked about."""
+    questions = _questions(run, None)
+    has, lacks = questions.recorded & questions.written, ~questions.recorded & ~questions.written
+    sides = (questions.is_member, ~questions.is_member)
+    counts = np.array([[np.count_nonzero(who[side], axis=0) for side in sides] for who in (has, lacks)])
+    least = counts.min(axis=(0, 1))
+    few = int(np.count_nonzero(least < FEWEST_DIAGNOSED))
+    if unknown := [rung for rung, cues in zip(RUNGS, questions.cues, strict=True) if not any(cues)]:
+        run.progress.warn_once(
+            f"audit.diagnoses: nothing is known of anybody on these rungs, which are not asked: {', '.join(unknown)}"
+        )
+    if few:
+        run.progress.warn_once(
+            f"audit.diagnoses: {few} of {len(least)} diagnoses stand in the texts of fewer than {FEWEST_DIAGNOSED} "
+            f"individuals of a side, or not in those of as few; they are not shown, and the most has {int(least.max())}"
+        )
+
+
+def climb(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
+    """Return the ladder of a model; the scores of a base model are kept in ``folder``. None of an endpoint, which is
+    not asked."""
+    from reticent.ext.ladder.measure import ladder
+
+    path, model = run.checkpoint_of(measurement), measurement.model
+    if is_endpoint(path):
+        run.progress.say_once("audit.diagnoses: an endpoint is not asked about diagnoses")
+        return None
+    scores, base, out = _asked(run, path, model.objective, measurement.recipe), None, None
+    bases = [each for each in measurements_of(run.job, model) if each.training is None]
+    if measurement.training is None:
+        np.savez(folder / SCORES, **scores)  # type: ignore[arg-type]
+    else:
+        base = _read(run.folder / bases[0].name) if bases else None
+        out = _out_of(_read(run.folder / shadow.name) for shadow in shadows_of(run, model, measurement.recipe))
+    return ladder(
+        _questions_of(run), scores, base, out, seed=run.job.seed, num_bootstrap=run.job.audit.num_bootstrap,
+        households=households_of(run.individuals.units),
+    )  # fmt: skip
+
+
+def ask_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
+    """Keep in ``folder`` what a shadow model says of all diagnoses, and whom it was trained on."""
+    scores = _asked(run, path, objective, "a shadow", ends=False)
+    is_in = individuals.mask(MEMBERS)[_questions_of(run).codes]
+    np.savez(folder / SCORES, is_in=is_in, **scores)  # type: ignore[arg-type]
+
+
+def _questions_of(run: Run) -> Questions:
+    """The questions, made once. Held-out individuals with near-copies would hide what is told of members."""
+    return run.once("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
+
+
+def _asked(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
+    from reticent.ext.ladder.measure import score_ladder
+    from reticent.trainer.models import load_model, load_tokenizer, special_ids
+
+    config, questions, tokenizer = run.job.audit.diagnoses, _questions_of(run), load_tokenizer(path)
+    assert config is not None
+    model: Any = load_model(path, objective).to(pick_device(run.job.audit.device)).eval()  # type: ignore
+    with run.progress.task(f"ask {name} for diagnoses", len(questions.codes), "individuals") as advance:
+        return score_ladder(
+            model, tokenizer, special_ids(tokenizer, objective), questions, config.prompt, causal=objective == "clm",
+            ends=ends, progress=advance,
+        )  # fmt: skip
+
+
+def _read(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / SCORES) as kept:
+        return {name: kept[name] for name in kept}
+
+
+def _out_of(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
+    """Return of each individual the mean of what shadow models say that were not trained on them; None without any."""
+    total: Any = 0.0
+    num: Any = 0.0
+    for found in shadows:
+        is_out = ~found["is_in"][:, None, None]
+        total = total + np.where(is_out, found["diagnoses"], 0.0)
+        num = num + is_out
+    return np.asarray(total / np.where(num > 0, num, np.nan)) if np.size(num) > 1 else None
