@@ -11,7 +11,7 @@ import pytest
 from reticent import _rust
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
-from reticent.engine.detect.common import counted_words
+from reticent.engine.detect.common import counted_words, learn_common_words
 from reticent.engine.detect.propagate import propagate
 
 
@@ -22,12 +22,14 @@ def labelled(text: str, *labels: str) -> set[str]:
 
 
 def spread(folder: Path, *documents: str) -> list[set[str]]:
-    """What the preset "fast" finds in documents, each of an individual of its own."""
+    """What rules that know the words of the corpus find in documents, each of an individual of its own, and what spreads
+    of it."""
     ids = [str(number) for number in range(len(documents))]
     table = {"doc_id": ids, "individual_id": ids, "text": pa.array(documents, pa.large_string())}
     pq.write_table(pa.table(table), folder / "documents.parquet")
-    corpus, detectors = open_corpus(folder / "documents.parquet"), make_detectors(["rules", "context"], {})
-    detect_spans(corpus, detectors, folder)
+    corpus, detectors = open_corpus(folder / "documents.parquet"), make_detectors(["rules", "shipped"], {})
+    learn_common_words(corpus, detectors)
+    detect_spans(corpus, detectors[:1], folder)
     propagate(corpus, folder / "spans.parquet", folder / "all.parquet", common=counted_words(corpus, detectors))
     found: list[set[str]] = [set() for _ in documents]
     for row in pq.read_table(folder / "all.parquet").to_pylist():

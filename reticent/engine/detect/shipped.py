@@ -1,7 +1,6 @@
 """Taggers of the package: names, places and what else has no form, in English, French, German and Spanish notes.
 
-`tools/train_taggers.py` makes them, from notes about invented people. They read what rules and context find beside
-them, where these are.
+`tools/train_taggers.py` makes them, from notes about invented people. They read what the rules find beside them.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
-from reticent.engine.detect.common import read_common_words
-from reticent.engine.detect.confirm import without_common_words
+from reticent.engine.detect.common import read_common_words, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, told_of_known
@@ -58,6 +56,8 @@ class ShippedDetector:
     name = "shipped"
     columns: tuple[str, ...] = ()
     exact_offsets = True
+    #: A word of many documents is one of many of the sample.
+    learns_from_sample = True
 
     def __init__(self, *, common: str | Path | None = None, num_threads: int = 0):
         self.num_threads = num_threads
