@@ -11,13 +11,7 @@ pub fn listed_parts() -> Vec<(&'static str, String)> {
     let titles = |mark| alternatives(marked("titles as written", mark));
     vec![
         ("%PARTICLES%", format!("(?:(?:{}) ?)", alternatives(marked("particles", "name")))),
-        (
-            "%DOTTED%",
-            format!(
-                r"(?:D?D[Rr](?:[Aa]|es|s)?|(?:[Uu]niv\.?-? ?)?Prof|Dipl\.-(?:Psych|Ing|Med|Biol)|{})",
-                titles("point")
-            ),
-        ),
+        ("%DOTTED%", format!(r"(?:D?D[Rr](?:[Aa]|es|s)?|(?:[Uu]niv\.?-? ?)?Prof|{})", titles("point"))),
         ("%SPELLED%", format!("(?:{})", titles("spelled"))),
         ("%TITLE%", format!("(?:%SERIES%|{})", titles("field"))),
     ]
@@ -32,7 +26,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NAME%", r"%NAMEWORD%(?:(?: {1,2}|-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     (
         "%NAMEWORD%",
-        r"(?:(?:Th|Ph|Chr?|Fco|Ant|Jos)\. ?[A-Z][a-z\x80-\xff]+|[A-Z\x80-\xff](?:[A-Za-z\x80-\xff'-]|[015][a-z])*[A-Za-z\x80-\xff](?:-\r?\n[a-z\x80-\xff]{3,})?|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
+        r"(?:(?:Th|Ph|Chr?|Fco|Ant|Jos)\. ?[A-Z][a-z\x80-\xff]+|[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
     ),
 ];
 
@@ -249,7 +243,7 @@ pub fn is_name(hit: &mut Hit) -> bool {
         && !(first.first().is_some_and(u8::is_ascii_lowercase) && LEADING.has(first))
         && !is_medical(first)
         && (first.len() > 1 || several || is_lone_initial(hit))
-        && std::str::from_utf8(piece).is_ok_and(|piece| piece.chars().any(char::is_alphabetic))
+        && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.
