@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.detect import preset, spans_batch
 from reticent.engine.detect.common import without_common_words
 from reticent.engine.detect.config import DetectConfig
+from reticent.job.config import load_kept_job
 
 
 def config(**values: Any) -> DetectConfig:
@@ -69,6 +72,27 @@ def test_a_preset_and_other_detectors_contradict_each_other() -> None:
 def test_a_resolved_preset_reads_back_as_itself() -> None:
     chosen = config(preset="thorough", spacy="x", records="r.csv")
     assert DetectConfig(**chosen.model_dump()) == chosen
+
+
+@pytest.mark.parametrize(
+    ("kept", "detectors"),
+    [
+        ({"preset": "fast", "detectors": ["rules", "context"], "confirm": False}, ("rules", "shipped")),
+        ({"detectors": ["context", "rules"], "confirm": True, "context": {"common": "w.txt"}}, ("rules", "shipped")),
+        ({"preset": None, "detectors": ["rules"], "confirm": False}, ("rules",)),
+    ],
+)
+def test_kept_job_with_a_detector_that_is_gone_opens(
+    tmp_path: Path, kept: dict[str, Any], detectors: tuple[str, ...]
+) -> None:
+    job = {"out": str(tmp_path), "corpus": {"source": "notes.parquet"}, "detect": kept}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert load_kept_job(tmp_path / "job.json").detect.detectors == detectors
+
+
+def test_who_names_a_detector_that_is_gone_is_told_which_finds_the_same() -> None:
+    with pytest.raises(PolicyError, match="detector context is gone: detector shipped"):
+        config(detectors=["rules", "context"])
 
 
 def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:
