@@ -951,9 +951,6 @@ def list_field_labels() -> list[str]:
 def unescape(text: str) -> tuple[str, list[int]]:
     """Return a text without the escapes of an export, and where each of its characters begins in the original."""
 
-def word_list(name: str, mark: str | None = None) -> list[str]:
-    """Return the words of a list of ``rust_ext/words``, or those of them that have a mark."""
-
 #: Digest of the code and the lists by which the core finds identifiers.
 RULES: str
 

@@ -73,7 +73,7 @@ def count_common_words(
     common = _rust.CommonWords()
     drawn = None
     if num_documents is not None:
-        num = corpus.num_documents
+        num = sum(batch.num_rows for batch in corpus.batches(columns=("individual_id",)))
         drawn = np.random.default_rng(0).random(num, dtype=np.float32) * num <= num_documents
 
     def count(batch: pa.RecordBatch, num_before: int) -> None:

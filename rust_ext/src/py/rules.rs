@@ -7,14 +7,12 @@ use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::no_names;
 use crate::pool::pool;
 use crate::rules::{RULES, field_labels, scan};
-use crate::word_lists::entries;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
     module.add_function(wrap_pyfunction!(find_no_names, module)?)?;
     module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
-    module.add_function(wrap_pyfunction!(word_list, module)?)?;
     module.add("RULES", env!("RULES"))?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
@@ -23,14 +21,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
-}
-
-/// Words of a list of `rust_ext/words`, or those of them that have a mark.
-#[pyfunction]
-#[pyo3(signature = (name, mark=None))]
-fn word_list(name: &str, mark: Option<&str>) -> Vec<&'static str> {
-    let entries = entries(name).iter().filter(|entry| mark.is_none_or(|mark| entry.has(mark)));
-    entries.map(|entry| entry.word).collect()
 }
 
 /// Labels that the value of a field may have.
