@@ -36,7 +36,7 @@ SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproj
 COMPILED := reticent.cli.runs, reticent.job.pipeline, reticent.engine.index, reticent.trainer.loop, reticent.audit.report.page, \
   matplotlib.backends.backend_svg, opacus, peft, scipy.stats, sklearn.linear_model, spacy, torch.utils.tensorboard, \
   transformers.models.bert.modeling_bert, transformers.models.gpt2.modeling_gpt2
-LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --extra exports --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 # A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
