@@ -4,8 +4,8 @@ Corpora with a gold standard: ``tab`` (records: the applicant's name), ``meddoca
 ``presidio_synth``, ``aci_bench`` (the patients' names), ``synth_en`` and ``synth_fr`` (with records). Without one, and
 so counts only: ``ehr_deid_sample_notes`` and ``mtsamples``, whose names are dummies: spans per 1,000 words.
 
-A preset is its detectors; ``thorough`` confirms what a NER or a list alone found, and what was found once is found
-wherever it stands (``detect.propagate``). The NER, also alone, works as in the preset: by passages, with its guard.
+A preset is its detectors, and what was found once is found wherever it stands (``detect.propagate``). The NER, also
+alone, works as in the preset: by passages, with its guard.
 
     python -m benchmarks.detection [--corpus tab] [--size toy|cpu]
 
@@ -45,10 +45,10 @@ WORD_GOALS = dict.fromkeys(("AGE", "DATE", "EMAIL", "PHONE", "ZIP"), (0.95, 0.95
 }
 #: Rules alone on codes of ``tab`` that are direct identifiers.
 DIRECT_GOAL = 0.95
-#: Preset -> its detectors where they are there, and whether names are confirmed.
+#: Preset -> its detectors where they are there.
 PRESETS = {
-    "fast": (("rules", "context", "records", "gazetteer"), False),
-    "thorough": (("rules", "context", "records", "gazetteer", "spacy"), True),
+    "fast": ("rules", "shipped", "records", "gazetteer"),
+    "thorough": ("rules", "shipped", "records", "gazetteer", "spacy"),
 }
 NAMES_GOAL = 0.99
 TOY_DOCUMENTS = 12
@@ -58,7 +58,7 @@ def detectors_for(case: Case, folder: Path) -> tuple[list[Any], dict[str, str]]:
     """Return the detectors that can work on a corpus, and why the others cannot."""
     from reticent.engine.detect import make_detectors
 
-    options: dict[str, dict[str, Any]] = {"rules": {}, "context": {}}
+    options: dict[str, dict[str, Any]] = {"rules": {}, "shipped": {}}
     if case.records is not None:
         pq.write_table(case.records, folder / "records.parquet")
         options["records"] = {"table": str(folder / "records.parquet")}
@@ -118,19 +118,16 @@ def measure(name: str, size: str) -> dict[str, Any]:
 
 def _preset_spans(preset: str, corpus: Any, folder: Path, names: Sequence[str]) -> Any:
     """Return the spans of a preset; None where its NER is not there."""
-    from reticent.engine.detect.confirm import confirm_names
     from reticent.engine.detect.propagate import propagate
 
-    detectors, confirmed = PRESETS[preset]
-    if confirmed and not set(TRAINED) & set(names):
+    detectors = PRESETS[preset]
+    if set(detectors) & set(TRAINED) and not set(TRAINED) & set(names):
         return None
-    path, following = folder / f"{preset}.parquet", folder / f"{preset}.next.parquet"
+    path, spread = folder / f"{preset}.parquet", folder / f"{preset}.spread.parquet"
     spans = pq.read_table(folder / "spans.parquet")
     pq.write_table(spans.filter(pc.is_in(spans.column("detector"), pa.array(detectors))), path)
-    for apply in (confirm_names, propagate) if confirmed else (propagate,):
-        apply(corpus, path, following)
-        following.rename(path)
-    return pq.read_table(path)
+    propagate(corpus, path, spread)
+    return pq.read_table(spread)
 
 
 def _measured(case: Case, spans: Any, names: Sequence[str], presets: Mapping[str, Any], size: str) -> dict[str, Any]:

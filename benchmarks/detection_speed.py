@@ -59,7 +59,7 @@ def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
     if (DATA / "us_census_names").exists():
         options["gazetteer"] = {"lists": census_names(folder, share=100.0)}
     together = " + ".join(options)
-    rows = {name: [name] for name in options} | {together: list(options), FAST: ["context", *options]}
+    rows = {name: [name] for name in options} | {together: list(options), FAST: ["shipped", *options]}
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
     spans: dict[str, int] = {}
     write_text(folder / "documents.parquet", folder / "text.txt")
@@ -136,7 +136,6 @@ def trained(language: str, size: str, rounds: int) -> dict[str, Any]:
     """Return MB/s of a NER on two cores, and of the preset ``thorough`` with it from Parquet to spans on the disk."""
     from reticent.engine.corpus import open_corpus
     from reticent.engine.detect import detect_spans, make_detectors
-    from reticent.engine.detect.confirm import confirm_names
     from reticent.engine.detect.propagate import propagate
 
     name, num = NER_CORPORA[language]
@@ -151,7 +150,7 @@ def trained(language: str, size: str, rounds: int) -> dict[str, Any]:
         rates: dict[str, list[float]] = {}
         corpus = open_corpus(folder / "d.parquet")
         for _ in range(rounds):
-            for what, names in (("NER alone", ["spacy"]), ("preset thorough", ["rules", "context", "spacy"])):
+            for what, names in (("NER alone", ["spacy"]), ("preset thorough", ["rules", "shipped", "spacy"])):
                 try:
                     made = make_detectors(names, {"spacy": ner}, num_threads=2)
                 except PolicyError:
@@ -161,8 +160,7 @@ def trained(language: str, size: str, rounds: int) -> dict[str, Any]:
                 start = time.perf_counter()
                 detect_spans(corpus, made, folder)
                 if what != "NER alone":
-                    confirm_names(corpus, folder / "spans.parquet", folder / "sure.parquet")
-                    propagate(corpus, folder / "sure.parquet", folder / "spread.parquet", num_threads=2)
+                    propagate(corpus, folder / "spans.parquet", folder / "spread.parquet", num_threads=2)
                 rates.setdefault(what, []).append(num_bytes / 1e6 / (time.perf_counter() - start))
     return {
         "status": "measured",

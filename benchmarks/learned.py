@@ -3,7 +3,7 @@
 ``marked``: taught by the first notes of MEDDOCAN's training part, asked on its development part, header and running
 text apart; by the first judgments of TAB, asked on the rest. The lean that holds a precision of 0.95 is chosen on the
 notes that teach, by cross-validation, as a run does; ``at 0.95`` is the recall at the lean where the notes that are
-asked have it. ``shipped``: the taggers of the package on corpora that they never saw, beside rules and context, spaCy
+asked have it. ``shipped``: the taggers of the package on corpora that they never saw, beside rules, spaCy
 and Presidio. ``taught``: by spaCy on generated notes, asked against the marks there. ``speed``: MB/s on two threads.
 ``attack``: invented names with one, k - 1 and k bearers against names with none, and the labelling of single notes
 (LiRA, with shadow taggers), each less what a tagger that saw neither side tells; and the same without the rule.
@@ -41,7 +41,7 @@ from reticent.engine.randomness import generator
 from reticent.ext.learn.stage import cross_validate
 from tools.train_taggers import Maker, Text, made_texts
 
-BESIDE = ("rules", "context")
+BESIDE = ("rules",)
 KEY = bytes(16)
 PRECISION = 0.95
 LEANS = tuple(np.arange(-3.0, 5.01, 0.5).tolist())
@@ -243,7 +243,7 @@ def shipped(size: str) -> dict[str, Any]:
         words = Words(notes)
         beside = words.covered(_rows(notes.found))
         own = words.covered(_rows(notes.find(shipped_tagger(language))))
-        hits = {"rules and context": beside, "shipped tagger": own, "both": beside | own}
+        hits = {"rules": beside, "shipped tagger": own, "both": beside | own}
         for peer, make in _peers(language).items() if size != "toy" else ():
             try:
                 (detector,) = make()
@@ -309,7 +309,7 @@ def speed(size: str) -> dict[str, Any]:
         notes.find(tagger)
         alone.append(num_bytes / 1e6 / (time.perf_counter() - between))
         together.append(num_bytes / 1e6 / (time.perf_counter() - start))
-    return {"mb": num_bytes / 1e6, "alone": sorted(alone), "rules, context and tagger": sorted(together)}
+    return {"mb": num_bytes / 1e6, "alone": sorted(alone), "rules and tagger": sorted(together)}
 
 
 # ----------------------------------------------------------------------------------------------------------- attack
@@ -459,7 +459,7 @@ def run(size: str, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
             if num.isdigit():
                 assert scores["strict"]["recall"] > 0, f"{name}: a tagger that was taught finds nothing"
     for name, found in result.get("shipped", {}).items():
-        both, rules = (found[who]["recall"]["value"] for who in ("both", "rules and context"))
+        both, rules = (found[who]["recall"]["value"] for who in ("both", "rules"))
         assert both >= rules, f"{name}: more detectors find less"
     if size != "toy" and (path := record_path("learned")).exists():  # parts that were not measured now stay
         result = {name: part for name, part in json.loads(path.read_text()).items() if name in PARTS} | result

@@ -502,10 +502,8 @@ class CommonWords:
     def num_documents(self) -> int:
         """Documents that were counted before the last `merge`; 0 of a list."""
     def add(self, texts: _ArrowArray, individuals: _ArrowArray | None = None, *, num_threads: int = 0) -> None:
-        """Count the words of documents; texts without case say nothing. ``individuals``, one a document, tell who uses
-        the names of others."""
-    def add_bearers(self, individuals: _ArrowArray, names: _ArrowArray) -> None:
-        """Add names, each of an individual, before documents are counted."""
+        """Count the words of documents; texts without case say nothing. ``individuals``, one a document, tell which
+        words several have."""
     def add_list(self, words: _ArrowArray) -> None:
         """Add words that are common whatever documents say."""
     def merge(self) -> None:
@@ -515,8 +513,6 @@ class CommonWords:
 
     def classes(self, words: _ArrowArray) -> NDArray[np.uint8]:
         """Return of each word 0: a name, 1: a name as often as not, 2: common."""
-    def are_language(self, words: _ArrowArray) -> NDArray[np.uint8]:
-        """Return 1 for each name of individuals that is a word of the language too: many use it who do not have it."""
 
 _Spans = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint32]]
 
@@ -961,16 +957,10 @@ def scan_rules(
     ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
     """
 
-def find_running(texts: _ArrowArray, *, common: CommonWords | None = None, num_threads: int = 0) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of names in running text, by the words around them.
-
-    Without ``common`` words, only those that a word before them announces.
-    """
-
 def find_no_names(texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of words with capitals that are of a firm, a place or a thing.
+    """Return columns document, start, end, label, rule of words with capitals that are of a place or a thing.
 
-    "Roy Avenue", "Roy & Petit GmbH", "a Roy catheter"; and words of a closed list.
+    "Roy Avenue", "a Roy catheter"; and words of a closed list.
     """
 
 def find_together(
@@ -987,9 +977,6 @@ def list_field_labels() -> list[str]:
 
 def unescape(text: str) -> tuple[str, list[int]]:
     """Return a text without the escapes of an export, and where each of its characters begins in the original."""
-
-def word_list(name: str, mark: str | None = None) -> list[str]:
-    """Return the words of a list of ``rust_ext/words``, or those of them that have a mark."""
 
 #: Digest of the code and the lists by which the core finds identifiers.
 RULES: str

@@ -642,40 +642,6 @@ def recall_figure(record: Mapping[str, Any]) -> Dots:
     )
 
 
-def running_names_answer(record: Mapping[str, Any]) -> str:
-    """Return the answer in words."""
-    said = []
-    for variant in ("fast", "thorough"):
-        of = {n: r["variants"][variant] for n, r in record["corpora"].items() if variant in r["variants"]}
-        if not of:
-            continue
-        met = [
-            name
-            for name, scores in of.items()
-            if scores["recall"]["value"] >= record["goal"]["recall"]
-            and scores["precision"]["value"] >= record["goal"]["precision"]
-        ]
-        low = min(of, key=lambda name: of[name]["recall"]["value"])
-        said.append(
-            f"*{variant}* finds nine of ten name words, four of five of what it finds being names, on "
-            f"{', '.join(met) or 'none'} of {len(of)} corpora; least on {low}, {of[low]['recall']['value']:.2f}"
-        )
-    return f"{'; '.join(said)}."
-
-
-def running_names_figure(record: Mapping[str, Any]) -> Dots:
-    """Return the figure: recall by corpus and preset."""
-    rows = [
-        Dot(f"{name}: {variant}", scores["recall"]["value"], scores["recall"]["low"], scores["recall"]["high"])
-        for name, result in record["corpora"].items()
-        for variant, scores in result["variants"].items()
-        if variant in ("fast", "thorough", "thorough, records")
-    ]
-    return Dots(
-        rows=rows, axis="share of the words of names that are found", nothing=record["goal"]["recall"], digits=2
-    )
-
-
 def warehouse_answer(record: Record) -> str:
     """Return the answer in words."""
     ours, staging = next(iter(record["readers"].values())), record["staging"]
@@ -782,13 +748,6 @@ PAGES = (
         ("sampled_recall",),
         recall_answer,
         recall_figure,
-    ),
-    Page(
-        "running-names",
-        "How many names in running text are found?",
-        ("running_names",),
-        running_names_answer,
-        running_names_figure,
     ),
     Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
     Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),

@@ -15,7 +15,6 @@ from benchmarks.record_io import estimate_text, machine_line, markdown
 from benchmarks.spark import GROWING
 from studies import canary_lab, dp_baseline, experiment, foundation_models, inversion, probes, taggers
 from studies.escapes import escape_tables
-from studies.running_names import running_names_tables
 from studies.sampled_recall import sampled_recall_tables
 
 __all__ = ["TABLES", "TB", "megabytes", "range_text"]
@@ -430,7 +429,6 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "detection": detection_tables,
     "detection-speed": speed_tables,
     "sampled-recall": sampled_recall_tables,
-    "running-names": running_names_tables,
     "spark": spark_tables,
     "warehouse": warehouse_tables,
     "duplicates": _dedup,

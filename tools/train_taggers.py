@@ -49,7 +49,7 @@ CONFIG = TaggerConfig(k=4, corpus=False, affixes=True, epochs=8, seed=SEED)
 #: made to find less, more surely.
 LEAN = {"en": 0.25, "fr": -2.0, "de": -2.0, "es": -2.0}
 #: The detectors whose finds it reads.
-BESIDE = ("rules", "context")
+BESIDE = ("rules",)
 #: Share of names of the language's own people; the others are of the whole world.
 OWN = 0.6
 #: Share of names that are put together from halves of two.

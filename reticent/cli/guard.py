@@ -136,7 +136,7 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
 
 def _looked_at() -> tuple[str, ...]:
     """The settings of detection that a guard looks at: which detectors, and their options. Generated text is no corpus
-    to spread or confirm names in, and none of it is put in quarantine.
+    to spread names in, and none of it is put in quarantine.
     """
     options = dict.fromkeys((*DETECTORS, *(key for row in DETECTORS.values() for key in row.short)))
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))

@@ -87,10 +87,7 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
 
 
 def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Search the documents of these rows, which were held back: rows that did not fail, those that did, and spans.
-
-    Their names are not confirmed (``detect.confirm``): nothing that was found in them is left out.
-    """
+    """Search the documents of these rows, which were held back: rows that did not fail, those that did, and spans."""
 
     job = run.job
     detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)

@@ -119,8 +119,6 @@ class Reuse:
         settings, before = self._run.job.detect, spans_artefact(self._before)
         if not _is_whole(self._before, before):
             return "their settings, or a file that a detector reads, have changed"
-        if settings.confirm:
-            return "detect.confirm judges names by those of all documents"
         if settings.propagate:
             return "detect.propagate looks everywhere for an identifier that was found once"
         for name in settings.detectors:

@@ -28,11 +28,11 @@ macro_rules! files {
 }
 
 const FILES: &[(Option<Language>, &str)] = files! {
-    None, "any": "medicine" "names" "people" "places" "sentences";
-    Some(Language::English), "english": "ages" "dates" "forms" "medicine" "people" "places" "sentences";
-    Some(Language::French), "french": "ages" "dates" "forms" "medicine" "people" "places" "sentences";
-    Some(Language::Spanish), "spanish": "ages" "dates" "forms" "medicine" "people" "places" "sentences";
-    Some(Language::German), "german": "ages" "dates" "forms" "medicine" "people" "places" "sentences";
+    None, "any": "medicine" "names" "people" "places";
+    Some(Language::English), "english": "ages" "dates" "forms" "medicine" "people" "places";
+    Some(Language::French), "french": "ages" "dates" "forms" "medicine" "people" "places";
+    Some(Language::Spanish), "spanish": "ages" "dates" "forms" "medicine" "people" "places";
+    Some(Language::German), "german": "ages" "dates" "forms" "medicine" "people" "places";
 };
 
 /// An entry of a list.

@@ -228,7 +228,7 @@ def test_an_option_that_a_run_would_ignore_is_refused(
             ("classify", "SOURCE", "--model", "x", "--set", "classify.label=y"),
             ("train.num_epochs=2", "split.user_inference_holdout=0.5", "gate=[]"),
         ),
-        (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1", "detect.propagate=true", "detect.confirm=true")),
+        (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1", "detect.propagate=true")),
     ],
 )
 def test_a_setting_that_a_command_does_not_look_at_is_refused(
@@ -364,12 +364,12 @@ def test_a_guard_looks_with_all_detectors_of_a_run_also_those_without_options(
     Path("towns.txt").write_text("Umbria\n")
     Path("said.txt").write_text("Umbria, a@b.org, his wife Zorba came")
     gazetteer = ("--set", 'detect.gazetteer.lists={CITY="towns.txt"}')
-    names = ("--detector", "rules", "--detector", "gazetteer", "--detector", "context", *gazetteer)
+    names = ("--detector", "rules", "--detector", "gazetteer", "--detector", "shipped", *gazetteer)
     assert command("index", source, "--out", "run", *names, "--set", "seed=1", "-q") == 0
     for documents, options in (("run", ()), (source, names)):
         assert command("guard", "build", documents, "--out", f"guard-{len(options)}", *options, "-q") == 0
         looking = {found.name for found in open_guard(f"guard-{len(options)}").detectors}
-        assert looking == {"rules", "gazetteer", "context"}
+        assert looking == {"rules", "gazetteer", "shipped"}
         capfd.readouterr()
         assert command("guard", "check", f"guard-{len(options)}", "said.txt") == 3
         found = json.loads(capfd.readouterr().out)["findings"]
@@ -395,8 +395,8 @@ def test_a_preset_takes_the_place_of_the_default_detectors_and_gives_way_to_chos
         assert command(*arguments, "-q", "--json") == 0
         return set(json.loads(capfd.readouterr().out)["spans"])
 
-    assert looking("detect", tmp_path / "run") == {"rules", "context", "records", "shipped"}
-    assert looking("detect", source, "--set", "detect.preset=fast") == {"rules", "context", "shipped"}
+    assert looking("detect", tmp_path / "run") == {"rules", "records", "shipped"}
+    assert looking("detect", source, "--set", "detect.preset=fast") == {"rules", "shipped"}
     assert looking("detect", tmp_path / "run", "--detector", "rules") == {"rules"}
     assert command("detect", source, "--detector", "rules", "--set", "detect.preset=fast") == 2
     assert "give preset or detectors" in capfd.readouterr().err

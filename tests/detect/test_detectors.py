@@ -491,7 +491,7 @@ def test_words_that_a_detector_counted_are_not_counted_again(tmp_path: Path, mon
     values = {
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "d.parquet")},
-        "detect": {"detectors": ["rules", "context"], "propagate": True},
+        "detect": {"detectors": ["rules", "shipped"], "propagate": True},
     }
     assert propagated_with(values, monkeypatch)["counted"] == 8
     values["detect"]["detectors"] = ["rules"]  # type: ignore[index]

@@ -264,14 +264,13 @@ def test_words_of_lines_without_case_are_judged_by_the_capitals_of_the_rest(tmp_
     [
         ("So he lives at 12 Roy Street now.", []),
         ("She went to San Roy and to Hospital Roy in English.", []),
-        ("He works for Roy Inc today.", []),
         ("Then he had a negative Roy sign; negative Roy's", []),
         ("So he had a long walk.", []),  # nowhere with a capital
         ("She lives with Roy, and roy came.", ["Roy", "roy"]),
         ("Seen by Dr. English and dr. long today.", ["English", "long"]),
     ],
 )
-def test_listed_names_are_not_those_of_places_firms_and_words(tmp_path: Path, text: str, expected: list[str]) -> None:
+def test_listed_names_are_not_those_of_places_things_and_words(tmp_path: Path, text: str, expected: list[str]) -> None:
     names = ["Roy", "Street", "English", "Long"]
     pq.write_table(pa.table({"doc_id": ["d"], "individual_id": ["p"], "text": [text]}), tmp_path / "d.parquet")
     for label in ("NAME", "TOWN"):

@@ -146,7 +146,7 @@ def test_thorough_refuses_a_pipeline_of_another_language(
     values = {
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "notes.parquet")},
-        "detect": {"preset": "thorough", "spacy": "blank:en", "confirm": False, "propagate": False},
+        "detect": {"preset": "thorough", "spacy": "blank:en", "propagate": False},
     }
     job = parse_job(values)
     if num is None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
-from reticent.engine.detect import detect_spans, make_detectors, preset, spans_batch
+from reticent.engine.detect import preset, spans_batch
+from reticent.engine.detect.common import without_common_words
 from reticent.engine.detect.config import DetectConfig
-from reticent.engine.detect.confirm import without_common_words
-from reticent.engine.detect.context import ContextDetector
-from tests.detect.test_detectors import corpus_of
+from reticent.job.config import load_kept_job
 
 
 def config(**values: Any) -> DetectConfig:
@@ -29,17 +28,17 @@ def no_pipeline(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 def test_fast_takes_what_needs_no_model() -> None:
     chosen = config(preset="fast")
-    assert chosen.detectors == ("rules", "context", "shipped")
+    assert chosen.detectors == ("rules", "shipped")
     assert chosen.propagate
     assert config(preset="fast", propagate=False).propagate is False
     more = config(preset="fast", records="r.csv", lists={"CITY": "c.txt"})
-    assert more.detectors == ("rules", "context", "shipped", "records", "gazetteer")
+    assert more.detectors == ("rules", "shipped", "records", "gazetteer")
     assert more.of("records") == {"table": "r.csv"}
 
 
 def test_thorough_adds_the_ner_that_is_named() -> None:
     chosen = config(preset="thorough", spacy="en_core_web_sm", records="r.csv")
-    assert chosen.detectors == ("rules", "context", "shipped", "records", "spacy")
+    assert chosen.detectors == ("rules", "shipped", "records", "spacy")
     assert chosen.of("spacy") == {"pipeline": "en_core_web_sm", "guard": True, "passages": True}
     assert config(preset="thorough", spacy={"pipeline": "x", "guard": False}).of("spacy")["guard"] is False
 
@@ -75,23 +74,25 @@ def test_a_resolved_preset_reads_back_as_itself() -> None:
     assert DetectConfig(**chosen.model_dump()) == chosen
 
 
-def test_context_learns_from_the_corpus_which_words_are_no_names(tmp_path: Path) -> None:
-    texts = [
-        "Patient denies pain. Then Dubois denies fever. Dubois came.",
-        "the patient denies it; another patient, too",
-        "He lives with his wife Anna.",
-    ]
-    detect_spans(corpus_of(tmp_path / "d.parquet", texts), make_detectors(["context"]), tmp_path)
-    spans = pq.read_table(tmp_path / "spans.parquet").to_pylist()
-    assert [texts[s["document"]][s["start"] : s["end"]] for s in spans] == ["Dubois", "Anna"]
-    assert {(s["label"], s["detector"]) for s in spans} == {("NAME", "context")}
+@pytest.mark.parametrize(
+    ("kept", "detectors"),
+    [
+        ({"preset": "fast", "detectors": ["rules", "context"], "confirm": False}, ("rules", "shipped")),
+        ({"detectors": ["context", "rules"], "confirm": True, "context": {"common": "w.txt"}}, ("rules", "shipped")),
+        ({"preset": None, "detectors": ["rules"], "confirm": False}, ("rules",)),
+    ],
+)
+def test_kept_job_with_a_detector_that_is_gone_opens(
+    tmp_path: Path, kept: dict[str, Any], detectors: tuple[str, ...]
+) -> None:
+    job = {"out": str(tmp_path), "corpus": {"source": "notes.parquet"}, "detect": kept}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert load_kept_job(tmp_path / "job.json").detect.detectors == detectors
 
 
-def test_context_takes_a_list_of_words(tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("medicare\n", encoding="utf-8")
-    batch = pa.record_batch({"text": ["his wife Medicare and his wife Anna"]})
-    found = ContextDetector(common=tmp_path / "words.txt").detect(batch)
-    assert found.column("start").to_pylist() == [31]
+def test_who_names_a_detector_that_is_gone_is_told_which_finds_the_same() -> None:
+    with pytest.raises(PolicyError, match="detector context is gone: detector shipped"):
+        config(detectors=["rules", "context"])
 
 
 def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:
@@ -112,10 +113,3 @@ def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:
     assert [(row["start"], row["label"]) for row in kept] == [(s, lab) for s, _, lab in spans[1:]]
     empty = found.slice(0, 0)
     assert without_common_words(empty, pa.array([], pa.string()), common).num_rows == 0
-
-
-def test_a_name_in_addresses_of_mail_is_no_word_of_the_language(tmp_path: Path) -> None:
-    texts = ["Vive con su hija Ana Palacios.", "Correo: m.palacios@x.example", "Correo: palacios.j@x.example"]
-    detect_spans(corpus_of(tmp_path / "d.parquet", texts), make_detectors(["context"]), tmp_path)
-    spans = pq.read_table(tmp_path / "spans.parquet").to_pylist()
-    assert [texts[s["document"]][s["start"] : s["end"]] for s in spans] == ["Ana Palacios"]

@@ -219,7 +219,7 @@ def test_propagation_matches_oracle(tmp_path_factory: pytest.TempPathFactory, da
         ("Vive en la calle Ana, 3.", 0),  # of a street, a hospital, a thing, a firm
         ("Dans le service de l'hôpital Ana il va.", 0),
         ("He has the Ana-Roy catheter now.", 0),
-        ("So they saw Rosa & Petit GmbH.", 0),
+        ("So they saw Rosa & Petit GmbH.", 1),  # a firm that bears the name
         ("It was of a rosa colour and a rosa hue.", 0),  # the corpus has such a word
         ("then rosa came\nAnd So She Left For It all.", 1),
         ("In the Surgery of the mouth and jaw.", 0),  # a department, found as a name elsewhere

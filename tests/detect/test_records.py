@@ -109,55 +109,19 @@ def test_names_that_are_words_need_a_capital_or_a_neighbour(names: list[str], te
     assert find([("name", name) for name in names], text, common=common) == expected
 
 
-WORDS_AND_NAMES = {
-    # Individual: names, texts.
-    "p0": (["May", "Rose"], ["Seen: May may rise. a rose. So May Rose and may rose, 5 May; ROSE. May it."]),
-    "p1": (["Will", "de Brown"], ["Hello. you will, mr. brown, said de Brown in the brown coat of de"]),
-    "p2": (["Linda", "Vo"], ["Dialogue: hi linda , how are you linda ? miss vo ; vo did. Vo went", "all small linda"]),
-    "p3": (["Linda"], ["It is linda here. you will be with linda"]),
-    "p4": ([], ["His wife is linda. We will see, and it may be. a brown rose de novo"]),
-    "p5": ([], ["The doctor: linda said you will. It may be a brown rose de novo", "She, linda, linda will"]),
-    "p6": ([], ["You will. It may be a brown rose de novo"]),
-}
-
-
-def test_own_names_in_small_letters_are_words_where_many_others_use_them(tmp_path: Path) -> None:
-    rows = [(who, text) for who, (_, texts) in WORDS_AND_NAMES.items() for text in texts]
-    documents = {"doc_id": [f"d{i}" for i in range(len(rows))], "individual_id": [who for who, _ in rows]}
-    pq.write_table(pa.table({**documents, "text": [text for _, text in rows]}), tmp_path / "d.parquet")
-    named = [(who, name) for who, (names, _) in WORDS_AND_NAMES.items() for name in names]
-    table = table_of(tmp_path, {"individual_id": [who for who, _ in named], "name": [name for _, name in named]})
-    detect_spans(open_corpus(tmp_path / "d.parquet"), [RecordsDetector(table)], tmp_path)
-    spans: list[list[str]] = [[] for _ in rows]
-    for row in pq.read_table(tmp_path / "spans.parquet").to_pylist():
-        spans[row["document"]].append(rows[row["document"]][1][row["start"] : row["end"]])
-    assert spans == [
-        ["May", "May Rose", "may rose", "ROSE", "May"],
-        ["brown", "de Brown"],
-        ["linda", "linda", "vo", "Vo"],
-        ["linda"],
-        ["linda", "linda"],
-        [],
-        [],
-        [],
-        [],
-    ]
-
-
-def test_columns_of_the_documents_tell_who_has_a_name_too(tmp_path: Path) -> None:
-    names = ["Rose", "Ann", *[None] * 3]
-    texts = ["A rose for ann. Rose", "A rose for ann. Ann", *["A rose for ann", "A rose for Ann", "A rose"]]
-    ids = [str(i) for i in range(5)]
-    pq.write_table(pa.table({"doc_id": ids, "individual_id": ids, "text": texts, "who": names}), tmp_path / "d.parquet")
-    detect_spans(open_corpus(tmp_path / "d.parquet"), [RecordsDetector(columns={"first_name": "who"})], tmp_path)
+def test_own_names_in_small_letters_are_found_also_where_others_use_them_as_words(tmp_path: Path) -> None:
+    texts = ["May may rise, 5 May. May Rose", "you will, mr. brown", "It may be a brown rose", "You will"]
+    ids = [str(i) for i in range(len(texts))]
+    documents = pa.table({"doc_id": ids, "individual_id": ids, "text": texts, "who": ["May", "Will Brown", None, None]})
+    pq.write_table(documents, tmp_path / "d.parquet")
+    detect_spans(open_corpus(tmp_path / "d.parquet"), [RecordsDetector(columns={"name": "who"})], tmp_path)
     rows = pq.read_table(tmp_path / "spans.parquet").to_pylist()
-    assert [(row["document"], row["start"]) for row in rows] == [(0, 16), (1, 11), (1, 16)]
+    found = [(row["document"], texts[row["document"]][row["start"] : row["end"]]) for row in rows]
+    assert found == [(0, "May"), (0, "may"), (0, "May"), (1, "will"), (1, "brown")]
 
 
-def test_bearers_and_documents_need_individuals() -> None:
+def test_documents_need_individuals() -> None:
     common = _rust.CommonWords()
-    with pytest.raises(CorpusError, match="one individual is needed for each name"):
-        common.add_bearers(pa.array(["a"]), pa.array(["Ann", "Bob"]))
     with pytest.raises(CorpusError, match="one individual is needed for each document"):
         common.add(pa.array(["a"]), pa.array(["a", "b"]))
 

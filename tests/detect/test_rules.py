@@ -162,6 +162,7 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "ipv6": ([("at 2001:db8::1f ok", "2001:db8::1f")], ["at 10:30:45", "2001:xyz::1"]),
     "mac": ([("MAC 00:1A:2b:3c:4d:5e", "00:1A:2b:3c:4d:5e"), ("001a.2b3c.4d5e", "001a.2b3c.4d5e")], ["00:1A:2b:3c:4d"]),
     "phone_us": ([("call 555-123-4567.", "555-123-4567")], ["1234-567-8901", "BP 120/80"]),
+    "phone_misread": ([("call 555-2l4-889O.", "555-2l4-889O")], ["555-2l4-88", "lot SOl-BIS-lOOO"]),
     "phone_fr": ([("joint 06 12 34 56 78", "06 12 34 56 78")], ["02/03/2020 10:30", "06 12 34 56"]),
     "phone_es": (
         [("en 915 86 80 00", "915 86 80 00"), ("967 597 100", "967 597 100")],
@@ -205,6 +206,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "dea": ([("AB1234563", "AB1234563")], ["AB1234564", "AB1234536"]),
     "vin": ([("1M8GDM9AXKP042788", "1M8GDM9AXKP042788")], ["1M8GDM9AXKP042789", "1M8GDM9AXKP047288"]),
     "plate_fr": ([("la AB-123-CD bleue", "AB-123-CD")], ["AB-12-CD", "OB-123-CD"]),
+    "digits_apart": (
+        [("Né le 1 4 / 0 6 / 1 9 3 1.", "1 4 / 0 6 / 1 9 3 1"), ("IPP 0 0 4 7 1 1 2 8", "0 0 4 7 1 1 2 8")],
+        ["0 1 2 3 4 5 6 7 8 9", "1/2/1/2/1/2/1/2", "1 4 0 6 1 9"],
+    ),
     "long_number": ([("it 00123456 is", "00123456")], ["12345", "plaquetas 251000/ul", "OMIM 603967"]),
     "letters_and_number": ([("A1234567", "A1234567")], ["B12", "E-28046 Madrid", "ab1234567"]),
     "record_number": (
@@ -253,6 +258,7 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         [("du 14/05/2020", "14/05/2020"), ("25/08 /1965", "25/08 /1965")],
         ["version 3.45.99", "1.2.3", "5/6/8/18"],
     ),
+    "date_misread": ([("on O3/l4/2019.", "O3/l4/2019"), ("DOB 0l/02/195O", "0l/02/195O")], ["So/So/SoSo", "O3/l4/20"]),
     "date_compact": ([("on 20210304.", "20210304")], ["20211304", "20210332"]),
     "date_month_year": ([("since 05/2020", "05/2020")], ["13/2020", "12/05-2020"]),
     "date_year_month": ([("in 2020-05", "2020-05")], ["2020-13", "1820-05"]),
@@ -479,6 +485,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("Anna Weber, geborene von Ahn", "von Ahn"),
         ],
         ["née le 3 mai", "geb. am 3.5.1950", "geb. Mai 1950", "née à Lyon"],
+    ),
+    "name_hl7": (
+        [("PID|1||004711^^^MRN||MEEKERS^HARLAN^J||1950", "MEEKERS^HARLAN^J")],
+        ["OBX|1|CE|Sodium^Serum||140", "seen MEEKERS^HARLAN"],
     ),
     "name_credential": (
         [("by Roger C Kelly, MD", "Roger C Kelly"), ("\nRosa Lang, CPNP", "Rosa Lang")],

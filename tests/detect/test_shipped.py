@@ -53,6 +53,15 @@ def test_other_languages_numbers_and_things_are_left(text: str) -> None:
     assert found(text) == []
 
 
+def test_a_name_ends_behind_its_initial() -> None:
+    """But not behind a letter that begins a sentence."""
+    texts = (
+        "He is a boy with asthma, Corwin T., checked at the clinic.",
+        "She was seen with Melinda. T waves are normal.",
+    )
+    assert [piece for _, piece, label in found(*texts) if label == "NAME"] == ["Corwin T", "Melinda"]
+
+
 def test_no_span_has_a_category_with_a_form() -> None:
     labels = {label for _, _, label in found("Seen on 3 May 2020, call 555 214 8803, Mrs Ann Tremlow, Leeds, nurse.")}
     assert labels

@@ -26,7 +26,6 @@ def values(tmp_path: Path) -> dict[str, Any]:
         ({"dedup": {"mode": "exact", "scope": "corpus"}}, "comparing all documents"),
         ({"dedup": {"mode": "exact"}}, "copies are not left out"),
         ({"detect": {"propagate": True}}, "looked for in all documents"),
-        ({"detect": {"confirm": True}}, "judged by the names of all documents"),
         ({"detect": {"preset": "fast"}}, "looked for in all documents"),
         ({"threshold": {"epsilon": 1.0}}, "noisy threshold"),
         ({"detect": {"on_error": "quarantine"}}, "quarantine"),

@@ -34,7 +34,7 @@ def values(tmp_path: Path) -> dict[str, Any]:
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "notes")},
         "detect": {
-            "detectors": ["rules", "records", "gazetteer", "context"],
+            "detectors": ["rules", "records", "gazetteer", "shipped"],
             "records": {"table": str(tmp_path / "records.parquet")},
             "gazetteer": {"lists": {"CITY": str(tmp_path / "cities.txt")}},
         },

@@ -321,7 +321,7 @@ def test_a_column_that_was_not_kept_is_refused_before_the_first_document_is_read
 
 def test_detectors_that_learn_from_all_documents_are_refused() -> None:
     documents: Any = SimpleNamespace(columns=reticent.Columns())  # it is refused before the first is read
-    learning = [("context", {}), ("gazetteer", {"lists": {"NAME": "names.txt"}})]
+    learning = [("shipped", {}), ("gazetteer", {"lists": {"NAME": "names.txt"}})]
     learning += [("spacy", {"pipeline": "blank:en", "guard": True})]
     for name, options in learning:
         with pytest.raises(PolicyError, match="not done on Spark"):

@@ -129,15 +129,6 @@ _ROWS: Final = (
         depends=_learns,
     ),
     DetectorRow(
-        name="context",
-        module="context",
-        kind="ContextDetector",
-        about="names in running text, by the words around them",
-        published=("common",),
-        files=("common",),
-        depends=_learns,
-    ),
-    DetectorRow(
         name="shipped",
         module="shipped",
         kind="ShippedDetector",
@@ -309,6 +300,8 @@ def rules_digest() -> str:
 
 def require_detector(name: str) -> str:
     """Return the name of a detector; `PolicyError` where there is none of this name."""
+    if name == "context":
+        raise PolicyError("detector context is gone: detector shipped finds names in running text")
     if name not in DETECTORS:
         *most, last = DETECTORS
         raise PolicyError(f"unknown detector {name!r}; expected {', '.join(most)} or {last}")

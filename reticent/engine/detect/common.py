@@ -1,23 +1,23 @@
 """Common words: which names are also words of the language, learned from how the corpus itself writes them.
 
-A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). A name
-of individuals is a word where many use it who do not have it, for a corpus may write names small. No list is shipped: a
-corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector as ``common``, and
-nothing is counted.
+A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). No
+list is shipped: a corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector
+as ``common``, and nothing is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
+from reticent.engine.detect.labels import category
 from reticent.engine.threads import overlapped, read_ahead
 
 if TYPE_CHECKING:
@@ -31,10 +31,12 @@ __all__ = [
     "learn_common_words",
     "read_common_words",
     "read_lines",
+    "without_common_words",
 ]
 
 #: About how many documents are drawn of a larger corpus where a sample tells enough.
 SAMPLE_DOCUMENTS: Final = 8192
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
 
 def read_common_words(path: str | Path) -> CommonWords:
@@ -57,7 +59,6 @@ def read_lines(path: str | Path, what: str) -> list[str]:
 def count_common_words(
     corpus: Corpus,
     *,
-    bearers: Iterable[pa.Table] = (),
     num_documents: int | None = None,
     num_threads: int = 0,
     beside: Callable[[pa.Array], None] | None = None,
@@ -66,25 +67,16 @@ def count_common_words(
 
     Parameters
     ----------
-    bearers : tables with the columns individual_id and name, strings
-        Whose names are told from words by who uses them.
     num_documents : int, optional
         About how many documents are counted where there are more, drawn at random and always the same; default: all.
-        A name that no individual of these documents has is then no word.
     beside : called with the texts of all documents, batch by batch, in the same pass
     """
 
     common = _rust.CommonWords()
     drawn = None
     if num_documents is not None:
-        batches = corpus.batches(columns=("individual_id",))
-        ids = pa.chunked_array([batch.column("individual_id") for batch in batches], pa.string())
-        drawn = np.random.default_rng(0).random(len(ids), dtype=np.float32) * len(ids) <= num_documents
-        # How many have a name, and how many use it as a word, are of the same individuals.
-        seen = ids.filter(pa.array(drawn)).unique()
-        bearers = [table.filter(pc.is_in(table.column("individual_id"), value_set=seen)) for table in bearers]
-    for table in bearers:
-        common.add_bearers(*(table.column(name).combine_chunks() for name in ("individual_id", "name")))
+        num = sum(batch.num_rows for batch in corpus.batches(columns=("individual_id",)))
+        drawn = np.random.default_rng(0).random(num, dtype=np.float32) * num <= num_documents
 
     def count(batch: pa.RecordBatch, num_before: int) -> None:
         if drawn is not None:
@@ -107,11 +99,9 @@ def learn_common_words(
     batch, in the same pass, or in one of its own where nothing is counted."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
-        bearers = [detector.bearers(corpus) for detector in wanting if hasattr(detector, "bearers")]
         enough = all(getattr(detector, "learns_from_sample", False) for detector in wanting)
         common = count_common_words(
             corpus,
-            bearers=bearers,
             num_documents=SAMPLE_DOCUMENTS if enough else None,
             num_threads=wanting[0].num_threads,
             beside=beside,
@@ -130,3 +120,21 @@ def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | Non
     """Return the words of the corpus if a detector has counted those of all its documents."""
     learned = (getattr(detector, "common_words", None) for detector in detectors)
     return next((words for words in learned if words and words.num_documents == corpus.num_documents), None)
+
+
+def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, common: CommonWords) -> pa.Table:
+    """Return the spans (`BATCH_SPANS`) but for names all of whose words the corpus writes small more often than not, in
+    many documents: a small NER takes headings ("CHIEF COMPLAINT") for names, and a name of individuals stands in few.
+
+    Cost: a look-up a word of the names.
+    """
+    names = [category(label) == "NAME" for label in found.column("label").to_pylist()]
+    rows = np.flatnonzero(names)
+    columns = [found.column(name).to_numpy()[rows] for name in ("document", "start", "end")]
+    read = {document: texts[document].as_py() for document in np.unique(columns[0]).tolist()} if len(rows) else {}
+    words = [_WORD.findall(read[document][start:end]) for document, start, end in zip(*map(list, columns), strict=True)]
+    distinct = sorted({word for of_span in words for word in of_span})
+    widespread = dict(zip(distinct, common.are_widespread(pa.array(distinct, pa.string())).tolist(), strict=True))
+    keep = np.ones(found.num_rows, dtype=bool)
+    keep[rows] = [not of_span or not all(widespread[word] for word in of_span) for of_span in words]
+    return found.filter(pa.array(keep))

@@ -45,10 +45,6 @@ class DetectConfig(Section):
     propagate: bool = Field(
         default=False, description="find an identifier that was found once everywhere else in the corpus"
     )
-    confirm: bool = Field(
-        default=False,
-        description="leave out names of a NER or a list that the corpus does not confirm, and add those that it sees",
-    )
     cache: bool = Field(
         default=True,
         description="keep the spans of a trained NER by passage in ner-cache/, so that no passage is looked at twice",
@@ -77,7 +73,6 @@ class DetectConfig(Section):
             if list(values.setdefault("detectors", detectors)) != detectors:
                 raise ValueError("a preset chooses the detectors: give preset or detectors")
             values.setdefault("propagate", True)
-            values.setdefault("confirm", preset == "thorough")
         if options:
             values["options"] = options
         return values

@@ -1,8 +1,7 @@
 """Presets: one named choice of detectors for a hospital that has no model of its own.
 
-"fast" is all that needs no other package: rules, names by the words around them, the taggers that are shipped, the
-records and lists that are given, and what is found once is found wherever else it stands. "thorough" adds another
-trained model.
+"fast" is all that needs no other package: rules, the taggers that are shipped, the records and lists that are given,
+and what is found once is found wherever else it stands. "thorough" adds another trained model.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Final
 __all__ = ["PRESETS", "expand_preset"]
 
 PRESETS: Final = ("fast", "thorough")
-_ALWAYS: Final = ("rules", "context", "shipped")
+_ALWAYS: Final = ("rules", "shipped")
 #: They go with a preset where they have options.
 _WHERE_GIVEN: Final = ("records", "gazetteer")
 _TRAINED: Final = ("spacy", "transformers")
@@ -33,7 +32,7 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
         There is no such preset, or "thorough" has no trained NER, or a choice of several.
 
     >>> expand_preset("fast", {"records": {"table": "r.csv"}})
-    (['rules', 'context', 'shipped', 'records'], {'records': {'table': 'r.csv'}})
+    (['rules', 'shipped', 'records'], {'records': {'table': 'r.csv'}})
     """
     if preset not in PRESETS:
         raise ValueError(f"preset: expected {' or '.join(PRESETS)}")

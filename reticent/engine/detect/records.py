@@ -38,7 +38,6 @@ from reticent.engine.sources.reading import Reading
 if TYPE_CHECKING:
     from reticent import _rust
     from reticent._rust import CommonWords, Records
-    from reticent.engine.corpus import Corpus
 
 __all__ = [
     "FIELDS",
@@ -118,7 +117,6 @@ class RecordsDetector:
         #: What is to be told of the table.
         self.warning: str | None = None
         self._id_rows: _rust.IdRows | None = None
-        self._names: pa.Table | None = None
         if table is not None:
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
@@ -127,7 +125,6 @@ class RecordsDetector:
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._id_rows = _rust.IdRows(encoded.dictionary)
-            self._names = values.names()
             self._records = _compiled(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
@@ -142,15 +139,6 @@ class RecordsDetector:
         if self._id_rows is None:
             return 0
         return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
-
-    def bearers(self, corpus: Corpus) -> pa.Table:
-        """Return who has which name (individual_id, name), also of the columns of the documents."""
-        parts = [self._names] if self._names is not None else []
-        if self._of_document:
-            for batch in corpus.batches(columns=("individual_id", *self.columns)):
-                ids = pa.chunked_array([batch.column("individual_id").cast(pa.string())])
-                parts.append(self._values(ids, batch).names())
-        return pa.concat_tables(parts)
 
     def _values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
         """The values of the columns of documents, each of which has an id."""
@@ -305,11 +293,6 @@ class Values:
     ids: pa.ChunkedArray
     #: How a CSV was read, where that is not as commas, double quotes and UTF-8.
     said: str | None = None
-
-    def names(self) -> pa.Table:
-        """Return individual_id and value (name) of the fields that are names."""
-        named = self.table.filter(pc.equal(self.table.column("field"), "name"))
-        return named.select(["individual_id", "value"]).rename_columns(["individual_id", "name"])
 
 
 def unknown_fields(values: Values, table: object) -> str | None:

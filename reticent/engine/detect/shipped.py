@@ -1,7 +1,6 @@
 """Taggers of the package: names, places and what else has no form, in English, French, German and Spanish notes.
 
-`tools/train_taggers.py` makes them, from notes about invented people. They read what rules and context find beside
-them, where these are.
+`tools/train_taggers.py` makes them, from notes about invented people. They read what the rules find beside them.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
-from reticent.engine.detect.common import read_common_words
-from reticent.engine.detect.confirm import without_common_words
+from reticent.engine.detect.common import read_common_words, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, told_of_known
@@ -30,6 +28,8 @@ __all__ = ["ShippedDetector", "shipped_tagger"]
 #: Categories whose values have no form that a rule could know.
 FORMLESS: Final = ("NAME", "LOCATION", "ORGANIZATION", "PROFESSION")
 _LETTER: Final = re.compile(r"[^\W\d_]")
+#: Behind a first name, before a comma or a word that no sentence begins with.
+_INITIAL: Final = re.compile(r" ([A-ZÀ-ÖØ-Þ])\.(?=[,;:)]| [^\W\d_A-Z])")
 _NUMBER: Final = re.compile(r"\b\d+\b")
 FOLDER: Final = Path(__file__).parent / "taggers"
 
@@ -58,6 +58,8 @@ class ShippedDetector:
     name = "shipped"
     columns: tuple[str, ...] = ()
     exact_offsets = True
+    #: A word of many documents is one of many of the sample.
+    learns_from_sample = True
 
     def __init__(self, *, common: str | Path | None = None, num_threads: int = 0):
         self.num_threads = num_threads
@@ -87,15 +89,20 @@ class ShippedDetector:
 
 
 def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
-    """The spans of a category without a form; a name with a number in it ("EVA 7/10") is none."""
+    """The spans of a category without a form; a name with a number in it ("EVA 7/10") is none, and one ends behind its
+    initial ("Anna T., seen today")."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
     read = {row: texts[row].as_py() for row in spans.column("document").unique().to_pylist()}
     places = zip(*(spans.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True)
-    kept = [
-        _LETTER.search(read[row], start, end) is not None
-        and not (label == "NAME" and _NUMBER.search(read[row][start:end]))
-        for row, start, end, label in places
-    ]
+    kept, ends = [], []
+    for row, start, end, label in places:
+        is_name = label == "NAME"
+        kept.append(
+            bool(_LETTER.search(read[row], start, end)) and not (is_name and _NUMBER.search(read[row], start, end))
+        )
+        initial = _INITIAL.match(read[row], end) if is_name else None
+        ends.append(initial.end(1) if initial else end)
+    spans = spans.set_column(spans.schema.get_field_index("end"), BATCH_SPANS.field("end"), pa.array(ends, pa.int32()))
     return spans.filter(pa.array(kept, pa.bool_()))
 
 

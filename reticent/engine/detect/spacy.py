@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from reticent.core.errors import PolicyError
-from reticent.engine.detect.confirm import without_common_words
+from reticent.engine.detect.common import without_common_words
 from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
 from reticent.engine.detect.workers import Workers
 
@@ -69,7 +69,7 @@ class SpacyDetector:
         Whether the pipeline sees one paragraph at a time, so that a passage that was copied from an older note costs
         nothing; else whole texts.
     guard : bool
-        Whether names that are all common words of the corpus are left out (:mod:`reticent.engine.detect.confirm`).
+        Whether names that are all common words of the corpus are left out (:mod:`reticent.engine.detect.common`).
     """
 
     name = "spacy"

@@ -77,7 +77,7 @@ DETECTORS = {
     "rules": "facts.rules_on_the_form_of_dates_numbers_and",
     "records": "facts.the_person_s_own_record",
     "gazetteer": "facts.lists_of_names",
-    "context": "facts.words_that_announce_a_name",
+    "shipped": "facts.a_model_of_reticent_that_finds_names",
     "spacy": "facts.a_trained_model_that_finds_names_spacy",
     "transformers": "facts.a_trained_model_that_finds_names",
     "presidio": "facts.a_public_program_that_finds_names_presidio",

@@ -29,7 +29,6 @@ from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors, option_files
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.common import count_common_words
-from reticent.engine.detect.confirm import confirm_names
 from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import (
@@ -151,11 +150,6 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
         run.progress.task("teacher", len(drawn), "documents") as advance,
     ):
         found = detect_spans(chosen, teachers, folder, progress=advance)
-        if config.teacher == "thorough":
-            united = folder / "united.parquet"
-            (folder / "spans.parquet").rename(united)
-            found |= confirm_names(chosen, united, folder / "spans.parquet")
-            united.unlink()
     counts["spans"] = found["spans"]
     if not found["spans"]:
         raise CorpusError(
@@ -326,8 +320,7 @@ def _found(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Tab
 
 
 def _common(run: Run, detectors: Sequence[Any]) -> Any:
-    bearers = [detector.bearers(run.documents) for detector in detectors if hasattr(detector, "bearers")]
-    return count_common_words(run.documents, bearers=bearers, num_threads=run.job.num_threads)
+    return count_common_words(run.documents, num_threads=run.job.num_threads)
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def refuse_job(job: Job) -> None:
     Raises
     ------
     PolicyError
-        Near duplicates or copies between individuals, propagation, confirmation of names, quarantine, a noisy
+        Near duplicates or copies between individuals, propagation, quarantine, a noisy
         threshold, documents held back, canaries, or a source that is no Parquet.
     """
     on_one = "leave it out, or do this on one machine"
@@ -76,10 +76,6 @@ def refuse_job(job: Job) -> None:
         raise PolicyError(
             "detect.propagate: an identifier that was found once is looked for in all documents, which is not done on "
             f"Spark; {on_one}"
-        )
-    if job.detect.confirm:
-        raise PolicyError(
-            f"detect.confirm: a name is judged by the names of all documents, which is not done on Spark; {on_one}"
         )
     if job.detect.on_error != "stop":
         raise PolicyError(f"detect.on_error: there is no quarantine on Spark; {on_one}")

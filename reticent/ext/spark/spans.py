@@ -142,12 +142,7 @@ def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any
     """Refuse detectors that would read all documents before the first; `PolicyError`."""
     for name in names:
         own = options.get(name, {})
-        if name == "context":
-            raise PolicyError(
-                "detector context learns from all documents, which is not done on Spark; leave it out, or detect on "
-                "one machine"
-            )
-        if name in ("records", "gazetteer") and not own.get("common") and own.get("guard") is not False:
+        if name in ("records", "gazetteer", "shipped") and not own.get("common") and own.get("guard") is not False:
             raise PolicyError(
                 f"detector {name} learns from all documents which names are common words, which is not done on Spark; "
                 f"give a list (detect.{name}.common), or detect on one machine"

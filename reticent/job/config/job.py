@@ -335,7 +335,23 @@ def load_job(path: str | Path) -> Job:
         values = (read_json if is_kept else read_toml)(path, PolicyError)
     except PolicyError as error:
         raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
-    return parse_job(with_kept_end(values, is_kept), str(path))
+    return parse_job(with_kept_end(_of_today(values) if is_kept else values, is_kept), str(path))
+
+
+def _of_today(values: Any) -> Any:
+    """Return a kept job without what detection had in earlier versions: a judge of names (``confirm``) and the detector
+    ``context``, whose names "shipped" finds. Where it had these, its spans are found again."""
+    if not isinstance(values, dict) or not isinstance(detect := values.get("detect"), dict):
+        return values
+    detect = {name: value for name, value in detect.items() if name not in ("confirm", "context")}
+    detectors = detect.get("detectors")
+    if isinstance(detectors, list) and "context" in detectors:
+        if detect.get("preset"):
+            del detect["detectors"]
+        else:
+            others = [name for name in detectors if name not in ("context", "shipped")]
+            detect["detectors"] = [*others, "shipped"]
+    return {**values, "detect": detect}
 
 
 def with_kept_end(values: Any, is_kept: bool = False) -> Any:

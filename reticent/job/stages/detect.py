@@ -20,7 +20,6 @@ from reticent.engine.detect import (
     rules_digest,
 )
 from reticent.engine.detect.common import counted_words, learn_common_words
-from reticent.engine.detect.confirm import DETECTOR, confirm_names
 from reticent.engine.detect.passages import cached, delete_cache
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.records import missing_records
@@ -78,8 +77,6 @@ def spans_artefact(run: Run) -> Artefact:
         own[LEARNED] = run.fingerprints.of(LEARNED)
     inputs = {"corpus": run.documents.fingerprint(), **own, **{o: fingerprint(path) for o, path in files.items()}}
     config = settings.model_dump(include={"detectors", "on_error", "propagate"})
-    if settings.confirm:
-        config["confirm"] = True
     config["options"] = {
         name: {
             key: value
@@ -130,8 +127,6 @@ def _find_identifiers(
             f"detector failed on them; spans/quarantine.parquet lists them"
         )
     corpus = run.documents.without(rows) if len(rows) else run.documents
-    if settings.confirm:
-        _confirm(run, corpus, folder, counts)
     if settings.propagate:
         with (
             _rewritten_spans(folder) as (given, written),
@@ -177,17 +172,6 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
                 f'(detect.{detector.name}), or choose preset = "fast"'
             )
     return asked
-
-
-def _confirm(run: Run, corpus: Any, folder: Path, counts: dict[str, Any]) -> None:
-    """Leave out the names that the corpus does not confirm, and add those that it does."""
-
-    with (
-        _rewritten_spans(folder) as (given, written),
-        run.progress.task("confirm", corpus.num_documents, "documents") as advance,
-    ):
-        counts.update(confirm_names(corpus, given, written, progress=advance))
-    counts["spans"] += counts[DETECTOR] - counts["unconfirmed"]
 
 
 @contextmanager

@@ -3,9 +3,8 @@
 //! A word that stands in small letters more often than with a capital inside a sentence is common (`will`, `brown`); one that
 //! does so in a twentieth of the cases is mixed. Texts and lines without case say nothing, and no word in capitals alone does. A list of the user's is common as it stands.
 //! Memory grows with the vocabulary: some 50 to 110 bytes a distinct word.
-//!
-//! Names of individuals are asked after another way (`shared_names`), since a corpus that writes names small says nothing of them.
 
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,9 +12,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use crate::detect::context::{is_announced, is_capital, starts_sentence};
+use crate::detect::context::{is_capital, starts_sentence};
 use crate::detect::letter_case::{Lines, has_case, is_all_capitals, is_in_address};
-use crate::detect::shared_names::{SharedNames, number_of};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::key::Hashed;
@@ -39,7 +37,6 @@ pub struct CommonWords {
     total: Table,
     /// What threads have counted since the last `merge`; each writes to its own.
     parts: Vec<Mutex<Table>>,
-    shared_names: SharedNames,
     version: u64,
 }
 
@@ -59,16 +56,7 @@ const AHEAD: usize = 8;
 impl CommonWords {
     pub fn new() -> Self {
         let parts = std::iter::repeat_with(Mutex::default).take(NUM_PARTS).collect();
-        Self { total: Table::default(), parts, shared_names: SharedNames::default(), version: 0 }
-    }
-
-    /// Names that individuals have, before documents are counted.
-    pub fn add_bearers(&mut self, individuals: &Texts, names: &Texts) -> Result<()> {
-        if individuals.len() != names.len() {
-            return Err(Error::Corpus("common words: one individual is needed for each name".into()));
-        }
-        self.shared_names.add(individuals, names);
-        Ok(())
+        Self { total: Table::default(), parts, version: 0 }
     }
 
     /// Count the words of documents; they tell once merged. Several batches may be counted at a time.
@@ -77,13 +65,13 @@ impl CommonWords {
             return Err(Error::Corpus("common words: one individual is needed for each document".into()));
         }
         rows(texts.len()).for_each(|row| {
-            let individual = individuals.map(|individuals| number_of(individuals.get(row)));
+            let individual = individuals.map(|individuals| FixedState::default().hash_one(individuals.get(row)));
             self.count(&View::new(texts.get(row), Surface::Fold), individual);
         });
         Ok(())
     }
 
-    /// Count the words of a document, as it is folded and cut, of an individual if it counts who uses them.
+    /// Count the words of a document, as it is folded and cut, of an individual if it counts whose they are.
     pub fn count(&self, view: &View, individual: Option<u64>) {
         let cased = has_case(view.original);
         let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
@@ -118,12 +106,6 @@ impl CommonWords {
             };
             let word = &folded[start..end];
             part.see(key, word, written, document, owner);
-            if let Some(individual) = individual
-                && written.is_small()
-                && !self.shared_names.is_empty()
-            {
-                self.shared_names.saw(key, word, individual, || is_announced(view, number));
-            }
         }
     }
 
@@ -187,10 +169,9 @@ impl CommonWords {
         self.counts(word).all.into()
     }
 
-    /// Whether a folded word that is a name of individuals is a word of the language too: it is listed, or is written small
-    /// as a name is not, and by many who do not have it.
-    pub fn is_language(&self, name: &str) -> bool {
-        self.counts(name).small() == u32::MAX || self.shared_names.is_word(name) && self.class(name) != Class::Name
+    /// Whether a folded word is one of the user's list.
+    pub fn is_listed(&self, word: &str) -> bool {
+        self.counts(word).small() == u32::MAX
     }
 
     /// Whether a folded word is common and many documents have it in small letters: as a name of individuals, which dialogues and
@@ -199,11 +180,6 @@ impl CommonWords {
         let counts = self.counts(word);
         let many = (self.total.num_documents / 50).clamp(MIN_DOCUMENTS, MAX_DOCUMENTS);
         self.class(word) == Class::Common && (counts.small() == u32::MAX || counts.documents.num() >= many)
-    }
-
-    /// Whether a folded word has been seen with a capital inside a sentence.
-    pub fn has_capital(&self, word: &str) -> bool {
-        self.counts(word).capital() > 0
     }
 
     /// Whether a folded word stands in small letters in a line with case, and more often so in all than with a capital.

@@ -11,8 +11,8 @@ use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{
     is_announced, is_capital, is_eponym, is_in_date, is_initial, joins_names, may_be_announced, starts_sentence,
 };
-use crate::detect::firms::is_no_name;
 use crate::detect::letter_case::has_case;
+use crate::detect::no_names::is_no_name;
 use crate::detect::sequences::{Places, Sequences};
 use crate::error::{Error, Result};
 use crate::pool::rows;

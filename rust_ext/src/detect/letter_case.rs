@@ -32,12 +32,6 @@ impl<'a> Lines<'a> {
         Self { text, end: 0, has_case: false }
     }
 
-    /// Where the line ends that was asked for last.
-    #[inline]
-    pub fn end(&self) -> usize {
-        self.end
-    }
-
     /// Whether the line of a piece has capitals and small letters; pieces are asked for from left to right.
     #[inline]
     pub fn has_case(&mut self, view: &View, number: usize) -> bool {

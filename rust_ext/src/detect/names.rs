@@ -23,7 +23,7 @@ struct Part {
     num_edits: usize,
     /// Too short to be a name wherever it stands ("Li", "Do").
     weak: bool,
-    /// A word of the language too: in small letters it is that word.
+    /// A word of the user's list: in small letters it is that word.
     language: bool,
     source: u32,
 }
@@ -109,7 +109,7 @@ impl Names {
             letters: letters(text),
             num_edits,
             weak: !strong,
-            language: common.is_some_and(|common| common.is_language(text)),
+            language: common.is_some_and(|common| common.is_listed(text)),
             source,
             chars,
             text: text.into(),

@@ -1,4 +1,4 @@
-//! Places and firms that bear the names of individuals: "Hospital Carlos Haya", "calle Ana Roy, 3", "Roy Avenue", "San Carlos".
+//! Places that bear the names of individuals: "Hospital Carlos Haya", "calle Ana Roy, 3", "Roy Avenue", "San Carlos".
 //!
 //! The head of such a name stands before it in Romance languages and behind it in English and German. The walk to it goes over
 //! particles and words with capitals, as the parts of the name of a place are, and ends at a title, a sign or a word in small

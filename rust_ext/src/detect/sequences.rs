@@ -54,39 +54,29 @@ const MAX_BITS: u32 = 20;
 /// A bit for each place that the hash of a short piece can have.
 pub struct Places {
     bits: Vec<u64>,
-    shift: u32,
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Self::with_bits(MAX_BITS)
+        Self { bits: vec![0; 1 << (MAX_BITS - 6)] }
     }
 }
 
 impl Places {
-    fn with_bits(num: u32) -> Self {
-        Self { bits: vec![0; 1 << (num - 6)], shift: 64 - num }
-    }
-
-    /// Room for so many pieces, with few of the others among them while it lasts.
-    pub fn for_pieces(num: usize) -> Self {
-        Self::with_bits((num * 32).next_power_of_two().trailing_zeros().clamp(10, MAX_BITS))
-    }
-
     #[inline(always)]
-    fn of(&self, key: Hashed) -> (usize, u64) {
-        let place = key.hash >> self.shift;
+    fn of(key: Hashed) -> (usize, u64) {
+        let place = key.hash >> (64 - MAX_BITS);
         ((place >> 6) as usize, 1 << (place & 63))
     }
 
     pub fn set(&mut self, key: Hashed) {
-        let (place, bit) = self.of(key);
+        let (place, bit) = Self::of(key);
         self.bits[place] |= bit;
     }
 
     #[inline(always)]
     pub fn has(&self, key: Hashed) -> bool {
-        let (place, bit) = self.of(key);
+        let (place, bit) = Self::of(key);
         self.bits[place] & bit != 0
     }
 }

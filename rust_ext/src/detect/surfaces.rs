@@ -5,8 +5,8 @@
 //! spread: fewer than three letters or digits, numbers of up to three digits, single words that are common (`common`) or stand
 //! more often than in a tenth of as many documents, several words that are all common (a department). In a line with case, a single
 //! word is not found in small letters where the corpus has such a word (`pilar`) or in documents of others than its individual,
-//! nor short and in capitals in those (`ANA` is a test there); and a name is not found in that of a place or a firm (`places`,
-//! `firms`). In a line typed small, words of many documents are not found. In documents of others, what the corpus writes small
+//! nor short and in capitals in those (`ANA` is a test there); and a name is not found in that of a place (`places`).
+//! In a line typed small, words of many documents are not found. In documents of others, what the corpus writes small
 //! is not found there either, nor what goes on as another name (`Santiago de Compostela`).
 //!
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
@@ -20,7 +20,6 @@ use rayon::prelude::*;
 
 use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{is_announced, is_capital, is_eponym, is_particle};
-use crate::detect::firms::is_in_firm;
 use crate::detect::letter_case::{Lines, has_case};
 use crate::detect::letter_case::{is_all_capitals, is_in_address};
 use crate::detect::places::is_in_place;
@@ -247,7 +246,7 @@ impl Surfaces {
                     let entry = &self.entries[source as usize];
                     let spreads = (own || entry.everywhere)
                         && !(entry.is_name && is_of_other(&view, piece, last, &mut lines))
-                        && !(entry.is_name && !own && piece == last && has_epithet(&view, piece))
+                        && !(entry.is_name && !own && piece == last && goes_on_as_another(&view, piece))
                         && (last > piece || !cased || is_written_so(&view, piece, &mut lines, own, common));
                     if spreads && let Some((start, end)) = view.origin_of(piece, last) {
                         found.push(Found { document: row as u32, start, end, source });
@@ -302,22 +301,23 @@ fn is_written_so(view: &View, piece: usize, lines: &mut Lines, own: bool, common
     }
 }
 
-/// Whether a name is there that of a place, a firm or a thing.
+/// Whether a name is there that of a place or a thing.
 fn is_of_other(view: &View, first: usize, last: usize, lines: &mut Lines) -> bool {
     let mut thing = || {
         let typed = is_capital(view, last) == Some(false) && !is_announced(view, first);
         (lines.has_case(view, first) || typed) && is_eponym(view, last)
     };
-    is_in_place(view, first, last) || is_in_firm(view, last) || thing()
+    is_in_place(view, first, last) || thing()
 }
 
-/// "Santiago de Compostela", "Rosa de Bengala": a name that goes on is another.
-fn has_epithet(view: &View, piece: usize) -> bool {
-    piece + 2 < view.len()
-        && view.piece(piece + 1) == "de"
-        && view.gap(piece) == " "
-        && view.gap(piece + 1) == " "
-        && is_capital(view, piece + 2) == Some(true)
+/// "Santiago de Compostela", "Rosa de Bengala", both of "Dandy-Walker": a name that goes on is another.
+fn goes_on_as_another(view: &View, piece: usize) -> bool {
+    let capital = |piece: usize| piece < view.len() && is_capital(view, piece) == Some(true);
+    let hyphen = |piece: usize| view.gap(piece) == "-" && capital(piece) && capital(piece + 1);
+    let of = piece + 2 < view.len() && view.piece(piece + 1) == "de" && view.gap(piece) == " ";
+    of && view.gap(piece + 1) == " " && capital(piece + 2)
+        || piece + 1 < view.len() && hyphen(piece)
+        || piece > 0 && hyphen(piece - 1)
 }
 
 /// The forms of a document's spans, each with the number of its span and whether a title announces it; those that begin or end

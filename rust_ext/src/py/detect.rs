@@ -113,7 +113,7 @@ impl PyCommonWords {
         self.common.num_documents()
     }
 
-    /// `individuals`, one a document, are needed where bearers are known.
+    /// `individuals`, one a document, tell which words several have.
     #[pyo3(signature = (texts, individuals=None, *, num_threads=0))]
     fn add(
         &self,
@@ -126,19 +126,6 @@ impl PyCommonWords {
         let individuals = individuals.map(|ids| import_texts(ids, "individual_id")).transpose()?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         py.detach(|| threads.install(|| self.common.add(&texts, individuals.as_ref()))).map_err(to_py_err)
-    }
-
-    /// Names that individuals have, one of each a row.
-    fn add_bearers(&mut self, individuals: &Bound<'_, PyAny>, names: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (individuals, names) = (import_texts(individuals, "individual_id")?, import_texts(names, "name")?);
-        self.common.add_bearers(&individuals, &names).map_err(to_py_err)
-    }
-
-    /// Of each word that is a name of individuals, 1 where it is a word of the language too.
-    fn are_language<'py>(&self, py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let words = import_texts(words, "word")?;
-        let found = (0..words.len()).map(|row| self.common.is_language(&fold(words.get(row), Surface::Fold).text));
-        Ok(PyArray1::from_iter(py, found.map(u8::from)))
     }
 
     fn add_list(&mut self, words: &Bound<'_, PyAny>) -> PyResult<()> {

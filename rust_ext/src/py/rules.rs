@@ -4,18 +4,15 @@ use pyo3::prelude::*;
 
 use super::detect::{PyCommonWords, located, to_batch};
 use super::{ArrowBatch, import_texts, to_py_err};
-use crate::detect::{firms, running};
+use crate::detect::no_names;
 use crate::pool::pool;
 use crate::rules::{RULES, field_labels, scan};
-use crate::word_lists::entries;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
-    module.add_function(wrap_pyfunction!(find_running, module)?)?;
     module.add_function(wrap_pyfunction!(find_no_names, module)?)?;
     module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
-    module.add_function(wrap_pyfunction!(word_list, module)?)?;
     module.add("RULES", env!("RULES"))?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
@@ -24,14 +21,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
-}
-
-/// Words of a list of `rust_ext/words`, or those of them that have a mark.
-#[pyfunction]
-#[pyo3(signature = (name, mark=None))]
-fn word_list(name: &str, mark: Option<&str>) -> Vec<&'static str> {
-    let entries = entries(name).iter().filter(|entry| mark.is_none_or(|mark| entry.has(mark)));
-    entries.map(|entry| entry.word).collect()
 }
 
 /// Labels that the value of a field may have.
@@ -76,28 +65,12 @@ fn scan_rules(
     })
 }
 
-/// Names in running text, by the words around them.
-#[pyfunction]
-#[pyo3(signature = (texts, *, common=None, num_threads=0))]
-fn find_running(
-    py: Python<'_>,
-    texts: &Bound<'_, PyAny>,
-    common: Option<PyRef<'_, PyCommonWords>>,
-    num_threads: usize,
-) -> PyResult<ArrowBatch> {
-    let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let common = common.as_ref().map(|common| &common.common);
-    let found = py.detach(|| threads.install(|| located(&texts, running::find_all(&texts, common))));
-    to_batch(&found, |_| ("NAME", "context"))
-}
-
 /// Words with capitals that are of no individual.
 #[pyfunction]
 #[pyo3(signature = (texts, *, num_threads=0))]
 fn find_no_names(py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let found = py.detach(|| threads.install(|| located(&texts, firms::find_all(&texts))));
-    to_batch(&found, |_| ("ORGANIZATION", "firm"))
+    let found = py.detach(|| threads.install(|| located(&texts, no_names::find_all(&texts))));
+    to_batch(&found, |_| ("OTHER", "nobody"))
 }

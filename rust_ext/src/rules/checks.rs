@@ -9,6 +9,18 @@ pub fn num_digits(piece: &[u8]) -> usize {
     digits(piece).count()
 }
 
+/// What was read, with the letters that a scanner puts for digits as digits.
+pub fn as_digits(piece: &[u8]) -> Vec<u8> {
+    let digit = |byte: &u8| match byte {
+        b'O' | b'o' => b'0',
+        b'l' | b'I' => b'1',
+        b'S' => b'5',
+        b'B' => b'8',
+        other => *other,
+    };
+    piece.iter().map(digit).collect()
+}
+
 /// Letters and digits, in upper case.
 fn compact(piece: &[u8]) -> Vec<u8> {
     piece.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_uppercase).collect()

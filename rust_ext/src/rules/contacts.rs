@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::checks::{num_digits, num_value};
+use super::checks::{as_digits, num_digits, num_value};
 use super::{Hit, Rank, Rule, always, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -65,6 +65,14 @@ pub const RULES: &[Rule] = &[
         always,
     ),
     rule("phone_us", "PHONE", Rank::Form, "North American telephone numbers", "%PHONE_US%", always),
+    rule(
+        "phone_misread",
+        "PHONE",
+        Rank::Form,
+        "North American telephone numbers with letters that a scanner put for digits: 555-2l4-889O",
+        r"[\dOolISB]{3}[-. ][\dOolISB]{3}[-. ][\dOolISB]{4}",
+        |hit| num_digits(hit.piece()) >= 7 && num_digits(&as_digits(hit.piece())) == 10,
+    ),
     rule("phone_fr", "PHONE", Rank::Form, "French telephone numbers", "%PHONE_FR%", always),
     rule("phone_es", "PHONE", Rank::Form, "Spanish telephone numbers in groups", "%PHONE_ES%", is_no_list),
     rule(

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::checks::num_value;
+use super::checks::{as_digits, num_digits, num_value};
 use super::{Hit, Rank, Rule, always, rule};
 use crate::word_lists::{
     Language, WordSet, Words, alternatives, entries, month_names, months, plain, weekdays_of, words,
@@ -61,8 +61,16 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Sure,
         "day, month and year in numbers, in any usual order, with an ISO time",
-        r"\d{1,4}(?:[-/.] ?| /)\d{1,2}(?:[-/.]| ?/ ?)\d{1,4}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?",
+        r"\d{1,4}(?:[-/.] ?| /)\d{1,2}(?:[-/]|\. ?| ?/ ?)\d{1,4}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?",
         is_date,
+    ),
+    rule(
+        "date_misread",
+        "DATE",
+        Rank::Form,
+        "day, month and year in numbers with letters that a scanner put for digits: O3/l4/2019",
+        r"[\dOolISB]{1,2}[-/.][\dOolISB]{1,2}[-/.][\dOolISB]{4}",
+        is_misread_date,
     ),
     rule("date_compact", "DATE", Rank::Form, "yyyymmdd", r"(?:19|20)\d{6}", is_compact_date),
     rule(
@@ -238,7 +246,15 @@ fn is_date(hit: &mut Hit) -> bool {
     let sign = hit.piece().iter().find(|byte| !byte.is_ascii_digit());
     let joined = matches!((hit.before(), sign), ([.., b'0'..=b'9', a], Some(b)) if a == b);
     let goes_on = matches!((hit.after(), sign), ([a, b'0'..=b'9', ..], Some(b)) if a == b);
-    is_numeric_date(hit.piece()) && !joined && !goes_on
+    // "1.5. 12 h": behind a blank, a year has four digits.
+    let spaced = hit.piece().rsplit(|byte| *byte == b'.').next().filter(|year| year.starts_with(b" "));
+    is_numeric_date(hit.piece()) && !joined && !goes_on && spaced.is_none_or(|year| year.len() == 5)
+}
+
+/// A date once the letters that were read in place of digits are digits again; most of it is digits.
+fn is_misread_date(hit: &mut Hit) -> bool {
+    let read = as_digits(hit.piece());
+    num_digits(hit.piece()) >= 4 && read != hit.piece() && is_numeric_date(&read)
 }
 
 fn is_compact_date(hit: &mut Hit) -> bool {

@@ -116,6 +116,14 @@ pub const RULES: &[Rule] = &[
         r"[A-HJ-NP-TV-Z]{2}-\d{3}-[A-HJ-NP-TV-Z]{2}",
         always,
     ),
+    rule(
+        "digits_apart",
+        "ID",
+        Rank::Form,
+        "eight digits and more that stand one by one, as some templates have dates and numbers: 1 4 / 0 6 / 1 9 3 1",
+        r"\d(?: \d| ?[-/.] ?\d){7,}",
+        is_written_apart,
+    ),
     rule("long_number", "ID", Rank::General, "six digits and more", r"\d{6,}[A-Z]?(?:[-/]\d+)*", is_no_amount),
     rule(
         "letters_and_number",
@@ -132,6 +140,16 @@ fn is_ssn(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let (area, group, serial) = (num_value(&piece[0..3]), num_value(&piece[4..6]), num_value(&piece[7..11]));
     area > 0 && area != 666 && area < 900 && group > 0 && serial > 0
+}
+
+/// Most digits have a blank between them, and they are no scale (0 1 2 3 …).
+fn is_written_apart(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    let digits: Vec<u8> = piece.iter().copied().filter(u8::is_ascii_digit).collect();
+    let num_apart = piece.windows(3).filter(|part| matches!(part, [b'0'..=b'9', b' ', b'0'..=b'9'])).count();
+    let is_scale = digits.windows(2).all(|two| two[1] == two[0] + 1) || digits.windows(2).all(|two| two[1] == two[0]);
+    let goes_on = matches!(hit.after(), [b' ', b'0'..=b'9', b'0'..=b'9', ..]);
+    2 * num_apart >= digits.len() && !is_scale && !goes_on
 }
 
 /// What follows the account is given up.

@@ -11,7 +11,13 @@ pub fn listed_parts() -> Vec<(&'static str, String)> {
     let titles = |mark| alternatives(marked("titles as written", mark));
     vec![
         ("%PARTICLES%", format!("(?:(?:{}) ?)", alternatives(marked("particles", "name")))),
-        ("%DOTTED%", format!(r"(?:D?D[Rr](?:[Aa]|es|s)?|(?:[Uu]niv\.?-? ?)?Prof|{})", titles("point"))),
+        (
+            "%DOTTED%",
+            format!(
+                r"(?:D?D[Rr](?:[Aa]|es|s)?|(?:[Uu]niv\.?-? ?)?Prof|Dipl\.-(?:Psych|Ing|Med|Biol)|{})",
+                titles("point")
+            ),
+        ),
         ("%SPELLED%", format!("(?:{})", titles("spelled"))),
         ("%TITLE%", format!("(?:%SERIES%|{})", titles("field"))),
     ]
@@ -26,8 +32,9 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NAME%", r"%NAMEWORD%(?:(?: {1,2}|-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     (
         "%NAMEWORD%",
-        r"(?:(?:Th|Ph|Chr?|Fco|Ant|Jos)\. ?[A-Z][a-z\x80-\xff]+|[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
+        r"(?:(?:Th|Ph|Chr?|Fco|Ant|Jos)\. ?[A-Z][a-z\x80-\xff]+|[A-Z\x80-\xff](?:[A-Za-z\x80-\xff'-]|[015][a-z])*[A-Za-z\x80-\xff](?:-\r?\n[a-z\x80-\xff]{3,})?|M\.a|[A-Z]\.[A-Z\x80-\xff][a-z\x80-\xff]{2,}|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
     ),
+    ("%PART%", r"[A-Z\x80-\xff][A-Za-z\x80-\xff' .-]{0,40}"),
 ];
 
 pub const RULES: &[Rule] = &[
@@ -70,6 +77,14 @@ pub const RULES: &[Rule] = &[
         )
     },
     rule(
+        "name_hl7",
+        "NAME",
+        Rank::Form,
+        "names in a segment of HL7: MEEKERS^HARLAN^J",
+        r"%PART%(?:\^%PART%){1,3}",
+        is_of_segment,
+    ),
+    rule(
         "name_credential",
         "NAME",
         Rank::Form,
@@ -78,6 +93,14 @@ pub const RULES: &[Rule] = &[
         is_behind_a_name,
     ),
 ];
+
+/// Its line is a segment of HL7 that names people.
+fn is_of_segment(hit: &mut Hit) -> bool {
+    const SEGMENTS: [&[u8]; 9] = [b"PID", b"NK1", b"PV1", b"PD1", b"GT1", b"IN1", b"OBR", b"ORC", b"MRG"];
+    let before = hit.before();
+    let line = &before[behind_last(before, |byte| matches!(byte, b'\n' | b'\r'))..];
+    SEGMENTS.iter().any(|name| line.starts_with(name)) && matches!(before, [.., b'|' | b'^'])
+}
 
 /// Words that a form or a sentence puts where a name might stand.
 static NO_NAMES: Words = LazyLock::new(|| WordSet::of("no names"));
@@ -243,7 +266,7 @@ pub fn is_name(hit: &mut Hit) -> bool {
         && !(first.first().is_some_and(u8::is_ascii_lowercase) && LEADING.has(first))
         && !is_medical(first)
         && (first.len() > 1 || several || is_lone_initial(hit))
-        && piece.iter().any(u8::is_ascii_alphabetic)
+        && std::str::from_utf8(piece).is_ok_and(|piece| piece.chars().any(char::is_alphabetic))
 }
 
 /// Words with which the next field begins on the line of a name.

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::checks::{num_digits, num_value};
+use super::checks::{as_digits, num_digits, num_value};
 use super::dates::is_numeric_date;
 use super::people::is_name;
 use super::{Hit, Rank, Rule, field};
@@ -26,7 +26,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names in a form's field: Nombre:, Médico:, Remitido por:, Patient name:, Nom:, Vorname:, Hausarzt: …",
-        r"(?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, ?%NAME%)?",
+        r"(?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}(?:%PARTICLES%){0,2}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, ?%NAME%)?",
         is_field_name,
     ),
     field(
@@ -34,7 +34,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "two words and more, or spaced letters, behind Patient:, Mother:, Doctora: …, which say other things too",
-        r"(?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, ?%NAME%)?",
+        r"(?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}(?:%PARTICLES%){0,2}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, ?%NAME%)?",
         |hit| is_field_name(hit) && (hit.spaced || hit.piece().iter().any(|byte| matches!(byte, b' ' | b','))),
     ),
     field(
@@ -341,15 +341,7 @@ pub fn is_age(hit: &mut Hit) -> bool {
 /// Two signs between numbers, or one stroke and a year, or a year.
 pub fn is_some_date(hit: &mut Hit) -> bool {
     // A scanned text has letters for digits: "1O/06/1949".
-    let digits: Vec<u8> = hit
-        .piece()
-        .iter()
-        .map(|byte| match byte {
-            b'O' | b'o' => b'0',
-            b'l' | b'I' => b'1',
-            _ => *byte,
-        })
-        .collect();
+    let digits = as_digits(hit.piece());
     let piece = &digits[..];
     let groups = piece.split(|byte| !byte.is_ascii_digit()).filter(|group| !group.is_empty()).count();
     let (digits, stroke) = (num_digits(piece), piece.contains(&b'/'));

@@ -26,10 +26,6 @@ impl Interner {
         self.bounds.len() - 1
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     pub fn word(&self, id: u32) -> &str {
         &self.arena[self.bounds[id as usize]..self.bounds[id as usize + 1]]
     }
