@@ -380,6 +380,8 @@ def train(
                 state.begin_epoch()
                 if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
                     run.save()  # a checkpoint stays where the training fails later
+            if world.sum(stop.asked)[0]:  # by the last step: nothing is trained again, the rest is written next time
+                run.save()
             writer.wait()  # it must not come after the state is deleted
         cost = step.finish(state.step)
         at_error.pop_all()

@@ -75,6 +75,20 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(
     assert list(tmp_path.rglob("*state*")) == []
 
 
+def test_a_run_that_is_stopped_at_its_last_step_trains_nothing_again(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "checkpoint_epochs": ()}
+    whole = run("gpt2", "ppclm", tmp_path / "whole", model=dropping("gpt2"), **settings)
+    with pytest.raises(KeyboardInterrupt):
+        run("gpt2", "ppclm", tmp_path / "cut", model=dropping("gpt2"), progress=stopping_at(9, control_c), **settings)
+    steps: list[int] = []
+    resumed = run(
+        "gpt2", "ppclm", tmp_path / "cut", model=dropping("gpt2"), progress=lambda said: steps.append(said["step"]),
+        **settings,
+    )  # fmt: skip
+    assert steps == []
+    assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+
+
 def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not_stopped(
     wholes: dict[str, Whole], tmp_path: Path
 ) -> None:
