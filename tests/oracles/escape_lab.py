@@ -37,6 +37,8 @@ from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
 
+#: How a spelling is protected; each has a case of its own.
+WAYS = ("marked", "marked, corpus", "spread", "counted", "counted, n = 2")
 #: (kind or None for each, spelling) -> why characters of it escape today. An entry that no longer does fails the lab.
 OPEN: Mapping[tuple[str | None, str], str] = {}
 #: Where X stands in a note: at the ends of the text, among words, and between signs.
