@@ -15,6 +15,8 @@ from reticent.trainer.given import is_headless, objective_of, positions_of
 
 __all__ = ["audit_model"]
 
+#: Tokens of a whole passage with the longest prefix that is asked for: a model that reads fewer is not asked.
+WHOLE = 100
 #: A list of members that is a column of the documents.
 COLUMN = "column:"
 
@@ -117,11 +119,13 @@ def audit_model(
     sections: dict[str, dict[str, Any]] = {"subject": subject, "audit": {"inversion": {}}}
     if endpoint:
         sections["audit"] = {"attacks": list(BY_LOG_PROBS)}
-    if positions := positions_of(model, base):
+    positions = positions_of(model, base)
+    if positions:
         sections["train"] = {"window_length": min(512, positions)}
     if subject["objective"] == "clm" and not endpoint:
         sections["audit"]["generation"] = {}
-        sections["extraction"] = {"prefix_tokens": [10, 50]}
+        if not positions or positions > WHOLE:
+            sections["extraction"] = {"prefix_tokens": [10, 50]}
     if not endpoint and is_headless(model):
         sections["audit"] = {"attacks": [STATES]}
         sections.pop("extraction", None)

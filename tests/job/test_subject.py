@@ -425,6 +425,19 @@ def test_an_encoder_without_a_head_is_asked_by_its_states_and_shows_nothing_else
     assert all(set(model.membership) == {STATES} and model.num_drawn for model in evidence.models)
 
 
+@pytest.mark.parametrize(("positions", "asked"), [(64, False), (LENGTH, True)])
+def test_a_model_that_reads_little_is_asked_for_no_whole_passage(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int, asked: bool
+) -> None:
+    jobs: list[Any] = []
+    monkeypatch.setattr("reticent.cli.audit_model.execute_job", lambda job, *_: jobs.append(job))
+    model = save(toy_model("gpt2", max_length=positions), tmp_path / "small")
+    args = ["--documents", place / "notes.parquet", "--members", place / "members.txt", "--statement", STATEMENT]
+    assert command("audit-model", *map(str, (model, *args, "--out", tmp_path / "run"))) == 0
+    assert (jobs[0].extraction is not None) == asked
+    assert jobs[0].train.window_length == positions
+
+
 def test_weights_that_a_model_should_have_are_not_drawn(place: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
