@@ -31,6 +31,8 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+    from reticent.audit.scoring.endpoint import Server
+
 __all__ = [
     "GenerationConfig",
     "Written",
@@ -217,7 +219,7 @@ def _spelled(
 
 
 def continue_documents(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     store: TokenStore,
     members: np.ndarray,
     special: SpecialIds,
