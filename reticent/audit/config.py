@@ -454,7 +454,7 @@ class SubjectConfig(Section):
         description="address of a server of completions with log-probabilities, http(s)://HOST/v1, in place of "
         "weights: every document is sent to it",
     )
-    log_probs: Annotated[bool, PUBLISHED] = Field(
+    log_probs: bool = Field(
         default=True,
         description="whether the server gives log-probabilities; false: it is judged by what it writes alone",
     )

@@ -31,7 +31,6 @@ from reticent.engine.store import TokenStore
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from reticent.audit.scoring.generate import Decoding
     from reticent.trainer.windows import SpecialIds
 
 __all__ = ["ANSWERS", "ENDPOINT", "Server", "check_host", "is_endpoint", "score_endpoint"]
@@ -207,7 +206,8 @@ class Server:
         *,
         special: SpecialIds,
         num_tokens: int,
-        decoding: Decoding,
+        temperature: float = 0.0,
+        top_k: int = 0,
         num_samples: int = 1,
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
@@ -229,8 +229,8 @@ class Server:
             for number, prompt in enumerate(prompts):
                 question = {
                     "model": self._about["model"], "prompt": first + prompt.tolist(), "max_tokens": num_tokens,
-                    "temperature": decoding.temperature, "n": num_samples, "seed": seed,
-                    **({"top_k": decoding.top_k} if decoding.top_k and decoding.temperature else {}),
+                    "temperature": temperature, "n": num_samples, "seed": seed,
+                    **({"top_k": top_k} if top_k and temperature else {}),
                 }  # fmt: skip
                 digest = hashlib.sha256(json.dumps([self._about["url"], question]).encode()).hexdigest()
                 if digest not in known:

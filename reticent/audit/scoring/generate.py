@@ -119,8 +119,8 @@ def generate(
     """
     if isinstance(model, Server):
         return model.write(
-            prompts, special=special, num_tokens=num_tokens, decoding=decoding, num_samples=num_samples, seed=seed,
-            progress=progress,
+            prompts, special=special, num_tokens=num_tokens, temperature=decoding.temperature, top_k=decoding.top_k,
+            num_samples=num_samples, seed=seed, progress=progress,
         )  # fmt: skip
     device_ = pick_device(device)
     net: Any = model.to(device=device_).eval()  # type: ignore
@@ -182,9 +182,7 @@ def score_continuations(
     if isinstance(model, Server):
         true = [model.again(row) for row in ids[:, num_prefix:]]
         longest = max(map(len, true), default=1)
-        made = model.write(
-            list(ids[:, :num_prefix]), special=special, num_tokens=longest, decoding=GREEDY, progress=progress
-        )[:, 0]
+        made = model.write(list(ids[:, :num_prefix]), special=special, num_tokens=longest, progress=progress)[:, 0]
         found = [written[: len(own)].tolist() == own for written, own in zip(made, true, strict=True)]
         return np.array(found, dtype=bool), np.full(len(ids), np.nan)
     device_ = pick_device(device)
