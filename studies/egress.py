@@ -114,7 +114,7 @@ def fine_tune(base: Path, texts: list[str], size: Size, epochs: int, rate: float
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
     cut = PreTrainedTokenizerFast.from_pretrained(base)
-    net = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    net: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     cut.save_pretrained(folder / "outside")
     torch.manual_seed(SEED)
     modules = ["c_attn"] if net.config.model_type == "gpt2" else "all-linear"
@@ -150,7 +150,8 @@ class ScoredOnce:
     def __init__(self) -> None:
         from reticent.audit.evaluate import Auditor
 
-        self._auditor, self._score, self.kept = Auditor, Auditor._score, {}
+        self._auditor: Any = Auditor
+        self._score, self.kept = Auditor._score, dict[Any, Any]()
 
     def __enter__(self) -> ScoredOnce:
         original, kept = self._score, self.kept
@@ -220,7 +221,7 @@ class Deals:
         from reticent.job.auditing import TEXT_SIZES, audited_tokens, read_categories
 
         self.run, self.store = run, audited_tokens(run, "subject", "audit")
-        self.more = {
+        self.more: dict[str, Any] = {
             "categories": read_categories(run, (MEMBERS, HELDOUT)),
             "zlib_bytes": read_zlib_bytes(run.folder / TEXT_SIZES),
         }
@@ -290,7 +291,7 @@ def halves(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return lists of about half of the individuals, whose sides differ: by name."""
     by_length = sorted(rows, key=lambda row: len(row["text"]))
     counts = Counter(row["specialty"] for row in rows)
-    chosen, num = set(), 0
+    chosen, num = set[str](), 0
     for name, count in counts.most_common():
         if num < len(rows) // 3:
             chosen, num = chosen | {name}, num + count

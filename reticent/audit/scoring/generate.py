@@ -180,10 +180,10 @@ def score_continuations(
     """
     ids = np.asarray(ids_NT, dtype=np.int64)
     if isinstance(model, Server):
-        true = [model.again(row) for row in ids[:, num_prefix:]]
-        longest = max(map(len, true), default=1)
+        asked = [model.again(row) for row in ids[:, num_prefix:]]
+        longest = max(map(len, asked), default=1)
         made = model.write(list(ids[:, :num_prefix]), special=special, num_tokens=longest, progress=progress)[:, 0]
-        found = [written[: len(own)].tolist() == own for written, own in zip(made, true, strict=True)]
+        found = [written[: len(own)].tolist() == own for written, own in zip(made, asked, strict=True)]
         return np.array(found, dtype=bool), np.full(len(ids), np.nan)
     device_ = pick_device(device)
     net: Any = model.to(device=device_).eval()  # type: ignore
