@@ -272,7 +272,7 @@ class Deals:
 def relabelled(deals: Deals, num: int, kept: Path) -> dict[str, Any]:
     """Return how often a list is beyond, and an attack distinguishable, where nobody was trained on: the individuals of
     a run are dealt to two sides again and again. A second start goes on from ``kept``."""
-    before = json.loads(kept.read_text()) if kept.exists() else {"num": 0, "counts": {}}
+    before: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"num": 0, "counts": {}}
     outcomes: Counter[str] = Counter(before["counts"])
     for number in range(before["num"], num):
         dealt = np.random.default_rng([SEED, number]).permutation(deals.codes)[: len(deals.codes) // 2]
