@@ -165,6 +165,36 @@ def _foundation_figure(record: Record) -> Dots:
     return Dots(rows=rows, axis="excess leakage", nothing=0, digits=3)
 
 
+def _egress(record: Record) -> str:
+    dealt, lists = record["relabelled"], record["relabelled"]["shifted"]
+    counts = dealt["counts"]
+    beyond, told = (counts.get(name, 0) for name in ("the verdict is beyond", "an attack is distinguishable"))
+    answer = (
+        f"Of {dealt['num']:,} lists of {dealt['individuals']} people whom nobody trained on, {beyond} were beyond, and "
+        f"in {told} an attack told the two sides. Of {len(lists)} lists whose sides differ by themselves, "
+        f"{sum(row['verdict'] == 'not shown' for row in lists)} were not shown."
+    )
+    if (own := record.get("outside")) is not None:
+        true = own["true"]
+        answer += (
+            f" SmolLM2, fine-tuned elsewhere on half of {record['settings']['own']} reports, is {true['verdict']} by "
+            f"the true list (area of the reference attack {_in(true['attacks']['reference']['auc'])}), and by lists of "
+            f"other sides {', '.join(sorted({row['verdict'] for row in own['shifted']}))}."
+        )
+    return answer
+
+
+def _egress_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(f"nobody trained on, by {row['list']}: {name}", row["attacks"][name]["auc"])
+        for row in record["relabelled"]["shifted"]
+        for name in ("loss", "reference")
+    ]
+    if (own := record.get("outside")) is not None:
+        rows += [Dot.of(f"the true list: {name}", one["auc"]) for name, one in own["true"]["attacks"].items()]
+    return Dots(rows=rows, axis="area under the ROC curve", nothing=0.5, digits=2)
+
+
 def _best(record: Record) -> Iterator[dict[str, Any]]:
     for recipe in dict.fromkeys(row["recipe"] for row in record["rows"]):
         rows = [r for r in record["rows"] if r["recipe"] == recipe and r["attack"] != "blind" and r.get("verdict")]
@@ -713,6 +743,7 @@ PAGES = (
         _foundation,
         _foundation_figure,
     ),
+    Page("egress", "Is a model that was trained elsewhere judged rightly?", ("egress",), _egress, _egress_figure),
     Page("attacks", "Which attacks find members, under which recipe?", ("attacks",), _attacks, _attacks_figure),
     Page(
         "inversion",

@@ -13,7 +13,7 @@ from benchmarks.engine import goal_table, run_table, shape_rows
 from benchmarks.protection import protection_table
 from benchmarks.record_io import estimate_text, machine_line, markdown
 from benchmarks.spark import GROWING
-from studies import canary_lab, dp_baseline, experiment, foundation_models, inversion, probes, taggers
+from studies import canary_lab, dp_baseline, egress, experiment, foundation_models, inversion, probes, taggers
 from studies.escapes import escape_tables
 from studies.sampled_recall import sampled_recall_tables
 
@@ -293,6 +293,10 @@ def _foundation(record: dict[str, Any]) -> str:
     )
 
 
+def _egress(record: dict[str, Any]) -> str:
+    return f"{machine_line(record)}\n\n{egress.tables(record)}"
+
+
 def _attacks(record: dict[str, Any]) -> str:
     people = record["individuals"]
     epochs = ", ".join(f"{name} {number}" for name, number in record["epochs"].items())
@@ -441,6 +445,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "dp-sgd": _dp,
     "foundation-models": _foundation,
     "attacks": _attacks,
+    "egress": _egress,
     "inversion": _inversion,
     "canaries": _canaries,
     "probes": probes.probe_tables,

@@ -495,6 +495,10 @@ class SubjectConfig(Section):
         description="address of a server of completions with log-probabilities, http(s)://HOST/v1, in place of "
         "weights: every document is sent to it",
     )
+    log_probs: bool = Field(
+        default=True,
+        description="whether the server gives log-probabilities; false: it is judged by what it writes alone",
+    )
     allow_sending: Annotated[str | None, PUBLISHED] = Field(
         default=None, description="the host that documents may be sent to; this machine needs no leave"
     )
@@ -526,6 +530,8 @@ class SubjectConfig(Section):
             raise ValueError(
                 "endpoint: needs base, whose tokenizer cuts the texts; it is one causal model, without copies"
             )
+        if not self.log_probs and self.endpoint is None:
+            raise ValueError("log_probs: is of an endpoint, and none is given")
         if self.allow_sending is not None and self.endpoint is None:
             raise ValueError(
                 "allow_sending: is the host of an endpoint, and none is given; nothing is sent without one"

@@ -19,7 +19,7 @@ from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
 from reticent.audit.leakage.leakage import FoldDraws, LeakageAudit
-from reticent.audit.leakage.utility import numbers_beside, utility
+from reticent.audit.leakage.utility import numbers_beside, utility, without_predictions
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
@@ -30,7 +30,7 @@ from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.names import END_OF_TEXT, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
-from reticent.audit.scoring.endpoint import is_endpoint, score_endpoint
+from reticent.audit.scoring.endpoint import Server, is_endpoint, score_endpoint
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_information, score_models
 from reticent.audit.scoring.states import document_states
@@ -300,6 +300,8 @@ class Auditor:
             measured = replace(measured, generated=self.measure_written(entry, written))
         if inverted is not None:
             measured = replace(measured, inversion=inverted)
+        if not scores.scored.any():
+            measured = without_predictions(measured)
         measured = replace(measured, num_drawn=self._num_drawn.get(entry.path) or None)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
@@ -417,9 +419,11 @@ class Auditor:
     def write(self, entry: ModelEntry) -> Written:
         """Return a causal model's continuations of documents; see `continue_documents`."""
         assert self.config.generation is not None
+        tokenizer = self._tokenizer_of(entry.path)
+        is_server = is_endpoint(entry.path)
         return continue_documents(
-            self._load(entry.path, entry.objective), self.store, self.members,
-            special_ids(self._tokenizer_of(entry.path), entry.objective), self.config.generation,
+            Server(entry.path, tokenizer) if is_server else self._load(entry.path, entry.objective), self.store,
+            self.members, special_ids(tokenizer, entry.objective), self.config.generation,
             batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16, seed=self.config.seed,
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reticent.audit.membership.names import STATES
+from reticent.audit.membership.names import COVERAGE, STATES
 from reticent.cli.options import AsJson, Detector, Out, Quiet, Set, is_job, job_from_source
 from reticent.cli.runs import execute_job
 from reticent.core.errors import PolicyError
@@ -15,6 +15,8 @@ from reticent.trainer.given import is_headless, objective_of, positions_of
 
 __all__ = ["audit_model"]
 
+#: Tokens of a whole passage with the longest prefix that is asked for: a model that reads fewer is not asked.
+WHOLE = 100
 #: A list of members that is a column of the documents.
 COLUMN = "column:"
 
@@ -116,12 +118,14 @@ def audit_model(
         subject["column" if is_column else "members"] = members.removeprefix(COLUMN)
     sections: dict[str, dict[str, Any]] = {"subject": subject, "audit": {"inversion": {}}}
     if endpoint:
-        sections["audit"] = {"attacks": list(BY_LOG_PROBS)}
-    if positions := positions_of(model, base):
+        sections["audit"] = {"attacks": [*BY_LOG_PROBS, COVERAGE]}
+    positions = positions_of(model, base)
+    if positions:
         sections["train"] = {"window_length": min(512, positions)}
-    if subject["objective"] == "clm" and not endpoint:
+    if subject["objective"] == "clm":
         sections["audit"]["generation"] = {}
-        sections["extraction"] = {"prefix_tokens": [10, 50]}
+        if not positions or positions > WHOLE:
+            sections["extraction"] = {"prefix_tokens": [10, 50], **({"num_queries": []} if endpoint else {})}
     if not endpoint and is_headless(model):
         sections["audit"] = {"attacks": [STATES]}
         sections.pop("extraction", None)

@@ -425,6 +425,19 @@ def test_an_encoder_without_a_head_is_asked_by_its_states_and_shows_nothing_else
     assert all(set(model.membership) == {STATES} and model.num_drawn for model in evidence.models)
 
 
+@pytest.mark.parametrize(("positions", "asked"), [(64, False), (LENGTH, True)])
+def test_a_model_that_reads_little_is_asked_for_no_whole_passage(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int, asked: bool
+) -> None:
+    jobs: list[Any] = []
+    monkeypatch.setattr("reticent.cli.audit_model.execute_job", lambda job, *_: jobs.append(job))
+    model = save(toy_model("gpt2", max_length=positions), tmp_path / "small")
+    args = ["--documents", place / "notes.parquet", "--members", place / "members.txt", "--statement", STATEMENT]
+    assert command("audit-model", *map(str, (model, *args, "--out", tmp_path / "run"))) == 0
+    assert (jobs[0].extraction is not None) == asked
+    assert jobs[0].train.window_length == positions
+
+
 def test_weights_that_a_model_should_have_are_not_drawn(place: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -548,8 +561,9 @@ class Server:
         redirect: str = "",
         broken: bool = False,
         cut: bool = False,
+        no_log_probs: bool = False,
     ) -> None:
-        self.asked, owner = 0, self
+        self.asked, self.model, owner = 0, model, self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -559,13 +573,20 @@ class Server:
                     self.send_header("Location", redirect)
                     self.end_headers()
                     return
-                ids = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
+                question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                ids = question["prompt"]
+                if "echo" not in question:
+                    self.answer([{"text": text} for text in owner.written(question)])
+                    return
                 with torch.no_grad():
                     logits = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
                 own = [None, *logits[:-1][torch.arange(len(ids) - 1), ids[1:]].tolist(), 0.0]
                 top = [None, *({"x": value} for value in logits[:-1].amax(-1).tolist()), {"x": 0.0}]
                 found = {"token_logprobs": [*own[:2], math.nan, *own[3:]] if broken else own, "top_logprobs": top}
-                content = json.dumps({"choices": [{"text": "", "logprobs": found}]}).encode()
+                self.answer([{"text": "", "logprobs": None if no_log_probs else found}])
+
+            def answer(self, choices: list[dict[str, Any]]) -> None:
+                content = json.dumps({"choices": choices}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content) + cut))
                 self.end_headers()
@@ -576,6 +597,16 @@ class Server:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def written(self, question: dict[str, Any]) -> list[str]:
+        """What the model writes: the likeliest, as often as asked."""
+        from tokenizers import Tokenizer
+
+        ids = torch.tensor([question["prompt"]])
+        options = {"do_sample": False, "max_new_tokens": question["max_tokens"], "pad_token_id": 0}
+        with torch.no_grad():
+            made = self.model.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, ids.shape[1] :].tolist()
+        return [Tokenizer.from_str(toy_tokenizer("gpt2")).decode(made, skip_special_tokens=False)] * question["n"]
 
     def __enter__(self) -> Server:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -617,6 +648,37 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
     # A server says of its likeliest token only whether it is the true one: it hides what is predicted elsewhere.
     assert own.privacy["both"].types.value >= weights.privacy["both"].types.value
     assert not re.search(r"[g-z]{3,}", "".join(lines))  # digests and numbers alone
+
+
+@pytest.mark.parametrize("log_probs", [True, False])
+def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without(
+    place: Path, tmp_path: Path, log_probs: bool
+) -> None:
+    net = load_model(place / "outside", "clm")
+    asked = {"num_prompts": 45, "prefix_tokens": 8, "num_tokens": 12, "temperature": 0}
+    more: dict[str, Any] = {
+        "extraction": {"prefix_tokens": [10], "suffix_tokens": 10, "num_passages": 40, "num_queries": []},
+        "audit": {"num_bootstrap": 100, "attacks": ["ngram_coverage"], "generation": asked},
+    }
+    with Server(net, no_log_probs=not log_probs) as server:
+        subject = {"model": "partner", "endpoint": server.url, "log_probs": log_probs}
+        values = values_of(place, str(tmp_path / "run"), subject=subject, **more)
+        execute(run := Run(parse_job(values)))
+        before = server.asked
+        shutil.rmtree(tmp_path / "run" / "extraction")
+        execute(Run(parse_job(values)))
+        assert server.asked == before  # what was answered is kept
+    execute(there := Run(parse_job(values_of(place, str(tmp_path / "local"), **more))))
+    (own,), (weights,) = ([m for m in each.evidence.models if m.recipe == "given"] for each in (run, there))
+    assert own.membership["ngram_coverage"].auc.value == pytest.approx(weights.membership["ngram_coverage"].auc.value)
+    found, expected = (
+        next(m for m in each.evidence.extraction.models if m.recipe == "given").passages for each in (run, there)
+    )
+    assert found.rates[0].members.value == pytest.approx(expected.rates[0].members.value)
+    assert (own.privacy["both"].types.value is not None) == log_probs
+    assert not re.search(r"[g-z]{3,}", (tmp_path / "run" / "endpoint.jsonl").read_text())
+    with Server(net) as server, pytest.raises(ReticentError, match="left: ngram_coverage"):
+        parse_job(by_endpoint(place, tmp_path / "no", server.url, log_probs=False))
 
 
 @pytest.mark.parametrize(

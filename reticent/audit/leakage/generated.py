@@ -32,6 +32,8 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+    from reticent.audit.scoring.endpoint import Server
+
 __all__ = [
     "GenerationConfig",
     "Written",
@@ -218,7 +220,7 @@ def _spelled(
 
 
 def continue_documents(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     store: TokenStore,
     members: np.ndarray,
     special: SpecialIds,

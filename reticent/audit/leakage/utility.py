@@ -4,7 +4,7 @@ much less it loses on the texts of members than of others."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -15,7 +15,10 @@ from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_difference
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.kernels import words_all
 
-__all__ = ["numbers_beside", "utility"]
+if TYPE_CHECKING:
+    from reticent.audit.evidence.model import ModelEvidence
+
+__all__ = ["numbers_beside", "utility", "without_predictions"]
 
 
 def utility(
@@ -106,3 +109,21 @@ def _exp(loss: Estimate) -> Estimate:
         return None if value is None else float(np.exp(value))
 
     return replace(loss, value=exp(loss.value), low=exp(loss.low), high=exp(loss.high))
+
+
+def without_predictions(model: ModelEvidence) -> ModelEvidence:
+    """Return the evidence without what a model predicts, for one of which none was seen: that it predicts no identifier
+    is no finding then.
+    """
+    none = Estimate(value=None, n=0, method="no prediction was seen")
+    hidden = {
+        part: replace(
+            own, types=none, occurrences=None, individuals=None, in_place=None, unseen=None, num_leaked=None,
+            num_leaked_unseen=None,
+        )
+        for part, own in model.privacy.items()
+    }  # fmt: skip
+    return replace(
+        model, privacy=hidden, privacy_by_n=None, by_category=None, excess=None, over_base=None, exposed=None,
+        low_cost=None, beside=None, by_kind=None,
+    )  # fmt: skip

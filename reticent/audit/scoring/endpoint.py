@@ -1,8 +1,9 @@
-"""Log-probabilities of tokens from a server of completions (OpenAI's form, which vLLM and llama.cpp speak).
+"""Log-probabilities of tokens, and text, from a server of completions (OpenAI's form, as of vLLM and llama.cpp).
 
-Each window is sent as ids of tokens and comes back with the log-probability of each. So texts leave this machine: only
-to the host that was named, never by a redirect or a proxy. Answers are kept by the digest of their window, numbers
-alone, and a run that stops asks for what is missing. No text stands in an error or a log.
+Each window is sent as ids of tokens and comes back with the log-probability of each; a beginning comes back continued.
+So texts leave this machine: only to the host that was named, never by a redirect or a proxy. Answers are kept by the
+digest of what was asked, numbers and ids alone, and a run that stops asks for what is missing. No text stands in an
+error or a log.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,11 @@ from reticent.core.json_toml import read_json
 from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from reticent.trainer.windows import SpecialIds
 
-__all__ = ["ANSWERS", "ENDPOINT", "check_host", "is_endpoint", "score_endpoint"]
+__all__ = ["ANSWERS", "ENDPOINT", "Server", "check_host", "is_endpoint", "score_endpoint"]
 
 #: File of a model folder that stands for a server; the file of a run that keeps its answers.
 ENDPOINT, ANSWERS = "endpoint.json", "endpoint.jsonl"
@@ -70,9 +73,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _asked(url: str, model: str, ids: list[int]) -> dict[str, Any]:
-    """The log-probabilities of the server's first choice."""
-    question = {"model": model, "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
+def _asked(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """The choices that a server gives."""
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(KEY):
         headers["Authorization"] = f"Bearer {key}"
@@ -81,8 +83,7 @@ def _asked(url: str, model: str, ids: list[int]) -> dict[str, Any]:
     for left in reversed(range(TRIES)):
         try:
             with opener.open(asked, timeout=SECONDS) as answer:
-                found = json.loads(answer.read())["choices"][0]["logprobs"]
-                return dict(found) if found else {}
+                return [dict(choice) for choice in json.loads(answer.read())["choices"]]
         except urllib.error.HTTPError as error:
             if error.code < 500 or not left:
                 raise ArtifactError(f"{urlsplit(url).hostname}: the server answers {error.code}") from None
@@ -96,7 +97,8 @@ def _asked(url: str, model: str, ids: list[int]) -> dict[str, Any]:
 
 def _numbers(url: str, model: str, ids: list[int]) -> tuple[list[float], list[float]]:
     """The log-probability of each token but the first, and that of the likeliest there."""
-    found = _asked(url, model, ids)
+    question = {"model": model, "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
+    found = next(iter(_asked(url, question)), {}).get("logprobs") or {}
     own, tops = found.get("token_logprobs"), found.get("top_logprobs")
     if not isinstance(own, list) or len(own) < len(ids):
         raise ArtifactError(
@@ -121,7 +123,7 @@ def score_endpoint(
     progress: Callable[[int], None] | None = None,
 ) -> TokenScores:
     """Return the scores of a store under the model of a server; see `TokenScores`. Entropies are not known, and of the
-    likeliest token only whether it is the true one.
+    likeliest token only whether it is the true one. Nothing is scored by a server that gives no log-probabilities.
 
     Parameters
     ----------
@@ -141,6 +143,8 @@ def score_endpoint(
     file = Path(about["answers"])
     known = dict(_kept(file))
     scores = unscored(store.num_tokens)
+    if not about["log_probs"]:
+        return TokenScores(doc_offsets=store.doc_offsets, **scores)
     windows = cut_windows(store, window_length, special)
     file.touch(mode=0o600)
     with file.open("a", encoding="utf-8") as answers:
@@ -173,11 +177,77 @@ def score_endpoint(
     return TokenScores(doc_offsets=store.doc_offsets, **scores)
 
 
-def _kept(file: Path) -> Iterator[tuple[str, tuple[list[float], list[float]]]]:
-    """Answers of earlier runs; a line that a kill cut off is asked for again."""
+def _kept(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
+    """Answers of earlier runs that have so many parts; a line that a kill cut off is asked for again."""
     for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else ():
         try:
-            digest, own, most = json.loads(line)
+            digest, *answer = json.loads(line)
         except ValueError:
             continue
-        yield digest, (own, most)
+        if len(answer) == num:
+            yield digest, answer
+
+
+class Server:
+    """A server where `generate` and `score_continuations` expect a model: it writes text, and gives no probability.
+
+    Parameters
+    ----------
+    folder : model folder with `ENDPOINT`, and the tokenizer that cuts what the server writes
+    """
+
+    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast):
+        self._about, self._tokenizer = read_json(folder / ENDPOINT), tokenizer.backend_tokenizer
+        check_host(self._about["url"], self._about["host"])
+
+    def write(
+        self,
+        prompts: Sequence[np.ndarray],
+        *,
+        special: SpecialIds,
+        num_tokens: int,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        num_samples: int = 1,
+        seed: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> np.ndarray:
+        """Return what the server writes after each prompt, cut into ids here, as `generate` does.
+
+        A server may end a text where it likes.
+
+        Raises
+        ------
+        ArtifactError
+            The server gives no answer, or fewer than were asked for; the next run goes on from there.
+        """
+        file, made = Path(self._about["answers"]), np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
+        known = dict(_kept(file, 1))
+        first = [] if special.prefix is None else [special.prefix]
+        file.touch(mode=0o600)
+        with file.open("a", encoding="utf-8") as answers:
+            for number, prompt in enumerate(prompts):
+                question = {
+                    "model": self._about["model"], "prompt": first + prompt.tolist(), "max_tokens": num_tokens,
+                    "temperature": temperature, "n": num_samples, "seed": seed,
+                    **({"top_k": top_k} if top_k and temperature else {}),
+                }  # fmt: skip
+                digest = hashlib.sha256(json.dumps([self._about["url"], question]).encode()).hexdigest()
+                if digest not in known:
+                    texts = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                    if len(texts) < num_samples or not all(isinstance(text, str) for text in texts):
+                        host = self._about["host"]
+                        raise ArtifactError(f"{host}: the server writes no text; the same command goes on")
+                    known[digest] = [[self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]]
+                    answers.write(json.dumps([digest, *known[digest]]) + "\n")
+                    answers.flush()
+                for sample, ids in enumerate(known[digest][0][:num_samples]):
+                    made[number, sample, : len(ids)] = ids[:num_tokens]
+                if progress is not None:
+                    progress(number + 1)
+        return made
+
+    def again(self, ids: np.ndarray) -> list[int]:
+        """Return a text cut anew, as what the server writes is: the same words may have been other tokens."""
+        text = self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)

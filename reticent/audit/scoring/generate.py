@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from reticent.audit.scoring.endpoint import Server
 from reticent.core.device import autocast, pick_device
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import logits_at, max_positions, without_own_settings
@@ -84,7 +85,7 @@ GREEDY = Decoding(temperature=0.0)
 
 
 def generate(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     prompts: Sequence[np.ndarray],
     *,
     special: SpecialIds,
@@ -121,6 +122,11 @@ def generate(
     TrainingError
         A prompt with its continuation does not fit into the model.
     """
+    if isinstance(model, Server):
+        return model.write(
+            prompts, special=special, num_tokens=num_tokens, temperature=decoding.temperature, top_k=decoding.top_k,
+            num_samples=num_samples, seed=seed, progress=progress,
+        )  # fmt: skip
     device_ = pick_device(device)
     net: Any = model.to(device=device_).eval()  # type: ignore
     lengths = np.array([len(prompt) for prompt in prompts], dtype=np.int64) + (special.prefix is not None)
@@ -155,7 +161,7 @@ def generate(
 
 
 def score_continuations(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     ids_NT: np.ndarray,
     num_prefix: int,
     *,
@@ -172,14 +178,22 @@ def score_continuations(
     One forward pass a row: greedy decoding gives the continuation exactly if each of its tokens is the likeliest after
     those before it, and the probability of drawing it is the product over its tokens.
 
+    A server writes the greedy continuation instead, and gives no probability (NaN).
+
     Parameters
     ----------
     ids_NT : int array
         Rows of a prefix of ``num_prefix`` tokens and its true continuation.
     """
+    ids = np.asarray(ids_NT, dtype=np.int64)
+    if isinstance(model, Server):
+        asked = [model.again(row) for row in ids[:, num_prefix:]]
+        longest = max(map(len, asked), default=1)
+        made = model.write(list(ids[:, :num_prefix]), special=special, num_tokens=longest, progress=progress)[:, 0]
+        found = [written[: len(own)].tolist() == own for written, own in zip(made, asked, strict=True)]
+        return np.array(found, dtype=bool), np.full(len(ids), np.nan)
     device_ = pick_device(device)
     net: Any = model.to(device=device_).eval()  # type: ignore
-    ids = np.asarray(ids_NT, dtype=np.int64)
     offset = int(special.prefix is not None)
     num_suffix = ids.shape[1] - num_prefix
     if num_prefix + offset < 1 or num_suffix < 1:

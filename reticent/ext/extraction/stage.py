@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,10 +94,13 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, i
 
 
 def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
+    from reticent.audit.scoring.endpoint import Server, is_endpoint
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)
-    model, tokenizer = load_model(path, measurement.model.objective), load_tokenizer(path)
+    tokenizer = load_tokenizer(path)
+    is_server = is_endpoint(path)
+    model: Any = Server(path, tokenizer) if is_server else load_model(path, measurement.model.objective)
     special = special_ids(tokenizer, measurement.model.objective)
     canaries = passages = None
     if run.job.canaries is not None:
@@ -114,7 +117,8 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
         from reticent.ext.extraction.passages import extraction_rates
 
         store = audited_tokens(run, measurement.model.name, "audit")
-        check_fit(model, store, tokenizer, special, run.job.train.window_length)
+        if not is_server:
+            check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
             passages = extraction_rates(

@@ -22,7 +22,7 @@ from pydantic import (
 from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
-from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
+from reticent.audit.membership.names import COVERAGE, USER_INFERENCE_SHADOWS
 from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
@@ -60,7 +60,7 @@ DRAW = "draw"
 
 
 #: What a server of completions cannot be asked for, and the attacks that its log-probabilities allow.
-NOT_BY_ENDPOINT = ("audit.inversion", "audit.generation", "extraction", "probe")
+NOT_BY_ENDPOINT = ("audit.inversion", "probe")
 BY_LOG_PROBS = ("loss", "reference", "min_k", "zlib")
 
 
@@ -153,9 +153,7 @@ class Job(JobSettings):
             return self
         why = {
             "audit.shadow": "needs the recipe of a training, and that of a model trained elsewhere is not known",
-            **dict.fromkeys(
-                NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights, or text of the server"
-            ),
+            **dict.fromkeys(NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights"),
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
             "classify": "trains on top of a training of the job",
@@ -165,8 +163,13 @@ class Job(JobSettings):
         for setting, reason in why.items():
             if attrgetter(setting)(self):
                 raise ValueError(f"subject: {setting}: {reason}; leave it out")
-        if self.subject.endpoint and (more := set(self.audit.attacks) - set(BY_LOG_PROBS)):
-            left = ", ".join(BY_LOG_PROBS)
+        if self.subject.endpoint and self.extraction is not None and self.extraction.num_queries:
+            raise ValueError(
+                "subject.endpoint: extraction.num_queries: a server that writes gives no chance of a passage; set []"
+            )
+        able = (*BY_LOG_PROBS, COVERAGE) if self.subject.log_probs else (COVERAGE,)
+        if self.subject.endpoint and (more := set(self.audit.attacks) - set(able)):
+            left = ", ".join(able)
             raise ValueError(
                 f"subject.endpoint: audit.attacks: {min(more)} needs more than a server gives; left: {left}"
             )

@@ -64,7 +64,9 @@ def _endpoint_step(run: Run, subject: SubjectConfig, url: str) -> Step:
         run.progress.warn_once(f"every document is sent to {host}, window by window, as ids of tokens")
     (training,) = trainings_of(run.job)
     # Answers are kept in the run folder, beside results: a scoring that stops loses none of them.
-    about = {"url": url, "model": subject.model, "host": host, "answers": str((run.folder / ANSWERS).absolute())}
+    answers = str((run.folder / ANSWERS).absolute())
+    about: dict[str, Any] = {"url": url, "model": subject.model, "host": host, "answers": answers}
+    about["log_probs"] = subject.log_probs
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
         place = folder / "epoch-0001"
