@@ -216,7 +216,7 @@ class Texts:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return the ends of an interval, rounded outwards at a zero or a one; an empty string where there is none."""
+        """Format the ends of a confidence interval, rounded outwards at 0 and 1; an empty string without one."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
         low, high = estimate.low, estimate.high

@@ -14,7 +14,7 @@ from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_prog
 from reticent.core.artifact import hash_file
 from reticent.ext.dossier.rules import RULES, RULES_FILE, rules_steps
 from reticent.ext.dossier.verify import Checked
-from reticent.job.maker import make
+from reticent.job.maker import build_step
 from reticent.job.run import Run
 
 __all__ = ["DossierCommand", "dossier"]
@@ -72,7 +72,7 @@ def rules(
     run = Run(job, new_progress(quiet))
     run.prepare_folder()
     for step in rules_steps(run):
-        make(run, step)
+        build_step(run, step)
     run.keep_job()
     file = run.folder / RULES / RULES_FILE
     digest = hash_file(file)

@@ -88,7 +88,7 @@ class Timings:
         self._path = folder / TIMINGS
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return name -> its last entry; a line that cannot be read is skipped."""
+        """Read the log of timings: name -> its last entry; a line that cannot be read is skipped."""
         found: dict[str, dict[str, Any]] = {}
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()

@@ -142,7 +142,7 @@ def _write_view(
     num_threads: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], NgramIndex | None]:
-    """Write ids and a view of the documents of these splits, as a run does: one pass over the text, then numbers.
+    """Tokenise the documents of these splits in one pass over the text; write their ids and flags, as a run does.
 
     Returns the counts, and the index by whose supports words are protected.
     """

@@ -28,9 +28,9 @@ __all__ = [
     "TAUGHT_OUT",
     "keep_key",
     "languages_of",
+    "learn_config_of",
     "options_of",
     "read_learned",
-    "recipe_of",
     "taught",
 ]
 
@@ -42,8 +42,8 @@ TAUGHT_OUT: Final = "{:,} documents are left out of what is measured: individual
 TAUGHT: Final = "taught.parquet"
 
 
-def recipe_of(job: Job) -> LearnConfig | None:
-    """Return how the run's tagger is learned; None without one, or where the job gives its file."""
+def learn_config_of(job: Job) -> LearnConfig | None:
+    """Return the settings of learning the run's tagger; None where there is none, or the job gives it as a file."""
     options = job.detect.of("learned")
     if "learned" not in job.detect.detectors or options.get("model"):
         return None
@@ -61,7 +61,7 @@ def keep_key(before: Path, folder: Path) -> None:
 def options_of(job: Job) -> dict[str, dict[str, Any]]:
     """Return the options of a job's detectors, with the tagger that its run has learned."""
     options = dict(job.detect.options)
-    if recipe_of(job) is not None:
+    if learn_config_of(job) is not None:
         folder = Path(job.out)
         options["learned"] = {"model": folder / LEARNED / "tagger.parquet", "key": folder / KEY}
     return options
@@ -78,7 +78,7 @@ def languages_of(job: Job) -> tuple[str, ...]:
 def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Return of each id whether a document of the individual taught the tagger of the run: bool."""
     path = run.folder / LEARNED / TAUGHT
-    if recipe_of(run.job) is None or not path.exists():
+    if learn_config_of(run.job) is None or not path.exists():
         return np.zeros(len(individual_ids), dtype=bool)
     ids = pq.read_table(path).column("individual_id").combine_chunks()
     return pc.is_in(individual_ids.cast(pa.string()), ids).to_numpy(zero_copy_only=False).astype(bool)

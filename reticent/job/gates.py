@@ -12,7 +12,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.judgement.verdict import verdict
 from reticent.core.artifact import artifacts_in, read_manifest, require_kind
 from reticent.job.artefact import Artefact, Step
-from reticent.job.maker import make
+from reticent.job.maker import build_step
 from reticent.job.outcomes import keep_outcomes, with_earlier
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def judge_again(run: Run) -> None:
     if config == made.config:
         return
     if gates:
-        make(run, gate_step(run))
+        build_step(run, gate_step(run))
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
         evidence = run.evidence
@@ -90,4 +90,4 @@ def judge_again(run: Run) -> None:
         counts.update(made.counts)
         keep_outcomes(run, judged)
 
-    make(run, Step.of(Artefact("audit", "audit", config, made.inputs), build))
+    build_step(run, Step.of(Artefact("audit", "audit", config, made.inputs), build))

@@ -21,11 +21,11 @@ from reticent.trainer.distributed import join_world, launched
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["is_up_to_date", "look_at", "make"]
+__all__ = ["build_step", "is_up_to_date", "look_at"]
 
 
-def make(run: Run, step: Step) -> None:
-    """Build the outputs of a step that are not there with their settings and inputs, or whose bytes are others.
+def build_step(run: Run, step: Step) -> None:
+    """Build the outputs of a step that are missing, were made from other settings or inputs, or have changed on disk.
 
     Where torchrun started several processes, the first decides. The others take part in the steps that may be
     resumed, and skip all others.

@@ -20,7 +20,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.job.artefact import Step, trainings_of
 from reticent.job.checks import check_run
 from reticent.job.fingerprints import TO_DO
-from reticent.job.maker import is_up_to_date, make
+from reticent.job.maker import build_step, is_up_to_date
 from reticent.job.pipeline import look_at_all, run_stages, stages_named, stages_until
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.stages.train import train_steps
@@ -113,7 +113,7 @@ def _make(run: Run, steps: Iterable[Step], part: Part) -> dict[str, int]:
             counts["waiting"] += 1
             continue
         there = launched().is_main and all(is_up_to_date(run, output) for output in step.outputs)
-        make(run, step)
+        build_step(run, step)
         counts["up_to_date" if there else "made"] += 1
     return counts
 

@@ -22,7 +22,7 @@ from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
 from reticent.job.checks import check_run, check_sides
 from reticent.job.gates import judge_again
-from reticent.job.maker import look_at, make
+from reticent.job.maker import build_step, look_at
 from reticent.trainer.distributed import join_world, launched, leave_world
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
                 _train(run)
             else:
                 for step in stage.steps_of(run):
-                    make(run, step)
+                    build_step(run, step)
 
 
 def report_again(run: Run) -> None:
@@ -166,7 +166,7 @@ def report_again(run: Run) -> None:
     judge_again(run)
     for stage in stages_named("report", "dossier"):
         for step in stage.steps_of(run):
-            make(run, step)
+            build_step(run, step)
 
 
 def _train(run: Run) -> None:
@@ -175,7 +175,7 @@ def _train(run: Run) -> None:
     (train,), world = stages_named("train"), join_world()
     world.barrier()  # the tokens must be there
     for step in train.steps_of(run):
-        make(run, step)
+        build_step(run, step)
     if world.is_main:
         delete_unfinished(run.folder / "models")  # of a job before this one
     leave_world()

@@ -19,7 +19,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.artefact import Artefact, Step
-from reticent.job.maker import make
+from reticent.job.maker import build_step
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.variants import REWRITTEN
 
@@ -104,7 +104,7 @@ class _Reader:
             (folder / FILE).write_text(json.dumps(check.to_dict(), indent=1))
             counts.update(documents=check.documents, tokens=check.tokens, violations=check.violations)
 
-        make(run, Step.of(Artefact(place, KIND, config, inputs), build))
+        build_step(run, Step.of(Artefact(place, KIND, config, inputs), build))
         return _read(run.folder / place / FILE)
 
     def _verified(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:

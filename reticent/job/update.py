@@ -35,7 +35,7 @@ from reticent.engine.update import update_index
 from reticent.engine.withdrawn import LeftOut, read_ids
 from reticent.job.artefact import Artefact, Output
 from reticent.job.checks import require_same_documents
-from reticent.job.detection_learned import keep_key, recipe_of
+from reticent.job.detection_learned import keep_key, learn_config_of
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages, stages_named
 from reticent.job.run import Run
@@ -237,7 +237,7 @@ def update_run(
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
     reuse = Reuse(again, run)
-    if reuse.has_spans and recipe_of(job) is not None:  # those who withdrew teach no more
+    if reuse.has_spans and learn_config_of(job) is not None:  # those who withdrew teach no more
         keep_key(before.folder, run.folder)
         stages += stages_named("learned")
     if reuse.has_spans or job.detect.on_error == "quarantine":  # which decides what documents there are

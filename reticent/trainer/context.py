@@ -67,7 +67,7 @@ class BatchContext:
             batch.input_ids, batch.word_ids, indirect, batch.windows, seed=self.seed, epoch=self.epoch
         )
         drawn = (batch.flags & DIRECT) != 0 if self.recipe.context != "keep" else np.zeros_like(indirect)
-        passed_over = ~batch.is_text | (self._cut(batch) & ~indirect)
+        passed_over = ~batch.is_text | (self._split_words(batch) & ~indirect)
         read = self._count(made.input_ids, batch, passed_over | indirect | drawn)
         # In the places of protected words only words that were drawn and happen to identify.
         coincidences = made.num_coincidences + self._count(made.input_ids, batch, passed_over | indirect) - read
@@ -88,8 +88,8 @@ class BatchContext:
     def _count(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
         return self.words.count_read(input_ids, batch.word_ids, skipped)
 
-    def _cut(self, batch: Batch) -> np.ndarray:
-        """Cells, bool (B, T), of the words of which a token stands in the window before or after."""
+    def _split_words(self, batch: Batch) -> np.ndarray:
+        """Mask, bool (B, T), of the tokens of words that the end of a window cuts."""
         cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
         if (batch.windows < 0).any():  # a dummy, of no window
             return cut

@@ -13,7 +13,7 @@ from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.judgement.rows import FAIL, PASS, GateConfig
-from reticent.audit.judgement.verdict import judge, verdict
+from reticent.audit.judgement.verdict import gate_outcome, verdict
 from reticent.audit.membership.validity import (
     CHANCE,
     DISTINGUISHABLE,
@@ -138,7 +138,7 @@ def test_a_rate_is_given_where_ten_nonmembers_fall_under_it(num: int, fpr: float
     ],
 )
 def test_a_gate_at_its_threshold(value: float, high: float, n: int, control: bool | None, outcome: str) -> None:
-    assert judge(as_estimate(estimate(value, 0.0, high, n)), 0.1, control, small_cell=5)[0] == outcome
+    assert gate_outcome(as_estimate(estimate(value, 0.0, high, n)), 0.1, control, small_cell=5)[0] == outcome
 
 
 def outcome_of(measure: str, at_most: float, models: list[dict[str, Any]], *asked: dict[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from fixtures.audits import as_estimate, filled
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.judgement.rows import FAIL, PASS, GateConfig
-from reticent.audit.judgement.verdict import judge, verdict, verdict_lines
+from reticent.audit.judgement.verdict import gate_outcome, verdict, verdict_lines
 from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
 from reticent.audit.report.page import extraction_html
 from reticent.audit.stats.intervals import clopper_pearson
@@ -38,7 +38,7 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
     ],
 )
 def test_outcomes(found: Any, at_most: float, control: bool | None, outcome: str) -> None:
-    assert judge(found and as_estimate(found), at_most, control)[0] == outcome
+    assert gate_outcome(found and as_estimate(found), at_most, control)[0] == outcome
 
 
 def model(recipe: str, epoch: int, auc: dict[str, Any], excess: dict[str, Any], **more: Any) -> dict[str, Any]:

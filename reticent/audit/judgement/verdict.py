@@ -81,7 +81,7 @@ __all__ = [
     "ARITHMETIC",
     "base_may_know",
     "failed",
-    "judge",
+    "gate_outcome",
     "judge_risks",
     "numbers_beside",
     "outcomes_of",
@@ -144,8 +144,10 @@ def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: b
     return Row(number, estimate, control, at_most)
 
 
-def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5) -> tuple[str, str]:
-    """Return the outcome of one gate, and the reason.
+def gate_outcome(
+    estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5
+) -> tuple[str, str]:
+    """Return whether an estimate passes a gate's limit, fails it or cannot tell, and the reason.
 
     Parameters
     ----------
@@ -153,9 +155,9 @@ def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, sm
     control : whether an attack that should succeed did; None if there was none
 
     >>> from reticent.audit.stats.estimate import Estimate
-    >>> judge(Estimate(value=0.0, high=0.00997, n=299), 0.01, True)
+    >>> gate_outcome(Estimate(value=0.0, high=0.00997, n=299), 0.01, True)
     ('pass', 'the upper bound is within the threshold')
-    >>> judge(Estimate(value=0.0, high=0.0495, n=59), 0.01, True)
+    >>> gate_outcome(Estimate(value=0.0, high=0.0495, n=59), 0.01, True)
     ('no power', 'the interval is too wide: its upper end is beyond the threshold')
     """
     if estimate is None or estimate.value is None:
@@ -224,7 +226,7 @@ def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateRe
         return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
     share = (found.num_unknown or 0) / found.num_documents
     counted = Estimate(value=share, low=share, high=share, n=found.num_documents)
-    outcome, reason = judge(counted, gate.at_most, True, small_cell=0)
+    outcome, reason = gate_outcome(counted, gate.at_most, True, small_cell=0)
     return GateResult(outcome=outcome, reason=reason, upper=share, n=found.num_documents, unit="documents")
 
 
@@ -275,7 +277,7 @@ def _results(
 def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
     """Return the result of one number for its gate: its subject, bound, outcome and reason."""
     number = row.number
-    outcome, reason = judge(row.estimate, row.at_most, row.control, small_cell=small_cell)
+    outcome, reason = gate_outcome(row.estimate, row.at_most, row.control, small_cell=small_cell)
     if number.invalid:
         outcome, reason = NO_POWER, f"{SIDES_DIFFER}: {number.invalid}"
     elif outcome == PASS and number.doubt:
@@ -549,7 +551,7 @@ def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
 
 
 def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
-    """What lets membership be within: an attack with shadow models that is, else the reason why there is none."""
+    """The attack with shadow models without which membership is never *within*, or why there is none."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
         return chosen
@@ -594,7 +596,7 @@ BY_CHANCE = "the estimate is beyond the threshold, but of so many tests of a giv
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
-CANNOT = "a required gate cannot judge a masked model, which writes no text"
+CANNOT = "a required gate cannot gate_outcome a masked model, which writes no text"
 OF_SOURCE = "it is so of the model that this is a copy of"
 NOTHING_FOUND = "nothing was found over it; of a model trained elsewhere no more can be said without shadow models"
 WITHOUT_POWER = "what the attack finds in the unprotected twin is not beyond the threshold either"
@@ -796,7 +798,7 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
         config = VerdictConfig.model_validate({result.risk: result.at_most for result in row.results})
         results = []
         for result in row.results:
-            deciding = [number for number in numbers if _decides(before.models[number], result, before, config)]
+            deciding = [number for number in numbers if _is_of_training(before.models[number], result, before, config)]
             shown = [_subject(published.models[number], published) for number in deciding]
             every = [_subject(published.models[number], published) for number in numbers]
             found = _number_of(replace(result, what=result.found), every) if result.found else None
@@ -805,8 +807,8 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
     return replace(table, rows=rows)
 
 
-def _decides(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
-    """Return whether the result is that of this training."""
+def _is_of_training(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
+    """Return whether the result of a risk comes from this training (of several with other seeds)."""
     own = _judged_risk(RISKS[result.risk], model, audit, config, audit.cell)
     same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
     return same and own.what == result.what
@@ -831,7 +833,7 @@ class ModelBeside(NamedTuple):
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return the rows of `BESIDE` that were measured, and their numbers of the trained ones of these models."""
+    """Return which numbers beside the verdict (`BESIDE`) were measured, and those of each trained model."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():

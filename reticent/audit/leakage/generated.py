@@ -253,7 +253,7 @@ def _decoding(config: GenerationConfig) -> Decoding:
 def texts_of(
     written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the rest of each document after its prompt, as long as a continuation, and its continuations."""
+    """Return the true rest of each document, cut to the length of a continuation, and what was generated."""
     decode = core_tokenizer(tokenizer).decode
     first = store.doc_offsets[written.documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[written.documents + 1])

@@ -94,8 +94,8 @@ def count_common_words(
 def learn_common_words(
     corpus: Corpus, detectors: Sequence[Any], beside: Callable[[pa.Array], None] | None = None
 ) -> None:
-    """Count once for all detectors that want to know and have no list of the user's; of a sample if that is enough for
-    each of them. Rules, which want no pass of their own, hear of it too. ``beside`` is called with all texts, batch by
+    """Count word frequencies once for all detectors that need common words and were given no list; of a sample if that
+    does for each of them. Rules, which want no pass of their own, hear of it too. ``beside`` is called with all texts, batch by
     batch, in the same pass, or in one of its own where nothing is counted."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:

@@ -141,7 +141,7 @@ class RecordsDetector:
         return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
 
     def _values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
-        """The values of the columns of documents, each of which has an id."""
+        """The record values that stand in columns of the documents, by document."""
 
         columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
         return values_of(ids, columns, "documents")

@@ -34,7 +34,7 @@ class WordTable(dict[str, int]):
         return number
 
     def surfaces(self, surface: str) -> list[str]:
-        """The surface of each spelling."""
+        """The form that counts for each word as it is written: exact, casefolded or folded."""
         return _surfaces(list(self), surface)
 
     def seen(self, surface: str) -> Seen:

@@ -22,7 +22,7 @@ from reticent.ext.dossier.seal import EVIDENCE, SIGNATURE, SUMS, dossier_digest,
 from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.gates import judge_again
-from reticent.job.maker import make
+from reticent.job.maker import build_step
 from reticent.job.outcomes import digest_of
 from reticent.job.stages.audit import report_steps
 
@@ -49,7 +49,7 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     judge_again(run)
     for steps in (report_steps, dossier_steps):  # the first screen of the report has the dossier's first language
         for step in steps(run):
-            make(run, step)
+            build_step(run, step)
     run.keep_job()
     folder = run.folder / DOSSIER
     if out is not None:

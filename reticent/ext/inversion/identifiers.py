@@ -94,7 +94,7 @@ def runs_of(
     table: SurfaceTable,
     categories: np.ndarray | None = None,
 ) -> Runs:
-    """Return the identifiers of one kind.
+    """Return where the identifiers of one kind stand: the token spans of each.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reticent.job.detection_learned import read_learned, recipe_of
+from reticent.job.detection_learned import learn_config_of, read_learned
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
@@ -23,7 +23,7 @@ def learn_in_run(job: Job, progress: Progress) -> dict[str, Any]:
     PolicyError
         There is nothing to learn from. CorpusError: the marks are of other documents, or too few.
     """
-    recipe_of(job)  # says what is missing before anything is read
+    learn_config_of(job)  # says what is missing before anything is read
     run = Run(job, progress)
     execute(run, "detect", alone=True)
     return read_learned(run)

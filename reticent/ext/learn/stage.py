@@ -53,7 +53,7 @@ from reticent.engine.withdrawn import read_ids, sha256
 from reticent.ext.annotate.annotation import check_ends, read_annotation
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
-from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
+from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, learn_config_of
 from reticent.job.stages.detect import NER_CACHE
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ _CAPITAL: Final = re.compile(r"\b[^\W\d_a-zß-öø-ÿ]\w+")
 
 def learned_steps(run: Run) -> Iterator[Step]:
     """Yield the steps of the tagger of a run, if its job has one to learn."""
-    config = recipe_of(run.job)
+    config = learn_config_of(run.job)
     if config is None:
         return
     corpus = {"corpus": run.documents.fingerprint()}

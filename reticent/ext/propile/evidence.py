@@ -49,7 +49,7 @@ def best(values: np.ndarray) -> np.ndarray:
 def asked_of(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return what `mean_estimate` and `share_estimate` need beside the values of the chosen subjects."""
+    """Return the settings and the households of the chosen subjects, for `mean_estimate` and `share_estimate`."""
     return config, None if households is None else households[chosen]
 
 

@@ -118,7 +118,7 @@ class SparkDocuments:
         return Individuals(pa.table(table, schema=INDIVIDUALS))
 
     def release(self) -> None:
-        """Forget the documents."""
+        """Free the documents that are cached in the executors."""
         self.parts.unpersist()
         self.people.unpersist()
 

@@ -290,7 +290,7 @@ def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.
 
 
 def _bytes(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
-    """Return the bytes of the values of each document."""
+    """Pack the values of each document into one binary value."""
     offsets = (np.asarray(bounds) * values.itemsize).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

@@ -76,7 +76,7 @@ class Task:
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Raise errors of tasks as what they were, and other errors of Spark by their kind alone.
+    """Context manager: raise errors of workers with their own type, other errors of Spark by their kind alone.
 
     Raises
     ------

@@ -151,7 +151,7 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
 
 
 def windows_of(dataset: Any) -> ProtectedWindows | None:
-    """Return what unpacks the rows of a dataset of `protected_dataset`; None for another."""
+    """Return the decoder of the rows of a `protected_dataset`; None for any other dataset."""
     transform = getattr(dataset, "format", {}).get("format_kwargs", {}).get("transform")
     return transform if isinstance(transform, ProtectedWindows) else None
 

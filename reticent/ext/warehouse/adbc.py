@@ -68,7 +68,7 @@ class AdbcDatabase:
         selection = self._selection([name])
         if table is not None:
             selection = selection.of_register(table, name)
-        column = self._written(selection, name)
+        column = self._column_sql(selection, name)
         statement = selection.statement({name: column}, f"{column} IS NOT NULL", quote=str, distinct=True)
         found = [pa.array([], pa.string())]
         try:
@@ -101,18 +101,18 @@ class AdbcDatabase:
     def _selection(self, columns: Sequence[str]) -> Selection:
         return Selection.of(self._settings.table, self._settings.query, self._settings.preset, columns)
 
-    def _written(self, selection: Selection, name: str) -> str:
-        """The expression of a column. Databases quote names in different ways; without quotes each finds its own."""
+    def _column_sql(self, selection: Selection, name: str) -> str:
+        """The SQL of a column, without quotes, so that each database resolves the case of its name."""
         return selection.expressions[name] if selection.expressions is not None else f"n.{name}"
 
     def _read(self, columns: Sequence[str], batch_rows: int, gone: bool = False) -> Iterator[pa.RecordBatch]:
         selection = self._selection(columns)
         chosen = None
         if selection.expressions is not None or gone:
-            chosen = {name: self._written(selection, name) for name in columns}
+            chosen = {name: self._column_sql(selection, name) for name in columns}
             if gone and self._sha256 and self._settings.text in chosen:
                 chosen[self._settings.text] = self._sha256.format(chosen[self._settings.text])
-        owner = self._written(selection, self._settings.individual_id) if self._gone else ""
+        owner = self._column_sql(selection, self._settings.individual_id) if self._gone else ""
         if gone:
             condition = " OR ".join(f"{owner} IN ({part})" for part in _literals(self._gone))
         else:
@@ -153,7 +153,7 @@ class AdbcDatabase:
     def _makes_sha256(self, connection: Connection, expression: str) -> bool:
         """Whether an expression makes the SHA-256 of the UTF-8 of a text, here and of this column."""
         selection, text = self._selection([self._settings.text]), self._settings.text
-        of_column = {text: expression.format(self._written(selection, text))}
+        of_column = {text: expression.format(self._column_sql(selection, text))}
         try:
             (made,) = connection.batches(f"SELECT {expression.format(literal(_KNOWN))} AS digest", 1)
             connection.schema(selection.statement(of_column, "1 = 0", quote=str))

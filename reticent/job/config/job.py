@@ -45,8 +45,8 @@ __all__ = [
     "parse_job",
     "require_withdrawals",
     "set_in_a_section",
+    "with_job_settings",
     "with_kept_end",
-    "with_shared",
 ]
 
 
@@ -76,8 +76,8 @@ def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
             yield from set_in_a_section(inner, f"{where}{name}.{place}")
 
 
-def with_shared(section: Section, job: Section) -> Any:
-    """Return a section with the settings of the whole job, which are also put into the sections that it holds.
+def with_job_settings(section: Section, job: Section) -> Any:
+    """Return a section with the job's own settings filled in, also in the sections that it holds.
 
     A field that was set stays marked as set, so the dump of the section does not change.
     """
@@ -88,9 +88,9 @@ def with_shared(section: Section, job: Section) -> Any:
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, Section):
-            update[name] = with_shared(value, job)
+            update[name] = with_job_settings(value, job)
         elif isinstance(value, tuple) and any(isinstance(each, Section) for each in value):
-            update[name] = tuple(with_shared(each, job) for each in value)
+            update[name] = tuple(with_job_settings(each, job) for each in value)
     if not update:
         return section
     changed = section.model_copy(update=update)
@@ -183,7 +183,7 @@ class Job(JobSettings):
         """Give every section the settings of the whole job; a table may not set them for itself."""
         if wrong := list(set_in_a_section(self)):
             raise ValueError("; ".join(sorted(wrong)))
-        self.__dict__.update(with_shared(self, self).__dict__)  # no other code holds the job yet
+        self.__dict__.update(with_job_settings(self, self).__dict__)  # no other code holds the job yet
         return self
 
     @model_validator(mode="after")
@@ -289,7 +289,7 @@ class Job(JobSettings):
     def training(self, model: ModelSection) -> TrainConfig:
         """Return the job's training settings, with the changes of the model's own table."""
         own = model.train.model_dump(exclude_unset=True) if model.train else {}
-        settings: TrainConfig = with_shared(TrainConfig(**{**self.train.model_dump(), **own}), self)
+        settings: TrainConfig = with_job_settings(TrainConfig(**{**self.train.model_dump(), **own}), self)
         return settings
 
     def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:

@@ -25,7 +25,7 @@ from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.records import missing_records
 from reticent.engine.languages import KNOWN, OtherLanguages
 from reticent.job.artefact import Artefact, Step
-from reticent.job.detection_learned import LEARNED, options_of, recipe_of
+from reticent.job.detection_learned import LEARNED, learn_config_of, options_of
 from reticent.job.maker import is_up_to_date
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def spans_artefact(run: Run) -> Artefact:
     settings = run.job.detect
     files = dict(option_files(settings.options))
     own = {} if run.job.canaries is None else {"canaries": run.fingerprints.of("canaries")}
-    if recipe_of(run.job) is not None:
+    if learn_config_of(run.job) is not None:
         own[LEARNED] = run.fingerprints.of(LEARNED)
     inputs = {"corpus": run.documents.fingerprint(), **own, **{o: fingerprint(path) for o, path in files.items()}}
     config = settings.model_dump(include={"detectors", "on_error", "propagate"})
