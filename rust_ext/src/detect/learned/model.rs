@@ -190,7 +190,7 @@ impl Tagger {
 
     pub(super) fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
         let memo = self.memos.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        Reader::new(&self.key, Some(&self.table), common, self.affixes, hints, memo)
+        Reader::new(&self.key, Some(&self.table), Some(&self.weights), common, self.affixes, hints, memo)
     }
 
     /// The scores of the labels of each word that was read.
@@ -200,13 +200,19 @@ impl Tagger {
         for at in 0..reader.units.len() {
             let mut scores = [0f32; WIDTH];
             scores[0] = -lean;
+            reader.add_forms(at, &mut scores);
             let mut add = |row: u32| {
                 let weights = &self.weights[row as usize * WIDTH..(row as usize + 1) * WIDTH];
                 for lane in 0..WIDTH {
                     scores[lane] += weights[lane];
                 }
             };
-            each_row(reader, &self.table, at, &mut add);
+            reader.each_beside(at, |symbol, _, slot| {
+                if symbol.base != NONE {
+                    add(symbol.base + slot);
+                }
+            });
+            each_pair(reader, &self.table, at, add);
             room.scores.push(scores);
         }
     }
@@ -269,6 +275,11 @@ pub fn each_row(reader: &Reader<'_>, table: &Table, at: usize, emit: &mut impl F
             emit(symbol.base + slot);
         }
     });
+    each_pair(reader, table, at, emit);
+}
+
+#[inline(always)]
+fn each_pair(reader: &Reader<'_>, table: &Table, at: usize, mut emit: impl FnMut(u32)) {
     reader.each_pair(at, |key| {
         let base = table.base(key);
         if base != NONE {

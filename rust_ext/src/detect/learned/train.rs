@@ -114,7 +114,7 @@ fn read(reader: &mut Reader<'_>, lessons: &Lessons<'_>, row: usize) -> Result<()
 /// Individuals that have each symbol in each of its places.
 fn common_symbols(key: &HashKey, lessons: &Lessons<'_>, settings: &Settings, order: &[usize]) -> Result<PlaceCounts> {
     let mut counts = PlaceCounts::default();
-    let mut reader = Reader::new(key, None, lessons.common, settings.affixes, lessons.names, Memo::default());
+    let mut reader = Reader::new(key, None, None, lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
         let individual = lessons.individuals[row] + 1;
@@ -171,7 +171,8 @@ fn common_pairs(
     order: &[usize],
 ) -> Result<Vec<u64>> {
     let mut counts = Counts::default();
-    let mut reader = Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names, Memo::default());
+    let mut reader =
+        Reader::new(key, Some(table), None, lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
         let individual = lessons.individuals[row] + 1;
@@ -206,7 +207,7 @@ impl Seen {
     ) -> Result<Self> {
         let mut seen = Self { offsets: vec![0], rows: Vec::new(), labels: Vec::new(), stretches: Vec::new(), used: 1 };
         let mut reader =
-            Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names, Memo::default());
+            Reader::new(key, Some(table), None, lessons.common, settings.affixes, lessons.names, Memo::default());
         let mut documents = order.to_vec();
         documents.sort_unstable();
         for row in documents {
