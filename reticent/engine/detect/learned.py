@@ -153,6 +153,13 @@ class LearnConfig:
         if not 0 < self.precision < 1:
             raise PolicyError(f"detect.learned.precision: expected a number between 0 and 1, got {self.precision}")
 
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> LearnConfig | None:
+        """Return what the options of the detector ``learned`` say; None where they name the file of a tagger."""
+        if options.get("model"):
+            return None
+        return cls(**{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")})
+
     def weight(self, source: str) -> float:
         """Return what a document of a source counts."""
         return self.weights.get(source, WEIGHTS[source])
