@@ -4,8 +4,9 @@ It is a linear-chain conditional random field [@lafferty2001] over hashed featur
 runs (``rust_ext/src/detect/learned``). It sees words, their forms, their neighbours, their place in a line and in a
 field, what the detectors beside it find there and, if asked, how the corpus writes them.
 
-Every feature is had by at least ``k`` individuals of those who taught it, so a word of fewer is read by its form alone.
-That is no differential privacy: a word of k individuals is read, and weights remember. A tagger holds no word: features
+Every feature is had by at least ``k`` individuals of those who taught it, and a word that fewer have outside of marks by
+``2k - 1``, so a word of fewer and a name of k are read by their form alone.
+That is no differential privacy: a word of more is read, and weights remember. A tagger holds no word: features
 are hashes under a key, which stops reading its table, not asking the tagger. It is as private as the documents.
 """
 
@@ -86,7 +87,7 @@ class TaggerConfig:
     Parameters
     ----------
     k : int
-        Individuals that have each feature, at the least.
+        Individuals that have each feature, at the least; 2k - 1 of a word that fewer than k have outside of marks.
     corpus : bool
         It sees how the corpus writes a word, too.
     affixes : bool

@@ -202,6 +202,8 @@ pub struct Reader<'a> {
     space: Symbol,
     scanner: Scanner,
     memo: Memo,
+    /// As the index cuts them.
+    whole: Vec<Bounds>,
     pub words: Vec<Bounds>,
     pub units: Vec<Unit>,
     /// What stands behind the last word.
@@ -238,6 +240,7 @@ impl<'a> Reader<'a> {
             space: NOTHING,
             scanner: Scanner::new(InstructionSet::detect()),
             memo,
+            whole: Vec::new(),
             words: Vec::new(),
             units: Vec::new(),
             last_gap: NOTHING,
@@ -269,10 +272,10 @@ impl<'a> Reader<'a> {
 
     /// Read a document: `words` and `units` are its own from here on.
     pub fn read(&mut self, text: &str, hints: &[Hint]) {
-        let mut words = std::mem::take(&mut self.words);
-        words.clear();
-        self.scanner.words(text, &mut words);
-        self.words = words;
+        self.whole.clear();
+        self.scanner.words(text, &mut self.whole);
+        self.words.clear();
+        part(text, &self.whole, &mut self.words);
         self.units.clear();
         if self.memo.known.len() > MOST_FORMS {
             self.memo.known.clear();
@@ -535,6 +538,28 @@ impl<'a> Reader<'a> {
         if before.base != NONE && own.base != NONE && after.base != NONE {
             emit(self.key.join(37, self.key.join(36, before.key, own.key), after.key));
         }
+    }
+}
+
+/// Words, cut where a sign stands between two letters: `Name:Smith`, `l'hôpital` and `seen.Mr` are two each, as no field ends
+/// within a word and nothing is known of the two together.
+fn part(text: &str, words: &[Bounds], parted: &mut Vec<Bounds>) {
+    let is_sign = |c: char| matches!(c, ':' | '.' | '_' | '\'' | '\u{2019}');
+    for &(mut start, end) in words {
+        let word = &text[start as usize..end as usize];
+        if word.bytes().any(|byte| byte == 0xe2 || is_sign(char::from(byte))) {
+            let (first, mut before) = (start, None);
+            let mut characters = word.char_indices().peekable();
+            while let Some((at, c)) = characters.next() {
+                let is_letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
+                if is_sign(c) && is_letter(before) && is_letter(characters.peek().map(|next| next.1)) {
+                    parted.push((start, first + at as u32));
+                    start = first + (at + c.len_utf8()) as u32;
+                }
+                before = Some(c);
+            }
+        }
+        parted.push((start, end));
     }
 }
 

@@ -257,7 +257,7 @@ impl Tagger {
                 let (reader, room) = &mut *own.lock().unwrap_or_else(PoisonError::into_inner);
                 reader.read(texts.get(row), &hints(row)?);
                 self.label(reader, room, lean);
-                Ok(spans(&room.labels, &reader.words, row))
+                Ok(spans(texts.get(row), &room.labels, &reader.words, row))
             })
             .collect::<Result<_>>()?;
         let memos =
@@ -293,8 +293,8 @@ pub fn num_slots(kind: Kind) -> u8 {
     SLOTS[kind as usize]
 }
 
-/// Words that one label covers, as spans.
-fn spans(labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
+/// Words that one label covers, as spans; what is opened within one is closed there.
+fn spans(text: &str, labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for (&label, &(start, end)) in labels.iter().zip(words) {
         let label = usize::from(label);
@@ -305,6 +305,19 @@ fn spans(labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
         } else if label > 0 {
             let (start, end) = (start as usize, end as usize);
             found.push(Found { document: row as u32, start, end, source: label as u32 });
+        }
+    }
+    for span in &mut found {
+        let open = text[span.start..span.end].chars().fold(None, |open, c| match (open, c) {
+            (None, '"') => Some('"'),
+            (_, '(') => Some(')'),
+            (_, '«') => Some('»'),
+            (_, '“') => Some('”'),
+            (Some(close), c) if c == close => None,
+            _ => open,
+        });
+        if let Some(close) = open.filter(|&close| text[span.end..].starts_with(close)) {
+            span.end += close.len_utf8();
         }
     }
     found
