@@ -4,10 +4,10 @@ It is a linear-chain conditional random field [@lafferty2001] over hashed featur
 runs (``rust_ext/src/detect/learned``). It sees words, their forms, their neighbours, their place in a line and in a
 field, what the detectors beside it find there and, if asked, how the corpus writes them.
 
-Every feature is had by at least ``k`` individuals of those who taught it, and a word that fewer have outside of marks by
-``2k - 1``, so a word of fewer and a name of k are read by their form alone.
-That is no differential privacy: a word of more is read, and weights remember. A tagger holds no word: features
-are hashes under a key, which stops reading its table, not asking the tagger. It is as private as the documents.
+Every feature is had by at least ``k`` individuals of those who taught it, and a word that fewer have outside of marks
+by ``2k - 1``, so a word of fewer and a name of k are read by their form alone. That is no differential privacy: a name
+of more is read, and weights remember. A tagger holds no word: features are hashes under a key, which stops reading its
+table, not asking the tagger. It is as private as the documents.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ PUBLIC_KEY: Final = b"reticent: public"
 UNKNOWN: Final = "?"
 #: A category with fewer marks is not learned.
 MIN_EXAMPLES: Final = 10
-FORMAT: Final = "reticent.learned/1"
+#: Format of a tagger's file, and what its features are; another one is learned again.
+FORMAT: Final = "reticent.learned/2"
 #: Offsets (int64), starts and ends (int32) and numbers (uint32) of spans, those of each document together.
 _Spans: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _WIDTH: Final = 32
