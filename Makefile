@@ -1,7 +1,8 @@
 # Two commands on a fresh machine: `make demo` runs the main job, `make test` passes the tests.
 # Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
 #
-#   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
+#   make demo            a first table after a minute (one model, all stages), then the whole demo: generate a small
+#                        hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
 #   make test            the tests, about 10 minutes on two cores (make test-slow: also with real pre-trained models,
 #                        and every property with four times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
@@ -15,6 +16,11 @@
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
 #   make docs            the documentation, into site/ (installs mkdocs-material)
+#   make wheel           a wheel for this machine, in dist/; make manylinux: for every Linux from glibc 2.28 on
+#   make sbom            the bill of materials (CycloneDX) of what the lock names; that of the core is in the wheel
+#   make try-wheel       the wheel of dist/ in an empty environment, and the tiny demo there
+#   make bundle          dist/reticent-bundle.tar for a machine without a network: wheels and documentation
+#   make check-dependencies  known faults of the packages and crates that the locks name (needs a network)
 #   make lock            renew requirements.lock
 #
 #   make … TORCH=cpu     install the CPU build of torch (smaller download); the default is the one PyPI serves
@@ -30,7 +36,7 @@ SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproj
 COMPILED := reticent.cli.runs, reticent.job.pipeline, reticent.engine.index, reticent.trainer.loop, reticent.audit.report.page, \
   matplotlib.backends.backend_svg, opacus, peft, scipy.stats, sklearn.linear_model, spacy, torch.utils.tensorboard, \
   transformers.models.bert.modeling_bert, transformers.models.gpt2.modeling_gpt2
-LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --extra exports --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 # A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
@@ -39,10 +45,11 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-browser test-rust lint format bench docs lock wheel manylinux clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-browser test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
+	$(BIN)/reticent demo --tiny --out $(RUN)-tiny
 	$(BIN)/reticent demo --out $(RUN)
 
 # The picture and the example of docs/how-to/decide.md, from a demo.
@@ -123,6 +130,24 @@ wheel: setup
 # For other machines: of glibc 2.28, whatever is here.
 manylinux:
 	sh packaging/wheel.sh dist
+
+sbom: setup
+	$(UV) install --python $(BIN)/python -q "cyclonedx-bom>=7,<8"
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o dist/reticent-python.cdx.json
+
+try-wheel:
+	sh packaging/install.sh "$$(ls -t dist/reticent-*.whl | head -n 1)" requirements.lock target/tried $(TORCH)
+	target/tried/bin/reticent demo --tiny --out target/tried/demo
+
+bundle: wheel docs
+	PYTHON=$(BIN)/python sh packaging/bundle.sh
+
+check-dependencies: setup
+	$(UV) install --python $(BIN)/python -q "pip-audit>=2.9,<3"
+	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
+	command -v cargo-audit >/dev/null || cargo install -q --locked cargo-audit
+	cargo audit
 
 lock: $(BIN)/uv
 	$(UV) compile -q pyproject.toml $(LOCK_FLAGS) -o requirements.lock

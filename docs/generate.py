@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import importlib
 import inspect
 import posixpath
 import re
@@ -312,6 +313,106 @@ def attack_page() -> str:
     )
 
 
+# -------------------------------------------------------------------------------------------------------- public names
+
+#: Heads of the sections of a docstring, as numpydoc has them.
+SECTIONS = re.compile(r"^(Parameters|Attributes|Returns|Yields|Raises|Notes|Examples)\n-{3,}\n", re.MULTILINE)
+
+
+def api_page() -> str:
+    """Return the public names with their signatures and docstrings, of classes with their public methods."""
+    import reticent
+
+    parts = [
+        "# Python\n\nThe names of `reticent`; `reticent.guard`, `reticent.spark` and `reticent.trainers` have more.\n"
+    ]
+    modules = {"reticent": [n for n in reticent.__all__ if not n.startswith("_")]}
+    for name in ("guard", "trainers", "spark"):
+        modules[f"reticent.{name}"] = list(importlib.import_module(f"reticent.{name}").__all__)
+    for module, names in modules.items():
+        parts.append(f"## `{module}`\n")
+        home = importlib.import_module(module)
+        parts += [_entry(name, getattr(home, name), "###") for name in sorted(names, key=str.lower)]
+    return "\n".join(parts)
+
+
+def _entry(name: str, thing: Any, level: str) -> str:
+    """A name with its signature and docstring; of a class also its public methods and properties."""
+    text = f"{level} `{name}`\n\n"
+    if hasattr(thing, "model_fields"):
+        return f"{text}{_docstring_markdown(thing)}\nA section of [the job](job.md): its fields are the arguments.\n"
+    if not callable(thing):
+        return f"{text}A value of type `{type(thing).__name__}`.\n"
+    is_error = inspect.isclass(thing) and issubclass(thing, Exception)
+    if not is_error and (signature := _signature(name, thing)):
+        text += f"```text\n{signature}\n```\n\n"
+    text += _docstring_markdown(thing)
+    if inspect.isclass(thing) and not is_error:
+        for inner, member in vars(thing).items():
+            function = getattr(member, "__func__", getattr(member, "fget", member))
+            if not inner.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
+                text += "\n" + _entry(f"{name}.{inner}", function, level + "#")
+    return text
+
+
+def _signature(name: str, thing: Any) -> str:
+    """The signature, a parameter a line where it is long."""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return ""
+    kinds = [each.kind for each in signature.parameters.values()]
+    pieces = [str(each).replace("'", "") for each in signature.parameters.values() if each.name != "self"]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        first = kinds.index(inspect.Parameter.KEYWORD_ONLY) - (len(kinds) - len(pieces))
+        pieces.insert(first, "*")
+    result = signature.return_annotation
+    end = "" if result is inspect.Signature.empty or inspect.isclass(thing) else f" -> {result}"
+    text = f"{name}({', '.join(pieces)}){end}"
+    if len(text) > 90:
+        text = f"{name}(\n" + "".join(f"    {piece},\n" for piece in pieces) + f"){end}"
+    return re.sub(r"<factory>|<function [^>]*>|functools\.partial\([^)]*\)", "…", text)
+
+
+def _docstring_markdown(thing: Any) -> str:
+    """A docstring as Markdown: sections as tables of two columns, examples as code, the rest as it stands."""
+    text = inspect.getdoc(thing) or ""
+    if text.startswith(f"{getattr(thing, '__name__', '')}("):  # what dataclasses write by themselves
+        return ""
+    first, *others = SECTIONS.split(text)
+    parts = [*_free(first)]
+    for head, body in zip(others[::2], others[1::2], strict=True):
+        parts.append(f"**{head}**")
+        rows: list[tuple[str, str]] = []
+        for paragraph in body.strip().split("\n\n"):
+            items = [[line.strip() for line in item.splitlines()] for item in re.split(r"\n(?=\S)", paragraph)]
+            # an entry is a name, or has a type, or is explained below: all else is prose behind the section
+            if not all(len(item) > 1 or " : " in item[0] or " " not in item[0] for item in items):
+                parts += [*_rows(rows), *_free(paragraph)]
+                rows = []
+                continue
+            for opening, *more in items:
+                name, _, kind = opening.partition(" : ")
+                rows.append((f"`{name}`", _roles(" ".join(filter(None, [kind, *more])))))
+        parts += _rows(rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(rows: list[tuple[str, str]]) -> list[str]:
+    return [table(("name", "meaning"), rows).strip()] if rows else []
+
+
+def _free(text: str) -> Iterator[str]:
+    """Prose by paragraphs, in which an example becomes a block of code."""
+    for paragraph in text.strip().split("\n\n"):
+        is_code = paragraph.lstrip().startswith(">>>")
+        yield f"```text\n{inspect.cleandoc(paragraph)}\n```" if is_code else _roles(paragraph)
+
+
+def _roles(text: str) -> str:
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text.replace("``", "`"))
+
+
 def _signature_type(annotation: Any) -> str:
     """An annotation as written: its own text where annotations are not evaluated."""
     return str(getattr(annotation, "__name__", annotation)).replace("typing.", "")
@@ -381,6 +482,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/detectors.md": detector_page,
     "reference/recipes.md": recipe_page,
     "reference/attacks.md": attack_page,
+    "reference/python.md": api_page,
     "reference/sources.md": reference_page,
 }
 

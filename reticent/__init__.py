@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from reticent.ext.classify.labels import label_documents as label_documents
     from reticent.ext.classify.training import ClassifyConfig as ClassifyConfig
     from reticent.ext.classify.training import classify as classify
+    from reticent.ext.redact import Redacted as Redacted
+    from reticent.ext.redact import redact as redact
+    from reticent.ext.redact import redact_reversibly as redact_reversibly
     from reticent.job.config import Job as Job
     from reticent.job.config import load_job as load_job
     from reticent.job.pipeline import execute as execute
@@ -76,6 +79,7 @@ _EXPORTS: Final = {
     "PolicyError": "core.errors",
     "RECIPES": "trainer.recipes",
     "Recipe": "trainer.recipes",
+    "Redacted": "ext.redact",
     "ReticentError": "core.errors",
     "Run": "job.run",
     "SplitConfig": "engine.split",
@@ -96,6 +100,8 @@ _EXPORTS: Final = {
     "open_corpus": "engine.corpus",
     "open_index": "engine.index",
     "open_tokens": "engine.store",
+    "redact": "ext.redact",
+    "redact_reversibly": "ext.redact",
     "split_individuals": "engine.split",
     "synthesize": "engine.synthetic",
     "train": "trainer.loop",

@@ -46,7 +46,7 @@ ABOUT = """Fine-tune language models on personal documents without ever teaching
 #: Panel of the help -> its commands, and the module of this package that each stands in.
 PANELS = {
     "All at once": {"demo": "runs", "new_job": "experiment", "run": "runs", "status": "experiment"},
-    "Documents": dict.fromkeys(("synth", "detect", "dedup", "scrub"), "documents"),
+    "Documents": dict.fromkeys(("synth", "detect", "dedup", "scrub"), "documents") | {"redact": "redact"},
     "Stage by stage": {
         "index": "runs",
         "update": "runs",

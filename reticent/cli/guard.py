@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from reticent.cli.options import (
     job_from_source,
     job_of,
     new_progress,
+    read_text,
     without_others,
 )
 from reticent.core.artifact import fingerprint, require_kind, write_artifact
@@ -116,7 +116,7 @@ def check(
     detectors: Any = None if identifiers else ()
     if detector or settings:
         detectors = _detectors(guard, detector, settings)
-    opened, text = open_guard(guard, detectors), _read(file)
+    opened, text = open_guard(guard, detectors), read_text(file)
     (findings,) = opened.find([text])
     print(json.dumps({"characters": len(text), "findings": [asdict(finding) for finding in findings]}))
     if findings:
@@ -155,13 +155,3 @@ def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
     codes = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
     inputs = {"corpus": run.corpus.fingerprint(), "split": fingerprint(run.folder / "split")}
     return run.corpus, run.individuals.mask(MEMBERS)[codes], inputs
-
-
-def _read(file: str) -> str:
-    try:
-        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{file}: not valid UTF-8 (byte {error.start})") from None
-    except OSError as error:
-        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None

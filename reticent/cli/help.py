@@ -53,6 +53,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "detect": "reticent detect notes.parquet --detector rules --evaluate",
         "dedup": "reticent dedup notes.parquet --set dedup.mode=near",
         "scrub": "reticent scrub notes.parquet --out scrubbed --style surrogate",
+        "redact": "reticent redact letter.txt --keep letter.json",
         "index": "reticent index notes.parquet --set corpus.individual_id=patient_id --out run",
         "update": "reticent update monday --add new/ --remove gone.txt --out tuesday",
         "stats": "reticent stats run --out figures",

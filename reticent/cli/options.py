@@ -6,6 +6,7 @@ job, so that a command checks, opens and searches documents exactly as `reticent
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from reticent.core.artifact import JOB
-from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.json_toml import parse_toml
 from reticent.core.memory import explain_abort
 from reticent.core.progress import JsonProgress, Progress, is_json
@@ -233,3 +234,14 @@ def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str,
             raise PolicyError("--recipe: give at least one recipe, all of one objective (mlm or clm)")
         sections.append({"name": name, "base": base, "objective": objectives.pop(), "recipes": recipes})
     return sections
+
+
+def read_text(file: str) -> str:
+    """Return the text (UTF-8) of a file; - is stdin."""
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{file}: not valid UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None

@@ -285,12 +285,16 @@ def demo(
         int, typer.Option(min=0, metavar="<int>", help="Seed of the generated hospital and of everything after it.")
     ] = 0,
     individuals: Annotated[
-        int | None, typer.Option(min=2, metavar="<int>", help="Size of the generated hospital (default: 120).")
+        int | None,
+        typer.Option(min=2, metavar="<int>", help="Size of the generated hospital (default: 120; tiny: 60)."),
     ] = None,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="Every stage with one small model, in a minute; too small for its figures.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""
-    run = run_demo(out, seed=seed, num_individuals=individuals, progress=new_progress(quiet))
+    run = run_demo(out, seed=seed, num_individuals=individuals, tiny=tiny, progress=new_progress(quiet))
     print_summary(run.evidence, run.folder)
 
 

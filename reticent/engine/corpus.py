@@ -38,7 +38,7 @@ from reticent.engine.sources.reading import Reading, oddities
 from reticent.engine.threads import in_threads
 
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "CorpusConfig", "Documents"]
-__all__ += ["as_corpus", "open_configured", "open_corpus"]
+__all__ += ["as_corpus", "open_configured", "open_corpus", "owners_of_table"]
 
 #: Documents in a batch of `Corpus.for_each_batch`: about half a mebibyte of text.
 BATCH_ROWS = 128
@@ -400,14 +400,14 @@ def open_corpus(
     about_csv = CsvSource(dialect=csv, columns=mapped, ids=(columns.doc_id, columns.individual_id), reading=reading)
     files = Files(found.files, chosen, about_csv, markup)
     if chosen.is_plain:
-        owners = partial(_owners, markup.individuals, columns) if markup.individuals is not None else None
+        owners = partial(owners_of_table, markup.individuals, columns) if markup.individuals is not None else None
         individual = individual_of(markup.individual, cache(owners) if owners is not None else None)
         files = replace(files, roots=found.roots, individual=individual)
         columns = columns.replace(doc_id="doc_id", individual_id="individual_id", text="text")
     return Corpus(files, columns, on_null, ids, real_ids, reading, time_zone)
 
 
-def _owners(table: str, columns: Columns) -> dict[str, str]:
+def owners_of_table(table: str, columns: Columns) -> dict[str, str]:
     """The individuals of text files, from a table with these columns."""
     form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
     if form is None:

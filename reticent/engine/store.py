@@ -134,6 +134,12 @@ class TokenStore:
     def num_documents(self) -> int:
         return len(self.individual)
 
+    def __len__(self) -> int:
+        return self.num_documents
+
+    def __repr__(self) -> str:
+        return f"TokenStore({self.num_documents:,} documents, {int(self.doc_offsets[-1]):,} tokens)"
+
     @property
     def num_tokens(self) -> int:
         return int(self.doc_offsets[-1])

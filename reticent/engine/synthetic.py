@@ -139,7 +139,7 @@ def _public(config: SynthConfig) -> Iterator[pa.RecordBatch]:
 
 def _write_parts(folder: Path, batches: Iterator[pa.RecordBatch]) -> None:
     """Write batches to numbered Parquet files of about `DOCUMENTS_PER_PART` rows."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     writer: pq.ParquetWriter | None = None
     num_parts = num_rows = 0
     for batch in batches:

@@ -24,13 +24,18 @@ NUM_INDIVIDUALS = 120
 WORDS_PER_DOCUMENT = 80
 DOCUMENTS_PER_INDIVIDUAL = 2.0
 PUBLIC_DOCUMENTS = 3000
+#: Of the tiny demo, which shows every stage in about a minute and nothing that a figure could rest on.
+TINY_INDIVIDUALS = 60
+TINY_PUBLIC_DOCUMENTS = 600
 
 
-def demo_job(out: Path, seed: int) -> dict[str, Any]:
-    """Return the demo's job as nested dictionaries, in the form of a job file."""
+def demo_job(out: Path, seed: int, *, tiny: bool = False) -> dict[str, Any]:
+    """Return the demo's job as nested dictionaries, in the form of a job file; a tiny one trains one model, with and
+    without protection.
+    """
     hospital = out / "hospital"
     foundation = {"text": str(hospital / "public"), "vocab_size": 3000}
-    return {
+    job: dict[str, Any] = {
         "out": str(out),
         "seed": seed,
         "corpus": {"source": str(hospital / "documents"), "spans": "spans", "household_id": "household_id"},
@@ -63,9 +68,20 @@ def demo_job(out: Path, seed: int) -> dict[str, Any]:
         },
         "audit": {"num_bootstrap": 500},
     }
+    if tiny:
+        job["model"] = [job["model"][1] | {"recipes": ["clm", "ppclm"]}]
+        job["train"] |= {"num_epochs": 8, "checkpoint_epochs": [8]}
+    return job
 
 
-def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, progress: Progress | None = None) -> Run:
+def run_demo(
+    out: Path,
+    *,
+    seed: int = 0,
+    num_individuals: int | None = None,
+    tiny: bool = False,
+    progress: Progress | None = None,
+) -> Run:
     """Generate the hospital (unless it is there already), run the job, and return the finished run.
 
     Raises
@@ -76,14 +92,14 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
 
     progress = progress or Progress(quiet=True)
     settings: dict[str, Any] = {
-        "num_individuals": NUM_INDIVIDUALS if num_individuals is None else num_individuals,
+        "num_individuals": num_individuals or (TINY_INDIVIDUALS if tiny else NUM_INDIVIDUALS),
         "words_per_document": WORDS_PER_DOCUMENT,
         "documents_per_individual": DOCUMENTS_PER_INDIVIDUAL,
-        "public_documents": PUBLIC_DOCUMENTS,
+        "public_documents": TINY_PUBLIC_DOCUMENTS if tiny else PUBLIC_DOCUMENTS,
         "languages": ["en"],
         "seed": seed,
     }
-    run = Run(parse_job(with_kept_end(demo_job(out, seed))), progress)
+    run = Run(parse_job(with_kept_end(demo_job(out, seed, tiny=tiny))), progress)
     hospital = out / "hospital"
     if (out / JOB).exists() and not hospital.exists():
         source = load_kept_job(out / JOB).corpus.source

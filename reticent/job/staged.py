@@ -34,6 +34,8 @@ def corpus_artefact(job: Job) -> Artefact:
     kept |= {"columns": settings.only(Columns).model_dump(), "more": more_columns(job)}
     if row_of(address).kind == "store":
         kept |= {"format": settings.format, **settings.only(CsvDialect).model_dump()}
+    if row_of(address).kind == "export":
+        kept |= {"individual": settings.individual, "individuals": settings.individuals}
     return Artefact(NAME, "corpus", kept, {})
 
 

@@ -38,7 +38,7 @@ from reticent.job.pipeline import STAGES
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
-COMMANDS += ("new-job", "status", "budget", "audit-model", "score", "probe", "tagger", "export", "spark")
+COMMANDS += ("new-job", "status", "budget", "audit-model", "score", "probe", "tagger", "export", "spark", "redact")
 SECRET = "Zyxwvut"
 
 

@@ -22,6 +22,7 @@ import pytest
 from fixtures.command import command
 from fixtures.pages import ROOT, blocks
 
+import reticent
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.rules import list_rules
 from reticent.engine.sources.config import Markup
@@ -149,6 +150,8 @@ def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.Monkey
     for name in (name.removesuffix("_app").replace("_", "-") for panel in PANELS.values() for name in panel):
         assert f"### `reticent {name}`" in commands
     assert "`--set, -s`" in commands
+    python = generate.api_page()
+    assert all(f"### `{name}`\n" in python for name in reticent.__all__ if not name.startswith("_"))
     for page in generate.PAGES.values():
         assert "<object" not in page()
         assert str(ROOT) not in page()

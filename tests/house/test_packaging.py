@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 import reticent
 
@@ -52,7 +53,7 @@ def test_an_image_has_the_extras_that_a_whole_run_imports() -> None:
     assert {"train", "audit", "dp"} <= named & known.keys()
 
 
-@pytest.mark.parametrize("name", ["install.sh", "wheel.sh"])
+@pytest.mark.parametrize("name", ["bundle.sh", "install.sh", "wheel.sh"])
 def test_scripts_are_valid(name: str) -> None:
     assert subprocess.run(["sh", "-n", str(PACKAGING / name)], check=False).returncode == 0
 
@@ -84,3 +85,30 @@ def test_the_steps_of_a_recipe_stand_under_the_folder_that_is_given(tmp_path: Pa
         recipes.try_recipe(recipe, tmp_path)
     assert failed.value.returncode == 7
     assert (tmp_path / "tmp/reticent/requirements.lock").is_file()
+
+
+def test_every_step_of_a_workflow_is_a_target_of_the_makefile() -> None:
+    """Workflows run elsewhere; what their steps call runs here too."""
+    called = set()
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            targets = job["strategy"]["matrix"].get("target", [""])
+            commands = [
+                step["run"].replace("${{ matrix.target }}", each)
+                for step in job["steps"]
+                if "run" in step
+                for each in targets
+            ]
+            assert all(command.startswith("make ") for command in commands)
+            called |= {command.split()[1] for command in commands}
+            assert all("@" in step.get("uses", "@") for step in job["steps"])
+    assert {"test", "lint", "docs", "manylinux", "check-dependencies"} <= called
+    for target in called:
+        dry = subprocess.run(["make", "-n", target, "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert dry.returncode == 0, (target, dry.stderr)
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == reticent.__version__
+    assert cited["license"] == "Apache-2.0"

@@ -50,6 +50,10 @@ def test_the_core_is_one_library_for_every_python_from_3_11(files: list[str]) ->
     assert [name for name in files if name.endswith((".so", ".pyd", ".dylib"))] == ["reticent/_rust.abi3.so"]
 
 
+def test_it_holds_the_bill_of_materials_of_the_core(files: list[str]) -> None:
+    assert [name for name in files if ".dist-info/sboms/" in name and name.endswith(".cyclonedx.json")]
+
+
 def test_no_source_test_or_record_is_in_it(files: list[str]) -> None:
     kinds = {Path(name).suffix for name in files if name.startswith("reticent/")}
     assert kinds <= {".py", ".pyi", ".j2", ".html", ".css", ".js", ".toml", ".so", ".typed", ".parquet", ""}

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_SPANS", "FOUND", "Detector", "find_in_turn", "found_in", "named", "spans_batch", "turn"]
+from reticent.core.errors import PolicyError
+
+__all__ = [
+    "BATCH_SPANS",
+    "FOUND",
+    "Detector",
+    "find_in_texts",
+    "find_in_turn",
+    "found_in",
+    "named",
+    "spans_batch",
+    "turn",
+]
 
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
@@ -55,6 +67,35 @@ def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
         table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
         found = pa.concat_tables([found, named(table, detector.name)])
     return found
+
+
+def find_in_texts(
+    detectors: Sequence[Any], texts: Sequence[str] | pa.Array, columns: Mapping[str, str] | None = None
+) -> pa.Table:
+    """Return what detectors find in texts (`FOUND`; ``document`` is the place of the text), each a document of its own.
+
+    Parameters
+    ----------
+    columns : name -> value, optional
+        Other columns of the documents, of one value for all.
+
+    Raises
+    ------
+    PolicyError
+        A detector reads a column that is not there.
+
+    >>> from reticent.engine.detect import make_detectors
+    >>> find_in_texts(make_detectors(["rules"]), ["Call 555-213-9876."]).column("label").to_pylist()
+    ['PHONE']
+    """
+    names = [str(number) for number in range(len(texts))]
+    others = {name: pa.array([value] * len(texts), pa.string()) for name, value in (columns or {}).items()}
+    batch = pa.record_batch(
+        {"doc_id": names, "individual_id": names, "text": pa.array(texts, pa.large_string()), **others}
+    )
+    if lacking := {column for detector in detectors for column in detector.columns} - {*batch.column_names}:
+        raise PolicyError(f"a text has no {', '.join(sorted(lacking))}, which a detector needs")
+    return find_in_turn(detectors, batch)
 
 
 def turn(detector: Any) -> int:

@@ -116,7 +116,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     """The source of the documents, and settings of reading them."""
 
     source: str | tuple[str, ...] = Field(
-        description="file, folder or glob of documents, or the address of a database, an object store or a lake"
+        description="file, folder or glob of documents, or the address of a database, a store, a lake or an export"
     )
     format: Annotated[str, AfterValidator(_known_format), PUBLISHED] = Field(
         default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
@@ -159,7 +159,10 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         if self.remote is not None:
             named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
             given = [name for name in sorted(named) if getattr(self, name) != type(self).model_fields[name].default]
-            if given and (row_of(self.remote).kind != "store" or self.marked or self.format == "txt"):
+            row = row_of(self.remote)
+            if row.scheme == "pages" and {*given} <= {"individual", "individuals"}:
+                self.check_markup(row.scheme, {"individual", "individuals"})
+            elif given and (row.kind != "store" or self.marked or self.format == "txt"):
                 raise ValueError(f"corpus.{given[0]}: means nothing for this source")
         return self
 

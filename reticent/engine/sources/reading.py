@@ -154,7 +154,7 @@ def oddities(texts: Sequence[str], num_documents: int, num_individuals: int, tex
         if count := sum(begins.match(each) is not None for each in texts):
             said.append(
                 f"{count:,} of the first {len(texts):,} texts look like {kind}: they are read as they stand, markup "
-                "and all; convert them to plain text where that is not meant"
+                "and all; where that is not meant, convert them to plain text, or read the files by pages:// or hl7://"
             )
     if len(texts) >= MANY and (distinct := len(set(texts))) * NUM_EACH <= len(texts):
         said.append(

@@ -31,9 +31,9 @@ class SourceRow:
     ----------
     scheme : str
         Of its addresses, in small letters.
-    kind : {"database", "store", "lake"}
+    kind : {"database", "store", "lake", "export"}
         Tells which settings mean something: a database needs ``corpus.table``, ``query`` or ``preset``; the objects of
-        a store are files, of a format; a lake has ``corpus.version``.
+        a store are files, of a format; a lake has ``corpus.version``; an export is a folder here.
     opener : str
         ``package.module:name`` of a function of the settings (`CorpusConfig`) and a private folder for what must be a
         file. It returns a `RemoteSource`.
@@ -44,7 +44,7 @@ class SourceRow:
     """
 
     scheme: str
-    kind: Literal["database", "store", "lake"]
+    kind: Literal["database", "store", "lake", "export"]
     opener: str
     parameters: tuple[str, ...] = ()
     names_user: bool = False
@@ -77,6 +77,10 @@ _ROWS: Final = (
     replace(_POSTGRES, scheme="postgres"),
     *_STORES,
     *(replace(store, scheme=f"delta+{store.scheme}", kind="lake", opener=_DELTA) for store in _STORES),
+    *(
+        SourceRow(scheme=scheme, kind="export", opener="reticent.ext.exports.source:Exports")
+        for scheme in ("fhir", "hl7", "cda", "pages")
+    ),
 )
 #: Scheme -> source.
 SOURCES: Final[Mapping[str, SourceRow]] = MappingProxyType({row.scheme: row for row in _ROWS})

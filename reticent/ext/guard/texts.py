@@ -16,9 +16,8 @@ import pyarrow as pa
 from reticent.core.artifact import require_kind
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import make_detectors
-from reticent.engine.detect.detector import find_in_turn
+from reticent.engine.detect.detector import find_in_texts
 from reticent.engine.detect.labels import category
-from reticent.engine.schema import DOCUMENTS
 from reticent.engine.verbatim import open_verbatim
 
 if TYPE_CHECKING:
@@ -129,10 +128,7 @@ class Guard:
 
     def _identifiers(self, texts: pa.Array) -> list[list[Finding]]:
         found: list[list[Finding]] = [[] for _ in range(len(texts))]
-        names = pa.array([str(number) for number in range(len(texts))], pa.string())
-        schema = pa.schema([DOCUMENTS.field(name) for name in ("doc_id", "individual_id", "text")])
-        batch = pa.RecordBatch.from_arrays([names, names, texts], schema=schema)
-        for row in find_in_turn(self.detectors, batch).to_pylist():
+        for row in find_in_texts(self.detectors, texts).to_pylist():
             finding = Finding(row["start"], row["end"], category(row["label"]), row["detector"])
             found[row["document"]].append(finding)
         return found

@@ -51,7 +51,7 @@ PERMITTED = "permitted"
 PROTECTED = -101
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ProtectedWindows:
     """The windows of a store under a recipe; called with rows ``{"window": numbers}`` it returns their columns.
 
@@ -62,6 +62,9 @@ class ProtectedWindows:
     recipe: Recipe
     random_ids: np.ndarray | None
     fingerprint: str
+
+    def __repr__(self) -> str:  # `datasets` prints it in a warning
+        return f"ProtectedWindows({len(self.windows)} windows, {self.recipe.name})"
 
     def __call__(self, rows: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
         numbers = np.asarray(rows["window"], dtype=np.int64)

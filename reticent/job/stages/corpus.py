@@ -138,6 +138,12 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched
+        if num_unread := getattr(remote, "num_unread", 0):
+            counts["unread"] = num_unread
+            run.progress.warn(
+                f"{remote.name}: {num_unread:,} texts could not be read; {run.folder / NAME / 'unread.parquet'} lists "
+                "their places and the reasons"
+            )
         if remote.passed_over:
             counts["passed_over"] = remote.passed_over
             run.progress.warn(

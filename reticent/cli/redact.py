@@ -1,0 +1,71 @@
+"""The command ``reticent redact``: one text without its direct identifiers, and back again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from reticent.cli.options import read_text
+from reticent.core.artifact import write_private
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.progress import log_warning
+from reticent.engine.languages import told_of_known
+from reticent.ext.redact import Redacted, redact_reversibly
+from reticent.ext.redact import redact as without_identifiers
+
+__all__ = ["redact"]
+
+
+def redact(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Text (UTF-8); - is stdin.")] = "-",
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='JSON of what is known of the individual: {"last_name": "Weber"}.'),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Number the tags and keep here what they stand for; private to you."),
+    ] = None,
+    restore: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The other way: put back what --keep kept, in this or another text."),
+    ] = None,
+) -> None:
+    """Print one text with tags such as [NAME] for what rules and the shipped taggers find: its direct identifiers.
+
+    For documents in numbers take reticent scrub: it knows how all of them write a word, and replaces identifiers by
+    others of their kind.
+    """
+    if restore is not None and (record is not None or keep is not None):
+        raise PolicyError("--restore: finds nothing, so --record and --keep do not go with it")
+    text = read_text(file)
+    if restore is not None:
+        sys.stdout.write(Redacted(text, _strings(restore)).restore())
+        return
+    known = None if record is None else _strings(record)
+    if told_of_known(pa.array([text]))[0] < 0 and len(text.split()) >= 30:
+        log_warning("the text is in no language that the rules and taggers know: names in it may be missed")
+    if keep is None:
+        sys.stdout.write(without_identifiers(text, record=known))
+        return
+    made = redact_reversibly(text, record=known)
+    write_private(keep, json.dumps(dict(made.values), ensure_ascii=False).encode())
+    sys.stdout.write(made.text)
+
+
+def _strings(path: Path) -> dict[str, str]:
+    """Read a JSON object of strings; an error shows nothing of it."""
+    try:
+        values: Any = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise CorpusError(f"{path}: not valid JSON") from None
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise CorpusError(f"{path}: expected one object whose values are strings")
+    return values

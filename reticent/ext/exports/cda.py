@@ -1,0 +1,84 @@
+"""CDA and C-CDA: the narrative of a ClinicalDocument, or its body that is no XML.
+
+The individual is the extension of the patient's first id in ``recordTarget``, or the root where there is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any, Final
+
+from reticent.ext.exports.contents import CELL, LINE, UnreadableError, elements, folded, kind_of_type, text_of
+from reticent.ext.exports.found import FoundDocument, Unread
+
+__all__ = ["read_document"]
+
+_LINES: Final = frozenset({"paragraph", "item", "tr", "br", "caption", "title", "list", "table", "section", "text"})
+
+
+def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
+    """Yield the document of a file, or why it was not read."""
+    try:
+        yield _document(data)
+    except UnreadableError as error:
+        yield Unread(place, str(error))
+
+
+def _document(data: bytes) -> FoundDocument:
+    path: list[str] = []
+    number = individual = date = kind = title = body_type = None
+    encoded = False
+    lines: list[str] = []
+    body: list[str] = []
+    for event, value, element in elements(data, frozenset({"renderMultiMedia"})):
+        if event == "start":
+            path.append(value)
+            where = path[1:]
+            if len(path) == 1 and value != "ClinicalDocument":
+                raise UnreadableError("not a ClinicalDocument")
+            if where == ["id"]:
+                number = _id(element)
+            elif where == ["effectiveTime"]:
+                date = element.get("value")
+            elif where == ["code"]:
+                kind = element.get("displayName") or element.get("code")
+            elif where == ["recordTarget", "patientRole", "id"] and individual is None:
+                individual = _id(element)
+            elif where == ["component", "nonXMLBody", "text"]:
+                body_type, encoded = element.get("mediaType", "text/plain"), element.get("representation") == "B64"
+        elif event == "end":
+            path.pop()
+            if value in _LINES and "structuredBody" in path:
+                lines.append(LINE)
+            elif value in ("td", "th"):
+                lines.append(CELL)
+        elif path[1:] == ["title"]:
+            title = value
+        elif path[1:4] == ["component", "nonXMLBody", "text"]:
+            body.append(value)
+        elif "structuredBody" in path and ("text" in path or path[-1] == "title"):
+            lines.append(value)
+    text = _body("".join(body), body_type, encoded=encoded) if body_type is not None else folded("".join(lines))
+    if not text.strip():
+        raise UnreadableError("no text in it")
+    if number is None or individual is None:
+        raise UnreadableError("it has no id" if number is None else "no patient (recordTarget)")
+    return FoundDocument(number, individual, f"{title}\n{text}" if title else text, date, kind)
+
+
+def _id(element: Any) -> str | None:
+    return element.get("extension") or element.get("root")
+
+
+def _body(text: str, media_type: str, *, encoded: bool) -> str:
+    kind = kind_of_type(media_type)
+    if kind is None:
+        raise UnreadableError("a type of content that is not read")
+    if not encoded:
+        return text_of(text.encode(), kind, "utf-8")
+    try:
+        return text_of(base64.b64decode("".join(text.split()), validate=True), kind)
+    except (binascii.Error, ValueError):
+        raise UnreadableError("its data are not base64") from None

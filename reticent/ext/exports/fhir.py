@@ -1,0 +1,205 @@
+"""FHIR R4: the texts of DocumentReference, DiagnosticReport and Composition, from NDJSON of a bulk export or Bundles.
+
+The individual is the Patient that ``subject`` names. Of contents that are the same document in several forms the first
+that can be read is taken, plain text before pages. An attachment that stands at an address is never fetched; where the
+address names a Binary of the same Bundle, that is taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from reticent.ext.exports.contents import KINDS, UnreadableError, html_text, kind_of_type, text_of
+from reticent.ext.exports.found import FoundDocument, Unread
+
+__all__ = ["read_bundle", "read_line"]
+
+#: Resources that hold the texts of documents.
+TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
+_CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
+
+
+def read_line(line: bytes, place: str) -> Iterator[FoundDocument | Unread]:
+    """Yield the document of a line of NDJSON, or why it has none; nothing for a resource that holds no text."""
+    try:
+        resource = json.loads(line)
+    except (ValueError, RecursionError):
+        yield Unread(place, "not valid JSON")
+        return
+    yield from _documents(resource, place, {})
+
+
+def read_bundle(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
+    """Yield the documents of a file of JSON: a Bundle, an array of resources, or one resource."""
+    try:
+        loaded = json.loads(data)
+    except (ValueError, RecursionError):
+        yield Unread(place, "not valid JSON")
+        return
+    if isinstance(loaded, dict) and loaded.get("resourceType") == "Bundle":
+        entries = [each for each in _list(loaded.get("entry")) if isinstance(each, dict)]
+        resources = [each.get("resource") for each in entries]
+        known = {str(each.get("fullUrl")): each.get("resource") for each in entries}
+        known |= {f"{r.get('resourceType')}/{r.get('id')}": r for r in resources if isinstance(r, dict)}
+    else:
+        resources, known = (loaded if isinstance(loaded, list) else [loaded]), {}
+    for number, resource in enumerate(resources, 1):
+        yield from _documents(resource, place if len(resources) == 1 else f"{place} entry {number}", known)
+
+
+def _documents(resource: Any, place: str, known: Mapping[str, Any]) -> Iterator[FoundDocument | Unread]:
+    if not isinstance(resource, dict):
+        yield Unread(place, "not a resource")
+        return
+    kind = resource.get("resourceType")
+    if kind not in TEXTS:
+        if not isinstance(kind, str):
+            yield Unread(place, "not a resource")
+        return
+    try:
+        individual = _individual(resource, known)
+        if not isinstance(resource.get("id"), str) or not resource["id"]:
+            raise UnreadableError("it has no id")
+        text = _TEXT_OF[kind](resource, known)
+        text.encode()
+    except UnicodeEncodeError:
+        yield Unread(place, "half of a surrogate pair in its text")
+    except UnreadableError as error:
+        yield Unread(place, str(error))
+    else:
+        date = next((resource[name] for name in ("date", "effectiveDateTime", "issued") if name in resource), None)
+        yield FoundDocument(
+            doc_id=f"{kind}/{resource['id']}",
+            individual_id=individual,
+            text=text,
+            date=date if isinstance(date, str) else None,
+            type=_type(resource),
+        )
+
+
+def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """The id of the Patient that a resource is about; else the value of the identifier that names them."""
+    subject = resource.get("subject")
+    subject = subject if isinstance(subject, dict) else {}
+    reference = subject.get("reference")
+    if isinstance(reference, str) and reference:
+        if reference.startswith("#"):
+            inner = next((c for c in _list(resource.get("contained")) if _get(c, "id") == reference[1:]), None)
+            return _identifier(_get(inner, "identifier")) or _refuse(
+                "its subject is contained in it and has no identifier"
+            )
+        target = known.get(reference)
+        if isinstance(target, dict) and target.get("resourceType") == "Patient" and isinstance(target.get("id"), str):
+            return str(target["id"])
+        found = re.search(r"(?:^|/)Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", reference)
+        if found:
+            return found[1]
+        if reference.startswith("urn:"):
+            return reference
+        return _refuse("its subject is no Patient")
+    return _identifier([subject.get("identifier")]) or _refuse("it has no subject")
+
+
+def _identifier(identifiers: Any) -> str | None:
+    return next((str(value) for each in _list(identifiers) if (value := _get(each, "value"))), None)
+
+
+def _refuse(reason: str) -> Any:
+    raise UnreadableError(reason)
+
+
+def _type(resource: Mapping[str, Any]) -> str | None:
+    """The text or the code of what kind of document it is."""
+    concept = resource.get("type") or resource.get("code")
+    coded = next(iter(_list(_get(concept, "coding"))), None)
+    found = _get(concept, "text") or _get(coded, "display") or _get(coded, "code")
+    return found if isinstance(found, str) else None
+
+
+def _of_reference(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    return _first_readable([_get(each, "attachment") for each in _list(resource.get("content"))], known)
+
+
+def _of_report(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    if forms := _list(resource.get("presentedForm")):
+        return _first_readable(forms, known)
+    conclusion = resource.get("conclusion")
+    return conclusion if isinstance(conclusion, str) and conclusion.strip() else _narrative(resource)
+
+
+def _of_composition(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    title = resource.get("title")
+    lines = [title] if isinstance(title, str) else []
+    for section in _list(resource.get("section")):
+        lines += _section(section)
+    if len(lines) <= 1:
+        return _narrative(resource)
+    return "\n".join(lines)
+
+
+def _section(section: Any) -> Iterator[str]:
+    title, text = _get(section, "title"), _get(section, "text")
+    if isinstance(title, str):
+        yield title
+    if isinstance(page := _get(text, "div"), str):
+        yield html_text(page)
+    for inner in _list(_get(section, "section")):
+        yield from _section(inner)
+
+
+def _narrative(resource: Mapping[str, Any]) -> str:
+    page = _get(resource.get("text"), "div")
+    text = html_text(page) if isinstance(page, str) else ""
+    return text if text.strip() else _refuse("no text in it")
+
+
+_TEXT_OF: Final = {
+    "DocumentReference": _of_reference,
+    "DiagnosticReport": _of_report,
+    "Composition": _of_composition,
+}
+
+
+def _first_readable(attachments: list[Any], known: Mapping[str, Any]) -> str:
+    """The text of the first attachment that can be read, plain text first; else the reason of the first."""
+    order = {kind: at for at, kind in enumerate(KINDS)}
+    kinds = [kind_of_type(str(_get(each, "contentType") or "")) for each in attachments]
+    ranked = sorted(range(len(kinds)), key=lambda at: order.get(kinds[at] or "", len(order)))
+    reasons = []
+    for at in ranked:
+        try:
+            return _attachment(attachments[at], kinds[at], known)
+        except UnreadableError as error:
+            reasons.append(str(error))
+    return _refuse(reasons[0] if reasons else "no attachment")
+
+
+def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> str:
+    data, address = _get(attachment, "data"), _get(attachment, "url")
+    if data is None and isinstance(address, str):
+        data = _get(known.get(address), "data")
+        if data is None:
+            raise UnreadableError("its text stands at an address, which is never fetched")
+    if kind is None:
+        raise UnreadableError("a type of content that is not read")
+    if not isinstance(data, str):
+        raise UnreadableError("an attachment without data")
+    try:
+        content = base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise UnreadableError("its data are not base64") from None
+    charset = _CHARSET.search(str(_get(attachment, "contentType")))
+    return text_of(content, kind, charset[1] if charset else None)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None

@@ -1,0 +1,217 @@
+"""HL7 v2: the texts of MDM and ORU messages, one or many in a file.
+
+The text of a document is its OBX segments of type TX, FT, ST (a line each, repetitions too) and ED (an attachment). A
+document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from reticent.ext.exports.contents import UnreadableError, kind_of_type, text_of
+from reticent.ext.exports.found import FoundDocument, Unread
+
+__all__ = ["read_messages", "unescape"]
+
+#: MSH-18 -> encoding; where it names none, UTF-8 is tried, then Windows-1252.
+_CHARSETS: Final = {
+    "ASCII": "ascii",
+    "UNICODE": "utf-8",
+    "UNICODE UTF-8": "utf-8",
+    "UNICODE UTF-16": "utf-16",
+    "UTF-8": "utf-8",
+    **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
+}
+#: Segments that are read -> fields of theirs that are looked at.
+_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 6}
+_ENDS: Final = dict.fromkeys(map(ord, "\n\x0b\x1c"), "\r")
+_TEXTS: Final = ("TX", "FT", "ST")
+_TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
+
+
+@dataclass(slots=True)
+class _Signs:
+    """The signs of a message: between fields, components, repetitions; of escapes; between subcomponents."""
+
+    field: str
+    component: str
+    repetition: str
+    escape: str
+    subcomponent: str
+
+    @classmethod
+    def of(cls, header: str) -> _Signs:
+        given = header[4:9].partition(header[3])[0]
+        return cls(header[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
+
+
+@dataclass(slots=True)
+class _Document:
+    """The document that is being read."""
+
+    number: str | None = None
+    date: str | None = None
+    type: str | None = None
+    is_of_txa: bool = False
+    lines: list[str] = field(default_factory=list)
+    fault: str | None = None
+
+
+def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
+    """Yield the documents of a file of messages, and what could not be read; nothing for a message without text."""
+    heads = (found.start() for found in re.finditer(rb"MSH(?=[^\w\s])", data))
+    starts = [start for start in heads if start == 0 or data[start - 1 : start] in b"\r\n\x0b\x1c"]
+    if not starts:
+        yield Unread(place, "no message of HL7 v2")
+        return
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(data)], strict=True), 1):
+        where = place if len(starts) == 1 else f"{place} message {number}"
+        try:
+            yield from _message(_decoded(data[start:end]), where)
+        except UnreadableError as error:
+            yield Unread(where, str(error))
+
+
+def _decoded(data: bytes) -> str:
+    header = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode("latin-1")
+    fields = header.split(header[3])
+    named = fields[17].partition(_Signs.of(header).repetition)[0].strip().upper() if len(fields) > 17 else ""
+    if named and named not in _CHARSETS:
+        raise UnreadableError("its character set (MSH-18) is unknown")
+    for encoding in [_CHARSETS[named]] if named else ["utf-8", "cp1252"]:
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    raise UnreadableError(
+        "it is not in the character set that is named" if named else "in no encoding that can be told"
+    )
+
+
+def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
+    signs = _Signs.of(message)
+    lines = message.translate(_ENDS).split("\r")
+    segments = [line.split(signs.field, _MOST[line[:3]]) for line in lines if line[:3] in _MOST]
+    control = _field(segments[0], 10)
+    individual: str | None = None
+    document: _Document | None = None
+    count = 0
+    for segment in [*segments, ["OBR"]]:
+        name = segment[0]
+        if name == "PID":
+            individual = _individual(segment, signs)
+        elif name == "OBX":
+            document = document or _Document()
+            _add(document, segment, signs)
+        elif name == "TXA" or name == "OBR":
+            if document is not None and (document.lines or document.fault):
+                count += 1
+                yield _finished(document, individual, control, count, place)
+            elif document is not None and document.is_of_txa:
+                continue  # an OBR between a TXA and its text
+            if name == "TXA":
+                number, kind = _first(_field(segment, 12), signs), _first(_field(segment, 2), signs)
+                document = _Document(number, _date(_field(segment, 4)), kind, is_of_txa=True)
+            else:
+                number = _first(_field(segment, 3), signs) or _first(_field(segment, 2), signs)
+                code = [unescape(part, signs) for part in _field(segment, 4).split(signs.component)]
+                document = _Document(number, _date(_field(segment, 7)), next(filter(None, [*code[1:2], code[0]]), None))
+
+
+def _finished(
+    document: _Document, individual: str | None, control: str, count: int, place: str
+) -> FoundDocument | Unread:
+    fault = document.fault or (None if individual else "no patient (PID-3)")
+    text = "\n".join(document.lines)
+    if fault is None and not text.strip():
+        fault = "no text in it"
+    if fault is not None or individual is None:
+        return Unread(place, fault or "")
+    number = document.number or (f"{control}/{count}" if control else None)
+    if number is None:
+        return Unread(place, "neither a number of the document (TXA-12, OBR-3) nor of the message (MSH-10)")
+    return FoundDocument(number, individual, text, document.date, document.type)
+
+
+def _field(segment: list[str], number: int) -> str:
+    """A field by its number; of MSH the sign behind its name is field 1."""
+    at = number - 1 if segment[0] == "MSH" else number
+    return segment[at] if at < len(segment) else ""
+
+
+def _first(value: str, signs: _Signs) -> str | None:
+    found = unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
+    return found if found and found != '""' else None
+
+
+def _individual(segment: list[str], signs: _Signs) -> str | None:
+    repetitions = _field(segment, 3).split(signs.repetition)
+    return next((found for each in repetitions if (found := _first(each, signs))), None)
+
+
+def _date(value: str) -> str | None:
+    return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
+
+
+def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
+    kind, value = _field(segment, 2), _field(segment, 5)
+    if kind in _TEXTS:
+        document.lines += [unescape(line, signs) for line in value.split(signs.repetition)]
+    elif kind == "ED":
+        try:
+            document.lines.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
+        except UnreadableError as error:
+            document.fault = str(error)
+
+
+def _attachment(parts: list[str]) -> str:
+    """The text of encapsulated data: source, type, subtype, encoding, data."""
+    _, kind, subtype, encoding, data = (parts + [""] * 5)[:5]
+    of_type = kind_of_type(f"{kind}/{subtype}") or kind_of_type(_TYPES.get(subtype.upper(), ""))
+    if of_type is None:
+        raise UnreadableError("a type of attachment that is not read")
+    try:
+        content = {
+            "base64": lambda: base64.b64decode("".join(data.split()), validate=True),
+            "hex": lambda: bytes.fromhex(data),
+            "a": lambda: data.encode(),
+        }[encoding.lower()]()
+    except (KeyError, binascii.Error, ValueError):
+        raise UnreadableError("an attachment in an encoding that is not read") from None
+    return text_of(content, of_type)
+
+
+def unescape(text: str, signs: _Signs) -> str:
+    """Return a field's text without its escapes: signs, breaks and spaces are put in, formatting is left out."""
+    if signs.escape not in text:
+        return text
+    plain = {
+        "F": signs.field, "S": signs.component, "T": signs.subcomponent, "R": signs.repetition, "E": signs.escape,
+        ".br": "\n", ".ce": "\n", "H": "", "N": "", ".fi": "", ".nf": "",
+    }  # fmt: skip
+
+    def one(found: re.Match[str]) -> str:
+        code = found[1]
+        if code in plain:
+            return plain[code]
+        if code[:1] == "X" and re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", code[1:]):
+            data = bytes.fromhex(code[1:])
+            try:
+                return data.decode()
+            except UnicodeDecodeError:
+                return data.decode("latin-1")
+        if re.fullmatch(r"\.sp[+]?\d{0,2}", code):
+            return "\n" * int(code[3:].lstrip("+") or 1)
+        if re.fullmatch(r"\.sk[+]?\d{1,2}", code):
+            return " " * int(code[3:].lstrip("+"))
+        if re.fullmatch(r"\.(?:in|ti)[+-]?\d{1,3}|[CM][0-9A-Fa-f]+|Z.*", code):
+            return ""
+        return found[0]  # no escape: a path of Windows, say
+
+    sign = re.escape(signs.escape)
+    return re.sub(rf"{sign}([^{sign}\r\n]{{1,200}}?){sign}", one, text)

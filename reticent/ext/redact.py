@@ -1,0 +1,140 @@
+"""One text without its direct identifiers, and back again: ``reticent.redact`` and the command ``reticent redact``.
+
+For a corpus take ``reticent scrub``: it knows how all documents write a word, and finds in every document what one of
+them gives away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError
+from reticent.engine.detect.choose import make_detectors
+from reticent.engine.detect.detector import find_in_texts
+from reticent.engine.detect.labels import category
+from reticent.engine.detect.preset import expand_preset
+from reticent.engine.pseudonymize import pseudonymise_batch, span_arrays
+from reticent.engine.schema import SPAN_TYPE
+from reticent.engine.sources.columns import SOURCE_COLUMN
+
+__all__ = ["Redacted", "redact", "redact_reversibly"]
+
+#: Categories of which a value that was found once is taken out wherever else it stands in the text.
+_NAMING: Final = frozenset({"NAME", "ID", "EMAIL", "PHONE", "URL"})
+#: A tag is drawn without a key.
+_NO_KEY: Final = bytes(32)
+_TAG: Final = re.compile(r"\[[A-Z]+_\d+\]")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Redacted:
+    """A text with a numbered tag for each identifier, and what stood there (secret: keep it apart from the text)."""
+
+    text: str
+    #: Tag -> the identifier.
+    values: Mapping[str, str]
+
+    def restore(self, text: str | None = None) -> str:
+        """Return a text, by default this one, with what stood where its tags are; tags of other texts stay."""
+        given = self.text if text is None else text
+        return _TAG.sub(lambda tag: self.values.get(tag[0], tag[0]), given)
+
+    def __repr__(self) -> str:
+        return f"Redacted({self.text!r}, {len(self.values)} identifiers)"
+
+
+def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None) -> str:
+    """Return a text with ``[NAME]``, ``[DATE]``… for its direct identifiers.
+
+    Parameters
+    ----------
+    record : field -> value, optional
+        What is known of the individual, also looked for: ``{"last_name": "Weber", "birth_date": "1958-03-14"}``; the
+        fields are those of the records of a job.
+    detectors : sequence of Detector, optional
+        Default: those of the preset "fast" (:func:`reticent.make_detectors` makes others).
+
+    Raises
+    ------
+    PolicyError
+        No field of the record is known, or a detector needs more than a text.
+    CorpusError
+        The text is no Unicode.
+
+    >>> redact("Seen by Dr. Maria Lopez on 3 May 2021, call 555-213-9876.")
+    'Seen by Dr. [NAME] on [DATE], call [PHONE].'
+    """
+    return "".join(piece if label is None else f"[{label}]" for piece, label in _pieces(text, record, detectors))
+
+
+def redact_reversibly(
+    text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None
+) -> Redacted:
+    """Return a text with ``[NAME_1]``, ``[DATE_1]``… for its direct identifiers, and what they were.
+
+    Equal values have one tag, so that what is written about them elsewhere can be turned back:
+
+    >>> sent = redact_reversibly("Dr. Maria Lopez saw him. Maria Lopez agreed.")
+    >>> sent.text
+    'Dr. [NAME_1] saw him. [NAME_1] agreed.'
+    >>> sent.restore("Ask [NAME_1].")
+    'Ask Maria Lopez.'
+
+    Parameters and errors as :func:`redact`.
+    """
+    tags: dict[tuple[str, str], str] = {}
+    numbers: Counter[str] = Counter()
+    taken = set(_TAG.findall(text))  # what looks like a tag in the text itself stays what it is
+    shown = []
+    for piece, label in _pieces(text, record, detectors):
+        if label is None:
+            shown.append(piece)
+            continue
+        while (label, piece) not in tags:
+            numbers[label] += 1
+            if (tag := f"[{label}_{numbers[label]}]") not in taken:
+                tags[label, piece] = tag
+        shown.append(tags[label, piece])
+    return Redacted("".join(shown), {tag: piece for (_, piece), tag in tags.items()})
+
+
+def _pieces(
+    text: str, record: Mapping[str, str] | None, detectors: Sequence[Any] | None
+) -> list[tuple[str, str | None]]:
+    """The text in pieces, each with the category of the identifier that it is, or None."""
+    fields = dict(record or {})
+    if detectors is None:
+        records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
+        names, options = expand_preset("fast", records)
+        detectors = make_detectors(names, options)
+    try:
+        texts = pa.array([text], pa.large_string())
+    except UnicodeEncodeError:
+        raise CorpusError("the text is no Unicode: it has half of a surrogate pair") from None
+    found = find_in_texts(detectors, texts, {f"{SOURCE_COLUMN}{name}": value for name, value in fields.items()})
+    spans = [tuple(row[name] for name in ("start", "end", "label")) for row in found.to_pylist()]
+    naming = {text[start:end]: label for start, end, label in spans if category(label) in _NAMING}
+    for value, label in naming.items():
+        if len(value) > 2:
+            again = re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text)
+            spans += [(place.start(), place.end(), label) for place in again]
+    column = pa.array(
+        [[dict(zip(("start", "end", "label"), span, strict=True)) for span in spans]], pa.list_(SPAN_TYPE)
+    )
+    batch = pa.record_batch({"doc_id": ["0"], "individual_id": ["0"], "text": texts})
+    made = pseudonymise_batch(batch, span_arrays(column), "tag", _NO_KEY, num_threads=1)
+    pieces: list[tuple[str, str | None]] = []
+    at = 0
+    edits = made.edits
+    for begin, stop, label in zip(
+        edits.old_start.tolist(), edits.old_end.tolist(), made.labels.to_pylist(), strict=True
+    ):
+        pieces += [(text[at:begin], None), (text[begin:stop], category(label))]
+        at = stop
+    return [*pieces, (text[at:], None)]

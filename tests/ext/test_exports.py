@@ -1,0 +1,496 @@
+"""FHIR, HL7 v2, CDA, folders of office files: each text comes whole, with its individual, or is listed as unread."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zipfile
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.corpus import open_configured
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.ext.exports import contents
+from reticent.ext.exports.cda import read_document
+from reticent.ext.exports.contents import UnreadableError, html_text, text_of
+from reticent.ext.exports.fhir import read_bundle, read_line
+from reticent.ext.exports.found import FoundDocument, Unread
+from reticent.ext.exports.hl7 import read_messages
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.job.staged import staged_job
+
+pytest.importorskip("striprtf", reason="needs the extra exports")
+pytest.importorskip("pypdfium2", reason="needs the extra exports")
+
+#: Text that every format can hold: no controls, no half surrogates, no line ends of their own.
+LINES = st.lists(
+    st.text(
+        st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"), exclude_characters="\x85\u2028\ufeff"), max_size=30
+    )
+    .map(lambda line: " ".join(line.split()))
+    .filter(bool),
+    min_size=1,
+    max_size=5,
+)
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def reference(**fields: Any) -> dict[str, Any]:
+    """A DocumentReference of patient 7 whose attachment says ``data``."""
+    attachment = {"contentType": "text/plain", "data": b64(b"Seen today."), **fields.pop("attachment", {})}
+    return {
+        "resourceType": "DocumentReference",
+        "id": "d1",
+        "subject": {"reference": "Patient/7"},
+        "content": [{"attachment": attachment}],
+        **fields,
+    }
+
+
+def of_line(resource: Any) -> list[FoundDocument | Unread]:
+    return list(read_line(json.dumps(resource).encode(), "f line 1"))
+
+
+# ---------------------------------------------------------------------------------------------------------------- FHIR
+
+
+@pytest.mark.parametrize(
+    ("resource", "individual", "text"),
+    [
+        (reference(), "7", "Seen today."),
+        (reference(subject={"reference": "https://host.example/fhir/Patient/p-8/_history/2"}), "p-8", "Seen today."),
+        (reference(subject={"identifier": {"value": "MRN 9"}}), "MRN 9", "Seen today."),
+        (reference(subject={"reference": "urn:uuid:11"}), "urn:uuid:11", "Seen today."),
+        (reference(attachment={"contentType": "text/html", "data": b64(b"<p>a <b>b</b>c<br>d")}), "7", "a bc\nd"),
+        (
+            reference(attachment={"contentType": "text/plain; charset=iso-8859-1", "data": b64(b"\xe9t\xe9")}),
+            "7",
+            "été",
+        ),
+        (
+            reference(
+                content=[
+                    {"attachment": {"contentType": "application/pdf", "data": "no base64"}},
+                    {"attachment": {"contentType": "text/rtf", "data": b64(rb"{\rtf1 plain}")}},
+                ]
+            ),
+            "7",
+            "plain",
+        ),
+        (
+            {
+                "resourceType": "DiagnosticReport",
+                "id": "r",
+                "subject": {"reference": "Patient/7"},
+                "conclusion": "No clot.",
+            },
+            "7",
+            "No clot.",
+        ),
+        (
+            {
+                "resourceType": "Composition",
+                "id": "c",
+                "subject": {"reference": "Patient/7"},
+                "title": "Letter",
+                "section": [
+                    {
+                        "title": "History",
+                        "text": {"div": "<div>Fell.</div>"},
+                        "section": [{"text": {"div": "<p>Again</p>"}}],
+                    }
+                ],
+            },
+            "7",
+            "Letter\nHistory\nFell.\nAgain",
+        ),
+    ],
+)
+def test_a_resource_gives_its_text_and_its_individual(resource: dict[str, Any], individual: str, text: str) -> None:
+    (found,) = of_line(resource)
+    assert isinstance(found, FoundDocument)
+    assert (found.individual_id, found.text) == (individual, text)
+    assert found.doc_id == f"{resource['resourceType']}/{resource['id']}"
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason"),
+    [
+        (reference(subject={}), "no subject"),
+        (reference(subject={"reference": "Group/1"}), "no Patient"),
+        (reference(id=None), "no id"),
+        (reference(content=[]), "no attachment"),
+        (reference(attachment={"contentType": "image/png"}), "type of content"),
+        (reference(attachment={"data": "%%"}), "not base64"),
+        (reference(attachment={"data": None, "url": "https://host.example/Binary/1"}), "never fetched"),
+        (reference(attachment={"data": b64(b" \n ")}), "no text"),
+        (reference(attachment={"contentType": "text/plain; charset=klingon"}), "encoding"),
+        ([1], "not a resource"),
+        ({"resourceType": "DiagnosticReport", "id": "r", "subject": {"reference": "Patient/7"}}, "no text"),
+    ],
+)
+def test_a_resource_that_cannot_be_read_is_listed_with_its_reason(resource: Any, reason: str) -> None:
+    (found,) = of_line(resource)
+    assert isinstance(found, Unread)
+    assert reason in found.reason
+    assert found.place == "f line 1"
+
+
+def test_a_bundle_knows_its_patients_and_binaries() -> None:
+    bundle = {
+        "resourceType": "Bundle",
+        "entry": [
+            {"fullUrl": "urn:uuid:p", "resource": {"resourceType": "Patient", "id": "42"}},
+            {
+                "resource": {
+                    "resourceType": "Binary",
+                    "id": "b",
+                    "contentType": "text/plain",
+                    "data": b64(b"From afar."),
+                }
+            },
+            {"resource": reference(subject={"reference": "urn:uuid:p"}, attachment={"data": None, "url": "Binary/b"})},
+            {"resource": {"resourceType": "Observation", "id": "o"}},
+        ],
+    }
+    (found,) = read_bundle(json.dumps(bundle).encode(), "bundle.json")
+    assert found == FoundDocument("DocumentReference/d1", "42", "From afar.")
+    assert [*read_bundle(b"{", "x.json")] == [Unread("x.json", "not valid JSON")]
+
+
+@given(LINES)
+def test_no_character_of_plain_text_is_lost_in_fhir(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    (found,) = of_line(reference(attachment={"contentType": "text/plain; charset=utf-8", "data": b64(text.encode())}))
+    assert isinstance(found, FoundDocument)
+    assert found.text == text
+
+
+# ----------------------------------------------------------------------------------------------------------------- HL7
+
+
+def escaped(text: str) -> str:
+    for sign, code in (("\\", "E"), ("|", "F"), ("^", "S"), ("&", "T"), ("~", "R")):
+        text = text.replace(sign, f"\0{code}\0") if sign == "\\" else text.replace(sign, f"\\{code}\\")
+    return text.replace("\0E\0", "\\E\\")
+
+
+def message(*segments: str, control: str = "M1", charset: str = "") -> bytes:
+    head = f"MSH|^~\\&|A|B|C|D|20260102||MDM^T02|{control}|P|2.5||||||{charset}"
+    return "\r".join([head, "PID|1||123^^^H^MR~9||DOE^JOHN", *segments, ""]).encode()
+
+
+@given(LINES)
+def test_no_character_of_a_text_is_lost_in_hl7(lines: list[str]) -> None:
+    segments = [f"OBX|{n}|TX|||{escaped(line)}" for n, line in enumerate(lines, 1)]
+    (found,) = read_messages(message("TXA|1|CN||20260101||||||||D-5", *segments), "m")
+    assert found == FoundDocument("D-5", "123", "\n".join(lines), "20260101", "CN")
+
+
+def test_reports_of_one_message_and_messages_of_one_file() -> None:
+    first = message(
+        "OBR|1||R1|X^CT of the head",
+        "OBX|1|FT|||a\\.br\\b~c",
+        "OBX|2|NM|||7",
+        "OBR|2||R2",
+        "OBX|1|ST|||\\X41\\\\H\\d\\N\\",
+    )
+    second = b"\x0b" + message("OBX|1|TX|||C:\\\\temp\\x", control="M2") + b"\x1c\r"
+    found = list(read_messages(first + second, "file"))
+    assert [(each.doc_id, each.text) for each in found if isinstance(each, FoundDocument)] == [
+        ("R1", "a\nb\nc"),
+        ("R2", "Ad"),
+        ("M2/1", "C:\\\\temp\\x"),
+    ]
+    assert isinstance(found[0], FoundDocument)
+    assert found[0].type == "CT of the head"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"hello", "no message"),
+        (message("OBX|1|TX|||a").replace(b"PID|1||123^^^H^MR~9", b"PID|1||"), "no patient"),
+        (message("OBX|1|TX|||a", charset="KLINGON"), "character set"),
+        (message("OBX|1|ED|||x^IM^PNG^Base64^AAAA"), "not read"),
+        (message("OBX|1|ED|||x^TEXT^PLAIN^Base64^%"), "encoding"),
+    ],
+)
+def test_a_message_that_cannot_be_read_is_listed(data: bytes, reason: str) -> None:
+    (found,) = read_messages(data, "m")
+    assert isinstance(found, Unread)
+    assert reason in found.reason
+
+
+def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_text() -> None:
+    assert list(read_messages(message("OBX|1|NM|||7"), "m")) == []
+    (found,) = read_messages(message(f"OBX|1|ED|||x^TEXT^HTML^Base64^{b64(b'<p>a<p>b')}"), "m")
+    assert isinstance(found, FoundDocument)
+    assert found.text == "a\nb"
+    assert [*read_messages("MSH|^~\\&|||||||X|1||||||||8859/1\rPID|||é\rOBX||TX|||ü".encode("latin-1"), "m")] == [
+        FoundDocument("1/1", "é", "ü")
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------------------- CDA
+
+
+def clinical(body: str, patient: str = '<id extension="77" root="1.2"/>', head: str = "") -> bytes:
+    return (
+        f'{head}<ClinicalDocument xmlns="urn:hl7-org:v3"><id root="1.2.3" extension="D9"/><title>Letter</title>'
+        f"<recordTarget><patientRole>{patient}</patientRole></recordTarget><component>{body}</component></ClinicalDocument>"
+    ).encode()
+
+
+STRUCTURED = (
+    "<structuredBody><component><section><title>Plan</title><text>"
+    "<paragraph>Take\n   <content>two</content> a day.</paragraph>"
+    "<table><tr><td>x</td><td>1</td></tr><tr><td>y</td></tr></table><list><item>rest</item></list></text></section></component>"
+    "</structuredBody>"
+)
+
+
+def test_the_narrative_of_a_clinical_document() -> None:
+    (found,) = read_document(clinical(STRUCTURED), "a.xml")
+    assert found == FoundDocument("D9", "77", "Letter\nPlan\nTake two a day.\nx\t1\ny\nrest")
+    body = f'<nonXMLBody><text mediaType="text/html" representation="B64">{b64(b"<p>a")}</text></nonXMLBody>'
+    (found,) = read_document(clinical(body), "a.xml")
+    assert isinstance(found, FoundDocument)
+    assert found.text == "Letter\na"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"<a/>", "not a ClinicalDocument"),
+        (b"<ClinicalDocument", "damaged"),
+        (clinical(STRUCTURED, patient=""), "no patient"),
+        (clinical("<structuredBody/>"), "no text"),
+        (clinical("&lol;", head='<!DOCTYPE x [<!ENTITY lol "&a;&a;"><!ENTITY a "boo">]>'), "DOCTYPE"),
+        (clinical("", head='<!DOCTYPE x SYSTEM "file:///etc/passwd">'), "DOCTYPE"),
+    ],
+)
+def test_a_clinical_document_that_cannot_be_read(data: bytes, reason: str) -> None:
+    (found,) = read_document(data, "a.xml")
+    assert isinstance(found, Unread)
+    assert reason in found.reason
+
+
+# --------------------------------------------------------------------------------------------------------------- pages
+
+
+def archive(**parts: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as written:
+        for name, content in parts.items():
+            written.writestr(name.replace("__", "/") + ".xml", content)
+    return made.getvalue()
+
+
+def docx(lines: list[str]) -> bytes:
+    from xml.sax.saxutils import escape
+
+    runs = "".join(f'<w:p><w:r><w:t xml:space="preserve">{escape(line)}</w:t></w:r></w:p>' for line in lines)
+    return archive(word__document=f'<w:document xmlns:w="urn:w"><w:body>{runs}</w:body></w:document>')
+
+
+def odt(lines: list[str]) -> bytes:
+    from xml.sax.saxutils import escape
+
+    runs = "".join(f"<text:p>{escape(line)}</text:p>" for line in lines)
+    return archive(content=f'<o:body xmlns:o="urn:o" xmlns:text="urn:t">{runs}</o:body>')
+
+
+def rtf(lines: list[str]) -> bytes:
+    def sign(character: str) -> str:
+        if character in "\\{}":
+            return f"\\{character}"
+        if character.isascii():
+            return character
+        units = character.encode("utf-16-le")
+        numbers = [int.from_bytes(units[at : at + 2], "little", signed=True) for at in range(0, len(units), 2)]
+        return "".join(f"\\u{number}?" for number in numbers)
+
+    return ("{\\rtf1\\ansi " + "\\par ".join("".join(map(sign, line)) for line in lines) + "}").encode()
+
+
+def html(lines: list[str]) -> bytes:
+    from html import escape
+
+    return "".join(f"<p>{escape(line)}</p>" for line in lines).encode()
+
+
+def mail(lines: list[str]) -> bytes:
+    made = EmailMessage()
+    made["Subject"] = "Report"
+    made.set_content("\n".join(lines))
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"), [("docx", docx), ("odt", odt), ("rtf", rtf), ("html", html), ("mail", mail)]
+)
+def test_every_word_of_a_page_comes_in_order(kind: str, write: Any) -> None:
+    @given(LINES)
+    def check(lines: list[str]) -> None:
+        assert text_of(write(lines), kind).split() == [
+            *(["Subject:", "Report"] if kind == "mail" else []),
+            *"\n".join(lines).split(),
+        ]
+
+    check()
+
+
+def test_what_word_hides_is_not_read_and_what_it_shows_is() -> None:
+    body = (
+        '<w:document xmlns:w="urn:w" xmlns:mc="urn:mc"><w:p><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t>'
+        "</w:r>"
+        "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del><w:r><w:instrText>PAGE</w:instrText></w:r>"
+        "<mc:AlternateContent><mc:Choice><w:r><w:t>once</w:t></w:r></mc:Choice><mc:Fallback><w:r><w:t>once</w:t></w:r>"
+        "</mc:Fallback></mc:AlternateContent></w:p></w:document>"
+    )
+    head = '<w:hdr xmlns:w="urn:w"><w:p><w:r><w:t>Ward 3</w:t></w:r></w:p></w:hdr>'
+    assert text_of(archive(word__document=body, word__header1=head), "docx") == "Ward 3\na\tb\nconce"
+
+
+def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
+    head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
+    page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"
+    assert html_text(page + "<table><tr><td>1</td><td>2</td></tr></table><!-- no --></body>") == "a\nb\nMüller x\n1\t2"
+
+
+def pdf(text: str) -> bytes:
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    made, places = b"%PDF-1.4\n", []
+    for number, each in enumerate(objects, 1):
+        places.append(len(made))
+        made += b"%d 0 obj%s endobj\n" % (number, each)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    return made + b"xref\n0 6\n0000000000 65535 f \n%strailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (
+        table,
+        len(made),
+    )
+
+
+def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
+    assert text_of(pdf("Seen by Dr. Roe today"), "pdf").strip() == "Seen by Dr. Roe today"
+    for data, reason in ((pdf(""), "layer of text"), (b"no", "not PDF")):
+        with pytest.raises(UnreadableError, match=reason):
+            text_of(data, "pdf")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "reason"),
+    [
+        (b"PK nothing", "docx", "archive"),
+        (archive(other="<a/>"), "docx", "not DOCX"),
+        (archive(other="<a/>"), "odt", "not ODT"),
+        (archive(content="<a"), "odt", "damaged"),
+        (archive(content='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'), "odt", "DOCTYPE"),
+        (b"plain", "rtf", "not RTF"),
+        (b"plain", "mail", "not a message"),
+        (b"", "plain", "no text"),
+    ],
+)
+def test_a_page_that_cannot_be_read_says_why(data: bytes, kind: str, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason):
+        text_of(data, kind)
+
+
+def test_an_archive_that_explodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = archive(content="<a>" + " " * (4 << 20) + "</a>")
+    assert len(bomb) < 20_000
+    monkeypatch.setattr(contents, "MAX_BYTES", 1 << 20)
+    with pytest.raises(UnreadableError, match="larger than 1 MiB"):
+        text_of(bomb, "odt")
+
+
+# ------------------------------------------------------------------------------------------------------------ in a run
+
+
+def test_a_run_reads_an_export_once_and_lists_what_it_could_not(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    rows = [reference(id=f"d{n}", subject={"reference": f"Patient/{n % 3}"}) for n in range(6)]
+    bad = reference(id="bad", subject={})
+    lines = "\n".join(map(json.dumps, [*rows, {"resourceType": "Patient", "id": "0"}, bad]))
+    (folder / "documents.ndjson").write_text(lines)
+    (folder / "notes.bin").write_bytes(b"x")
+    job = parse_job({"out": str(tmp_path / "run"), "corpus": {"source": f"fhir://{folder}"}})
+    run = Run(job)
+    execute(run, "index")
+    corpus = open_configured(staged_job(job).corpus)
+    assert corpus.num_documents == 6
+    unread = pq.read_table(tmp_path / "run/corpus/unread.parquet")
+    assert unread.to_pylist() == [{"place": "documents.ndjson line 8", "reason": "it has no subject"}]
+    counts = json.loads((tmp_path / "run/corpus/manifest.json").read_text())["counts"]
+    assert (counts["unread"], counts["passed_over"]) == (1, 1)
+
+
+def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:
+    for name, data in (("p1/a.rtf", rtf(["one"])), ("p2/b.docx", docx(["two"])), ("p2/c.pdf", pdf("three"))):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    job = parse_job({"out": str(tmp_path / "run"), "corpus": {"source": f"pages://{tmp_path / 'in'}"}, "seed": 1})
+    execute(Run(job), "split")
+    rows = pq.read_table(tmp_path / "run/corpus/documents-00000-00000.parquet").to_pylist()
+    assert [(row["individual_id"], row["text"].strip()) for row in rows] == [
+        ("p1", "one"),
+        ("p2", "two"),
+        ("p2", "three"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"source": "fhir://nowhere"}, CorpusError, "nowhere"),
+        ({"source": "hl7://.", "format": "csv"}, PolicyError, "means nothing"),
+        ({"source": "fhir://.", "individual": "(.*)"}, PolicyError, "means nothing"),
+        ({"source": "fhir://.", "table": "x"}, PolicyError, "means something for a database"),
+    ],
+)
+def test_settings_that_do_not_fit_an_export(
+    settings: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        execute(Run(parse_job({"out": str(tmp_path / "run"), "corpus": settings})), "split")
+
+
+def test_a_column_that_an_export_lacks_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_text(json.dumps(reference()))
+    with pytest.raises(CorpusError, match="column ward is missing"):
+        execute(
+            Run(
+                parse_job(
+                    {"out": str(tmp_path / "run"), "corpus": {"source": f"fhir://{tmp_path}", "household_id": "ward"}}
+                )
+            ),
+            "split",
+        )
+
+
+def test_the_settings_name_the_individuals_of_pages(tmp_path: Path) -> None:
+    config = CorpusConfig(source=f"pages://{tmp_path}", individual="(.*)-.*")
+    assert config.remote == f"pages://{tmp_path}"

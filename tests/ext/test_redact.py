@@ -1,0 +1,88 @@
+"""One text without its direct identifiers, and back again: ``reticent.redact`` and ``reticent redact``."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fixtures.command import command
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reticent import make_detectors, redact, redact_reversibly
+from reticent.core.errors import CorpusError, PolicyError
+
+NOTE = "Dr. Maria Lopez saw him on 3 May 2021. Maria Lopez agreed; call 555-213-9876."
+
+
+@pytest.mark.parametrize(
+    ("text", "record", "expected"),
+    [
+        (NOTE, None, "Dr. [NAME] saw him on [DATE]. [NAME] agreed; call [PHONE]."),
+        ("Le Dr Jean Dupont a vu Mme Martin.", None, "Le Dr [NAME] a vu Mme [NAME]."),
+        ("weber came, born 14.3.1958", {"last_name": "Weber"}, "[NAME] came, born [DATE]"),
+        ("Room 12 is warm.", {"last_name": ""}, "Room 12 is warm."),
+        ("", None, ""),
+        (" \n\t", None, " \n\t"),
+    ],
+)
+def test_a_text_without_its_identifiers(text: str, record: dict[str, str] | None, expected: str) -> None:
+    assert redact(text, record=record) == expected
+
+
+@given(st.text(max_size=60))
+def test_what_is_restored_is_the_text(noise: str) -> None:
+    text = f"{noise} [NAME_1] Mr. Ivo Kasper wrote to ivo@kasper.example {noise}"
+    made = redact_reversibly(text)
+    assert "kasper" not in made.text.lower()
+    assert made.restore() == text
+
+
+def test_one_tag_for_a_value_and_none_that_the_text_has() -> None:
+    made = redact_reversibly(f"{NOTE} See [NAME_1].")
+    assert made.text.count("[NAME_2]") == 2
+    assert not any(value in repr(made) for value in made.values.values())
+    assert made.restore("Thank [NAME_2] and [NAME_1], [NAME_9].") == "Thank Maria Lopez and [NAME_1], [NAME_9]."
+
+
+def test_detectors_of_ones_own() -> None:
+    assert redact(NOTE, detectors=make_detectors(["rules"], {"rules": {"labels": ["PHONE"]}})).endswith("[PHONE].")
+    with pytest.raises(PolicyError, match="spans"):
+        redact(NOTE, detectors=make_detectors(["gold"]))
+
+
+def test_half_of_a_surrogate_pair_is_an_error() -> None:
+    with pytest.raises(CorpusError):
+        redact("a\ud800")
+
+
+def test_the_command_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "note.txt").write_text(NOTE)
+    (tmp_path / "record.json").write_text(json.dumps({"mrn": "77-18"}))
+    kept = tmp_path / "kept.json"
+    assert command("redact", tmp_path / "note.txt", "--record", tmp_path / "record.json", "--keep", kept) == 0
+    shown = capsys.readouterr().out
+    assert "Lopez" not in shown
+    assert kept.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "answer.txt").write_text(shown)
+    assert command("redact", tmp_path / "answer.txt", "--restore", kept) == 0
+    assert capsys.readouterr().out == NOTE
+
+
+def test_standard_input_and_a_language_that_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(("pasienten ble sett og er bra " * 8).encode())))
+    assert command("redact") == 0
+    assert "no language" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b'{"last_name": 3}', b"\xff"])
+def test_a_file_of_values_that_is_none(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "values.json").write_bytes(content)
+    (tmp_path / "note.txt").write_text(NOTE)
+    assert command("redact", tmp_path / "note.txt", "--restore", tmp_path / "values.json") == 1
+    assert "values.json" in capsys.readouterr().err
