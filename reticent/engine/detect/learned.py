@@ -360,7 +360,8 @@ def learn_tagger(
     lanes = {name: number for number, name in enumerate(learned, start=1)}
     numbers = np.array([_lane(label, lanes) for label in marks["label"].to_pylist()], dtype=np.uint32)
     found = found.filter(pc.is_in(found.column("detector"), pa.array(list(detectors), pa.string())))
-    hints = sorted(set(_hint_names(found)))
+    own, place = _hint_names(found)
+    hints = sorted({own[number] for number in np.unique(place)})
     core = _rust.Tagger.learn(
         key,
         documents.column("text").combine_chunks(),
@@ -423,16 +424,19 @@ def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
     return {"offsets": offsets, **ends, "label": pc.struct_field(flat, "label")}
 
 
-def _hint_names(found: pa.Table) -> list[str]:
-    pairs = zip(found.column("detector").to_pylist(), found.column("label").to_pylist(), strict=True)
-    known: dict[str, str] = {}
-    return [f"{detector}:{known.setdefault(label, category(label))}" for detector, label in pairs]
+def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
+    """Names of detectors with categories, and which of them is that of each span."""
+    detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
+    categories = [category(name) for name in label.dictionary.to_pylist()]
+    names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]
+    return names, detector.indices.to_numpy().astype(np.int64) * len(categories) + label.indices.to_numpy()
 
 
 def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
     """Spans by document with the number of their name, for the core; spans of other names are left out."""
     known = {name: number for number, name in enumerate(names)}
-    numbers = np.array([known.get(name, -1) for name in _hint_names(found)], dtype=np.int64)
+    own, place = _hint_names(found)
+    numbers = np.array([known.get(name, -1) for name in own], dtype=np.int64)[place]
     document = found.column("document").to_numpy()
     order = np.argsort(document, kind="stable")
     order = order[numbers[order] >= 0] if len(order) else order
