@@ -8,7 +8,7 @@ The lean that holds a precision of 0.95 is chosen on the notes that teach, by cr
 ``active``: over notes marked in the order of disagreement or at random. ``languages``: of notes in languages without a
 rule, asked on sentences and names that did not teach. ``shipped``: the taggers of the package on corpora that they
 never saw, beside rules, spaCy and Presidio. ``taught``: by spaCy or by ``fast``, asked against the marks. ``speed``:
-MB a second of one processor. ``names``: invented names with one, k and 2k - 1 bearers against names with none, and
+MB a second of one processor. ``names``: invented names with k and 2k - 1 bearers against names with none, and
 ``notes``: the labelling of single notes, by loss and by LiRA with shadow taggers, each less what a tagger that saw
 neither side tells; and the same without the rule.
 
@@ -546,7 +546,7 @@ def _invented_names(num: int, seed: int) -> list[str]:
 
 def _names(num: int, k: int, num_shadows: int, config: TaggerConfig) -> dict[str, Any]:
     """Half of the names of each number of bearers stand in the notes that teach; those of the other half in none."""
-    numbers = (1, k, 2 * k - 1)
+    numbers = (k, 2 * k - 1)
     sides = np.array(_invented_names(2 * num * len(numbers), 11)).reshape(len(numbers), 2 * num)
     random = generator(49, 1)
     inside = np.stack(
@@ -574,7 +574,7 @@ def _names(num: int, k: int, num_shadows: int, config: TaggerConfig) -> dict[str
 def _margins(tagger: Tagger, names: np.ndarray) -> np.ndarray:
     """Minus the least lean at which a name is found, a mean over sentences in which it never stood. In small letters,
     where its form does not tell."""
-    asked = ("letter from {} came.", "why did {} go?", "i met {} there.", "I met {} There.")
+    asked = ("letter from {} came.", "I met {} There.")
     rows = [(template.format(name.lower()), template.index("{")) for name in names for template in asked]
     texts, at = pa.array([text for text, _ in rows], pa.large_string()), np.array([at for _, at in rows])
     most = 20.0  # more than finds any word
@@ -589,6 +589,7 @@ def _margins(tagger: Tagger, names: np.ndarray) -> np.ndarray:
 def _told(scores: np.ndarray, inside: np.ndarray) -> dict[str, Any]:
     """How well the first tagger tells what was inside by its loss, and by its likelihood under those behind the second
     (LiRA); less what the second tells, of which nothing here is inside but by chance. Arrays: tagger, name or note."""
+    scores = scores - np.median(scores, axis=1, keepdims=True)  # how much a tagger finds of all tells nothing of one
     sides = [inside[2:] == side for side in (True, False)]
     of_in, of_out = (
         (scores[2:] * side).sum(axis=0) / np.where(side.any(axis=0), side.sum(axis=0), np.nan) for side in sides
