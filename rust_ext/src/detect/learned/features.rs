@@ -486,7 +486,7 @@ impl<'a> Reader<'a> {
     /// Call `emit` with the forms of a word, the one before and the one after, and their places.
     #[inline(always)]
     fn each_form(&self, at: usize, mut emit: impl FnMut(usize, u32)) {
-        for (slot, other) in [(0, at), (1, at.wrapping_sub(1)), (2, at + 1)] {
+        for (slot, other) in around(at) {
             if let Some(unit) = self.units.get(other) {
                 emit(unit.form as usize, slot);
             }
@@ -509,15 +509,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Add the weights of the forms that are seen from a word.
+    /// Add the weights of the forms that are seen from a word. No closure, so that this is compiled for the caller's processor.
     #[inline(always)]
     pub fn add_forms(&self, at: usize, scores: &mut [f32; WIDTH]) {
-        self.each_form(at, |form, slot| {
-            let sum = &self.memo.sums[form][slot as usize];
-            for lane in 0..WIDTH {
-                scores[lane] += sum[lane];
+        for (slot, other) in around(at) {
+            if let Some(unit) = self.units.get(other) {
+                let sum = &self.memo.sums[unit.form as usize][slot as usize];
+                for lane in 0..WIDTH {
+                    scores[lane] += sum[lane];
+                }
             }
-        });
+        }
     }
 
     /// Call `emit` with the hash of each pair of known symbols, and of each three styles in turn, that is seen from a word.
@@ -539,6 +541,12 @@ impl<'a> Reader<'a> {
             emit(self.key.join(37, self.key.join(36, before.key, own.key), after.key));
         }
     }
+}
+
+/// A word, the one before and the one after, by place.
+#[inline(always)]
+fn around(at: usize) -> [(u32, usize); 3] {
+    [(0, at), (1, at.wrapping_sub(1)), (2, at + 1)]
 }
 
 /// Words, cut where a sign stands between two letters: `Name:Smith`, `l'hôpital` and `seen.Mr` are two each, as no field ends

@@ -52,6 +52,9 @@ struct Step {
     stays: u16,
 }
 
+/// Rows that are seen from a word beside those of forms, at the most: gaps, places, fields, hints and pairs.
+const MOST_BESIDE: usize = 16;
+
 /// Room for one document after another.
 #[derive(Default)]
 pub struct Room {
@@ -201,18 +204,23 @@ impl Tagger {
             let mut scores = [0f32; WIDTH];
             scores[0] = -lean;
             reader.add_forms(at, &mut scores);
-            let mut add = |row: u32| {
+            let (mut seen, mut num) = ([0u32; MOST_BESIDE], 0);
+            let mut note = |row: u32| {
+                seen[num] = row;
+                num += 1;
+            };
+            reader.each_beside(at, |symbol, _, slot| {
+                if symbol.base != NONE {
+                    note(symbol.base + slot);
+                }
+            });
+            each_pair(reader, &self.table, at, note);
+            for &row in &seen[..num] {
                 let weights = &self.weights[row as usize * WIDTH..(row as usize + 1) * WIDTH];
                 for lane in 0..WIDTH {
                     scores[lane] += weights[lane];
                 }
-            };
-            reader.each_beside(at, |symbol, _, slot| {
-                if symbol.base != NONE {
-                    add(symbol.base + slot);
-                }
-            });
-            each_pair(reader, &self.table, at, add);
+            }
             room.scores.push(scores);
         }
     }
