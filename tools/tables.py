@@ -10,6 +10,7 @@ from benchmarks.attacks import attack_table
 from benchmarks.detection import detection_tables
 from benchmarks.detection_speed import speed_tables
 from benchmarks.engine import goal_table, run_table, shape_rows
+from benchmarks.learned import learned_tables
 from benchmarks.protection import protection_table
 from benchmarks.record_io import estimate_text, machine_line, markdown
 from benchmarks.spark import GROWING
@@ -323,6 +324,10 @@ def _canaries(record: dict[str, Any]) -> str:
     )
 
 
+def _learned(record: dict[str, Any]) -> str:
+    return f"{machine_line(record)}\n\n" + learned_tables(record)
+
+
 def _taggers(record: dict[str, Any]) -> str:
     rows = [taggers.cells(row) for row in record["rows"]]
     return f"{machine_line(record)}\n\n" + markdown(taggers.HEADS, rows)
@@ -431,6 +436,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "kernels": _kernels,
     "kill": _kill,
     "detection": detection_tables,
+    "learned": _learned,
     "detection-speed": speed_tables,
     "sampled-recall": sampled_recall_tables,
     "spark": spark_tables,

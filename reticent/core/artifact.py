@@ -122,7 +122,7 @@ FORMATS = {
     "scrub": 1,
     "split": 1,
     "teacher": 1,
-    "learned": 1,
+    "learned": 2,
     "spans": 4,
     "sampled-recall": 2,
     "index": 3,

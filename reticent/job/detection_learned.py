@@ -44,12 +44,7 @@ TAUGHT: Final = "taught.parquet"
 
 def learn_config_of(job: Job) -> LearnConfig | None:
     """Return the settings of learning the run's tagger; None where there is none, or the job gives it as a file."""
-    options = job.detect.of("learned")
-    if "learned" not in job.detect.detectors or options.get("model"):
-        return None
-    return LearnConfig(
-        **{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")}
-    )
+    return LearnConfig.of(job.detect.of("learned")) if "learned" in job.detect.detectors else None
 
 
 def keep_key(before: Path, folder: Path) -> None:

@@ -518,4 +518,4 @@ def test_the_digest_of_the_rules_changes_with_each_file_of_the_detectors(monkeyp
     monkeypatch.setattr(Path, "read_bytes", lambda self: read.append(self.name) or whole(self))
     rules_digest.cache_clear()
     assert len(rules_digest()) == 16
-    assert {"records.py", "rules.py", "propagate.py", "union.py", "preset.py"} <= {*read}
+    assert {"records.py", "rules.py", "propagate.py", "union.py", "preset.py", "languages.py"} <= {*read}

@@ -119,6 +119,47 @@ def test_rare_words_are_read_by_their_form_alone(tagger) -> None:
     assert one_known.to_bytes() != learn_tagger(lessons, NOTHING, TaggerConfig(k=1, corpus=False), key=KEY).to_bytes()
 
 
+@pytest.mark.parametrize(("bearers", "is_read"), [(2, False), (3, False), (4, False), (5, True)])
+@pytest.mark.parametrize("text", ["Visto {} oggi.", "{}: sta bene."])
+def test_a_name_of_k_individuals_is_read_by_its_form_alone(text: str, bearers: int, is_read: bool) -> None:
+    """And so is one of fewer than 2k - 1: who asks the tagger cannot tell one of exactly k from one of none."""
+
+    def taught(name: str) -> bytes:
+        rows = notes(25).to_pylist()
+        for row in rows[:bearers]:
+            at = text.index("{") + len(row["text"])
+            row["text"] += text.format(name)
+            row["spans"].append({"start": at, "end": at + len(name), "label": "NAME"})
+        return learn_tagger(pa.Table.from_pylist(rows, schema=LESSONS), NOTHING, SETTINGS, key=KEY).to_bytes()
+
+    assert (taught("Zuvxo") != taught("Abelt")) == is_read
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Ho visto Zuvxo, in corsia.", "Zuvxo"),
+        ("Nome:Zuvxo in corsia.", "Zuvxo"),
+        ("La moglie di D'Abelt riferisce.", "D'Abelt"),
+        ("Ieri sera.Zuvxo in corsia.", "Zuvxo"),
+        ("La moglie di l’Abelt riferisce.", "l’Abelt"),
+        ('Ricoverato in Casa "Zuvxo" ieri.', 'Casa "Zuvxo"'),
+        ("Ricoverato in Casa (Zuvxo) ieri.", "Casa (Zuvxo)"),
+        ("Ricoverato (in Casa Zuvxo) ieri.", "Casa Zuvxo"),
+    ],
+)
+def test_a_span_ends_where_its_words_do(text: str, found: str) -> None:
+    """Signs within a written word part it, and what is opened within a span is closed there."""
+    rows = [
+        {"individual_id": str(number), "text": text, "weight": 1.0,
+         "spans": [{"start": text.index(found), "end": text.index(found) + len(found), "label": "NAME"}]}
+        for number in range(20)
+    ]  # fmt: skip
+    tagger = learn_tagger(pa.Table.from_pylist(rows, schema=LESSONS), NOTHING, SETTINGS, key=KEY)
+    (span,) = tagger.find(pa.array([text], pa.large_string()), NOTHING).to_pylist()
+    assert text[span["start"] : span["end"]] == found
+
+
 def test_a_feature_counts_individuals_and_not_documents() -> None:
     """A word that one individual has in many notes is not read."""
     lessons = notes(25)

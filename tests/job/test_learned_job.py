@@ -113,8 +113,13 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
     }
 
 
-def test_records_teach_the_names_that_they_do_not_hold(folder: Path) -> None:
-    """With ``certain`` the individuals' own names teach; nobody marked anything, and others' names are found."""
+def test_records_teach_the_names_that_they_do_not_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``certain`` the individuals' own names teach; nobody marked anything, and others' names are found. Each
+    drawn document is read once."""
+    import reticent.ext.learn.stage as stage
+
+    read, find = [], stage.find_in_turn
+    monkeypatch.setattr(stage, "find_in_turn", lambda made, batch: (read.append(len(batch)), find(made, batch))[1])
     rows = pq.read_table(folder / "notes.parquet").to_pylist()
     own = [(row["individual_id"], row["text"][row["spans"][0]["start"] : row["spans"][0]["end"]]) for row in rows]
     ids, names = zip(*own, strict=True)
@@ -122,6 +127,7 @@ def test_records_teach_the_names_that_they_do_not_hold(folder: Path) -> None:
     records = {"table": str(folder / "records.parquet"), "fields": {"last_name": "surname"}}
     learned = {"certain": True, "documents": 150}
     learn_in_run(job(folder, learned, detectors=["rules", "records", "learned"], records=records), QUIET)
+    assert sum(read) == 150
     found = {(row["document"], row["start"]) for row in spans_of(folder).to_pylist() if row["detector"] == "learned"}
     others = {(number, span["start"]) for number, row in enumerate(rows) for span in row["spans"][1:]}
     assert len(found & others) > 0.9 * len(others)

@@ -22,6 +22,7 @@ from typing import Any, Final
 from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.core.model_folder import folder_of_model
+from reticent.engine import languages
 from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
 
@@ -291,9 +292,8 @@ def rules_digest() -> str:
     compares it.
     """
     digest = hashlib.sha256(_rust.RULES.encode())
-    for path in sorted(
-        path for path in Path(__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    ):
+    own = [path for path in Path(__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    for path in sorted([*own, Path(languages.__file__)]):  # it says which tagger reads a document
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

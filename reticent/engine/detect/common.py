@@ -95,8 +95,8 @@ def learn_common_words(
     corpus: Corpus, detectors: Sequence[Any], beside: Callable[[pa.Array], None] | None = None
 ) -> None:
     """Count word frequencies once for all detectors that need common words and were given no list; of a sample if that
-    does for each of them. Rules, which want no pass of their own, hear of it too. ``beside`` is called with all texts, batch by
-    batch, in the same pass, or in one of its own where nothing is counted."""
+    does for each of them. Rules, which want no pass of their own, hear of it too. ``beside`` is called with all texts,
+    batch by batch, in the same pass, or in one of its own where nothing is counted."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
         enough = all(getattr(detector, "learns_from_sample", False) for detector in wanting)

@@ -88,13 +88,10 @@ class DetectConfig(Section):
             raise ValueError("a detector is listed twice")
         for name in self.detectors:
             check_options(name, self.of(name))
-        learned = self.of("learned")
-        if "learned" in self.detectors and not learned.get("model"):
+        if "learned" in self.detectors:
             from reticent.engine.detect.learned import LearnConfig  # loads compiled kernels
 
-            LearnConfig(
-                **{name: value for name, value in learned.items() if name not in ("model", "key", "num_threads")}
-            )
+            LearnConfig.of(self.of("learned"))
         for name in self.options:
             if name not in self.detectors:  # names thought protected would be targets
                 raise ValueError(f'detect.{name} is given, but "{name}" is not among detect.detectors')

@@ -4,9 +4,10 @@ It is a linear-chain conditional random field [@lafferty2001] over hashed featur
 runs (``rust_ext/src/detect/learned``). It sees words, their forms, their neighbours, their place in a line and in a
 field, what the detectors beside it find there and, if asked, how the corpus writes them.
 
-Every feature is had by at least ``k`` individuals of those who taught it, so a word of fewer is read by its form alone.
-That is no differential privacy: a word of k individuals is read, and weights remember. A tagger holds no word: features
-are hashes under a key, which stops reading its table, not asking the tagger. It is as private as the documents.
+Every feature is had by at least ``k`` individuals of those who taught it, and a word that fewer have outside of marks
+by ``2k - 1``, so a word of fewer and a name of k are read by their form alone. That is no differential privacy: a name
+of more is read, and weights remember. A tagger holds no word: features are hashes under a key, which stops reading its
+table, not asking the tagger. It is as private as the documents.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ PUBLIC_KEY: Final = b"reticent: public"
 UNKNOWN: Final = "?"
 #: A category with fewer marks is not learned.
 MIN_EXAMPLES: Final = 10
-FORMAT: Final = "reticent.learned/1"
+#: Format of a tagger's file, and what its features are; another one is learned again.
+FORMAT: Final = "reticent.learned/2"
 #: Offsets (int64), starts and ends (int32) and numbers (uint32) of spans, those of each document together.
 _Spans: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _WIDTH: Final = 32
@@ -86,7 +88,7 @@ class TaggerConfig:
     Parameters
     ----------
     k : int
-        Individuals that have each feature, at the least.
+        Individuals that have each feature, at the least; 2k - 1 of a word that fewer than k have outside of marks.
     corpus : bool
         It sees how the corpus writes a word, too.
     affixes : bool
@@ -152,6 +154,13 @@ class LearnConfig:
             raise PolicyError(f"detect.learned.documents: expected 2 or more, got {self.documents}")
         if not 0 < self.precision < 1:
             raise PolicyError(f"detect.learned.precision: expected a number between 0 and 1, got {self.precision}")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> LearnConfig | None:
+        """Return what the options of the detector ``learned`` say; None where they name the file of a tagger."""
+        if options.get("model"):
+            return None
+        return cls(**{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")})
 
     def weight(self, source: str) -> float:
         """Return what a document of a source counts."""
@@ -351,7 +360,8 @@ def learn_tagger(
     lanes = {name: number for number, name in enumerate(learned, start=1)}
     numbers = np.array([_lane(label, lanes) for label in marks["label"].to_pylist()], dtype=np.uint32)
     found = found.filter(pc.is_in(found.column("detector"), pa.array(list(detectors), pa.string())))
-    hints = sorted(set(_hint_names(found)))
+    own, place = _hint_names(found)
+    hints = sorted({own[number] for number in np.unique(place)})
     core = _rust.Tagger.learn(
         key,
         documents.column("text").combine_chunks(),
@@ -414,16 +424,19 @@ def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
     return {"offsets": offsets, **ends, "label": pc.struct_field(flat, "label")}
 
 
-def _hint_names(found: pa.Table) -> list[str]:
-    pairs = zip(found.column("detector").to_pylist(), found.column("label").to_pylist(), strict=True)
-    known: dict[str, str] = {}
-    return [f"{detector}:{known.setdefault(label, category(label))}" for detector, label in pairs]
+def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
+    """Names of detectors with categories, and which of them is that of each span."""
+    detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
+    categories = [category(name) for name in label.dictionary.to_pylist()]
+    names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]
+    return names, detector.indices.to_numpy().astype(np.int64) * len(categories) + label.indices.to_numpy()
 
 
 def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
     """Spans by document with the number of their name, for the core; spans of other names are left out."""
     known = {name: number for number, name in enumerate(names)}
-    numbers = np.array([known.get(name, -1) for name in _hint_names(found)], dtype=np.int64)
+    own, place = _hint_names(found)
+    numbers = np.array([known.get(name, -1) for name in own], dtype=np.int64)[place]
     document = found.column("document").to_numpy()
     order = np.argsort(document, kind="stable")
     order = order[numbers[order] >= 0] if len(order) else order

@@ -157,28 +157,39 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
         )
 
 
-def _taught(run: Run, config: LearnConfig, detectors: Sequence[Any], common: Any) -> pa.Table:
-    """The documents that were drawn, as lessons."""
+def _taught(
+    run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
+) -> tuple[pa.Table, pa.Table]:
+    """The drawn documents as lessons, once for each source, and what the detectors find in them (`FOUND`); what people
+    say of a document goes before what a teacher says of it."""
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
-    documents, tables = _documents(run.documents, rows), []
+    documents = _documents(run.documents, rows)
+    is_marked = pc.is_in(documents.column("text"), marked.combine_chunks())
+    kept = np.flatnonzero(~is_marked.to_numpy().astype(bool))
+    if not len(kept):
+        return LESSONS.empty_table(), FOUND.empty_table()
+    documents = documents.take(kept)
+    found, tables = _found(documents, detectors, common), []
     if config.teacher:
-        spans = SpanReader(folder).table(0, len(rows))
-        tables.append(_lessons(documents, spans, config.weight("teacher")))
+        spans = SpanReader(folder).table(0, len(rows)).select(["document", "start", "end", "label"])
+        tables.append(_lessons(documents, found_in(spans, kept), config.weight("teacher")))
     if config.certain:
         if not any(detector.name in ("records", "rules") for detector in detectors):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
-        # Rules hear of the common words where another detector asks for them.
-        wanted = any(getattr(detector, "common_words", False) is None for detector in detectors)
-        found = _found(documents, detectors, common if wanted else None)
         tables.append(_certain(documents, found, config.weight("certain")))
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables), pa.concat_tables([_behind(found, at * len(kept)) for at in range(len(tables))])
+
+
+def _behind(found: pa.Table, num_documents: int) -> pa.Table:
+    """The finds, of documents that stand behind so many others."""
+    return found.set_column(0, FOUND.field(0), pc.add(found.column("document"), num_documents))
 
 
 def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
     """Documents with the spans in them."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
-    for span in spans.select(["document", "start", "end", "label"]).to_pylist():
+    for span in spans.to_pylist():
         marks[span.pop("document")].append(span)
     return _table(documents, marks, weight)
 
@@ -324,7 +335,7 @@ def _common(run: Run, detectors: Sequence[Any]) -> Any:
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    tables = []
+    marked = LESSONS.empty_table()
     if config.marks is not None:
         marked = read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks"))
         owners = marked.column("individual_id")
@@ -334,20 +345,21 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         record = run.left_out(again=True)  # a register is no file, and marks may not say whose they are
         left = record.people(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
         left |= record.has("text", sha256(marked.column("text")))
-        tables.append(marked.filter(pa.array(~left)))
-    num_marked = tables[0].num_rows if tables else 0
+        marked = marked.filter(pa.array(~left))
+    num_marked = marked.num_rows
     detectors = _detectors(run)
-    common = _common(run, detectors)
-    if config.teacher or config.certain:
-        taught = _taught(run, config, detectors, common)
-        if num_marked:  # what people say of a document goes before what a teacher says of it
-            seen = pa.array(set(tables[0].column("text").to_pylist()), pa.large_string())
-            taught = taught.filter(pc.invert(pc.is_in(taught.column("text"), seen)))
-        tables.append(taught)
-    lessons = pa.concat_tables(tables).combine_chunks()
     names = [detector.name for detector in detectors]
-    ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
-    found = _found(lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
+    # As the run will: rules hear of the common words where another detector asks for them.
+    wanted = config.corpus or any(getattr(detector, "common_words", False) is None for detector in detectors)
+    common = _common(run, detectors) if wanted else None
+    ids = pa.array([str(number) for number in range(num_marked)], pa.string())
+    documents = marked.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
+    lessons, found = marked, _found(documents, detectors, common)
+    if config.teacher or config.certain:
+        taught, beside = _taught(run, config, marked.column("text"), detectors, common)
+        lessons = pa.concat_tables([lessons, taught])
+        found = pa.concat_tables([found, _behind(beside, num_marked)])
+    lessons = lessons.combine_chunks()
     settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
     _require_enough(lessons, settings.k)
     languages = OtherLanguages()

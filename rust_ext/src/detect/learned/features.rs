@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use super::WIDTH;
 use crate::detect::common::{Class, CommonWords};
 use crate::text::classes::InstructionSet;
 use crate::text::fold::fold;
@@ -136,6 +137,33 @@ pub struct Form {
     is_small: bool,
 }
 
+impl Form {
+    fn symbols(&self) -> [(Symbol, Kind); 7] {
+        let [prefix, short, long] = self.affixes;
+        [
+            (self.word, Kind::Word),
+            (self.shape, Kind::Shape),
+            (self.style, Kind::Style),
+            (self.corpus, Kind::Corpus),
+            (prefix, Kind::Prefix3),
+            (short, Kind::Suffix2),
+            (long, Kind::Suffix3),
+        ]
+    }
+
+    /// The weights of its symbols together, by place.
+    fn sums(&self, weights: &[f32]) -> [[f32; WIDTH]; 3] {
+        let mut sums = [[0f32; WIDTH]; 3];
+        for (symbol, kind) in self.symbols().into_iter().filter(|(symbol, _)| symbol.base != NONE) {
+            for slot in 0..usize::from(SLOTS[kind as usize]) {
+                let first = (symbol.base as usize + slot) * WIDTH;
+                sums[slot].iter_mut().zip(&weights[first..first + WIDTH]).for_each(|(sum, weight)| *sum += weight);
+            }
+        }
+        sums
+    }
+}
+
 /// A word of a document.
 #[derive(Clone, Copy)]
 pub struct Unit {
@@ -155,14 +183,18 @@ pub type Hint = (usize, usize, u32);
 pub struct Memo {
     known: HashMap<Box<[u8]>, u32, FixedState>,
     forms: Vec<Form>,
+    /// The weights of all symbols of each form together, by place.
+    sums: Vec<[[f32; WIDTH]; 3]>,
     /// State of the common words by which they were read.
     version: u64,
 }
 
-/// Reads documents one after another, and keeps what it knows of forms; `table` None knows every symbol.
+/// Reads documents one after another, and keeps what it knows of forms; `table` None knows every symbol. `add_forms` needs weights,
+/// `WIDTH` a row.
 pub struct Reader<'a> {
     key: &'a HashKey,
     table: Option<&'a Table>,
+    weights: Option<&'a [f32]>,
     common: Option<&'a CommonWords>,
     affixes: bool,
     hints: Vec<[Symbol; 2]>,
@@ -170,6 +202,8 @@ pub struct Reader<'a> {
     space: Symbol,
     scanner: Scanner,
     memo: Memo,
+    /// As the index cuts them.
+    whole: Vec<Bounds>,
     pub words: Vec<Bounds>,
     pub units: Vec<Unit>,
     /// What stands behind the last word.
@@ -178,13 +212,14 @@ pub struct Reader<'a> {
     shape: Vec<u8>,
 }
 
-/// A reader forgets its forms where there are so many.
-const MOST_FORMS: usize = 1 << 17;
+/// A reader forgets its forms where there are so many: 20 MB with their weights.
+const MOST_FORMS: usize = 1 << 15;
 
 impl<'a> Reader<'a> {
     pub fn new(
         key: &'a HashKey,
         table: Option<&'a Table>,
+        weights: Option<&'a [f32]>,
         common: Option<&'a CommonWords>,
         affixes: bool,
         hints: &[String],
@@ -197,6 +232,7 @@ impl<'a> Reader<'a> {
         let mut reader = Self {
             key,
             table,
+            weights,
             common,
             affixes,
             hints: Vec::new(),
@@ -204,6 +240,7 @@ impl<'a> Reader<'a> {
             space: NOTHING,
             scanner: Scanner::new(InstructionSet::detect()),
             memo,
+            whole: Vec::new(),
             words: Vec::new(),
             units: Vec::new(),
             last_gap: NOTHING,
@@ -235,14 +272,15 @@ impl<'a> Reader<'a> {
 
     /// Read a document: `words` and `units` are its own from here on.
     pub fn read(&mut self, text: &str, hints: &[Hint]) {
-        let mut words = std::mem::take(&mut self.words);
-        words.clear();
-        self.scanner.words(text, &mut words);
-        self.words = words;
+        self.whole.clear();
+        self.scanner.words(text, &mut self.whole);
+        self.words.clear();
+        part(text, &self.whole, &mut self.words);
         self.units.clear();
         if self.memo.known.len() > MOST_FORMS {
             self.memo.known.clear();
             self.memo.forms.clear();
+            self.memo.sums.clear();
         }
         let (mut at, mut head, mut since, mut place) = (0, 0u64, 0usize, 0u64);
         let (mut line, mut next_hint) = (0, 0);
@@ -345,6 +383,9 @@ impl<'a> Reader<'a> {
         let form = self.new_form(word);
         let number = self.memo.forms.len() as u32;
         self.memo.forms.push(form);
+        if let Some(weights) = self.weights {
+            self.memo.sums.push(form.sums(weights));
+        }
         self.memo.known.insert(word.into(), number);
         number
     }
@@ -429,34 +470,54 @@ impl<'a> Reader<'a> {
         form
     }
 
-    /// Call `emit` with each symbol that is seen from a word, its place and its number of rows.
+    /// Call `emit` with each symbol that is seen from a word, its kind and its place.
     #[inline(always)]
     pub fn each_symbol(&self, at: usize, mut emit: impl FnMut(Symbol, Kind, u32)) {
-        let unit = &self.units[at];
-        let form = &self.memo.forms[unit.form as usize];
-        emit(form.word, Kind::Word, 0);
-        emit(form.shape, Kind::Shape, 0);
-        emit(form.style, Kind::Style, 0);
-        emit(form.corpus, Kind::Corpus, 0);
-        if self.affixes {
-            emit(form.affixes[0], Kind::Prefix3, 0);
-            emit(form.affixes[1], Kind::Suffix2, 0);
-            emit(form.affixes[2], Kind::Suffix3, 0);
+        self.each_form(at, |form, slot| {
+            let form = &self.memo.forms[form];
+            form.symbols()
+                .into_iter()
+                .filter(|&(_, kind)| slot < u32::from(SLOTS[kind as usize]))
+                .for_each(|(symbol, kind)| emit(symbol, kind, slot));
+        });
+        self.each_beside(at, emit);
+    }
+
+    /// Call `emit` with the forms of a word, the one before and the one after, and their places.
+    #[inline(always)]
+    fn each_form(&self, at: usize, mut emit: impl FnMut(usize, u32)) {
+        for (slot, other) in around(at) {
+            if let Some(unit) = self.units.get(other) {
+                emit(unit.form as usize, slot);
+            }
         }
+    }
+
+    /// Call `emit` with what is seen from a word beside forms.
+    #[inline(always)]
+    pub fn each_beside(&self, at: usize, mut emit: impl FnMut(Symbol, Kind, u32)) {
+        let unit = &self.units[at];
         emit(unit.gap, Kind::Gap, 0);
         emit(unit.place, Kind::Place, 0);
         emit(unit.field, Kind::Field, 0);
         unit.hints.iter().for_each(|&hint| emit(hint, Kind::Hint, 0));
         emit(self.units.get(at + 1).map_or(self.last_gap, |next| next.gap), Kind::Gap, 1);
         for (slot, other) in [(1, at.wrapping_sub(1)), (2, at + 1), (3, at.wrapping_sub(2)), (4, at + 2)] {
-            let Some(unit) = self.units.get(other) else { continue };
-            let form = &self.memo.forms[unit.form as usize];
-            emit(unit.hints[0], Kind::Hint, slot);
-            if slot < 3 {
-                emit(form.word, Kind::Word, slot);
-                emit(form.shape, Kind::Shape, slot);
-                emit(form.style, Kind::Style, slot);
-                emit(form.corpus, Kind::Corpus, slot);
+            if let Some(unit) = self.units.get(other) {
+                emit(unit.hints[0], Kind::Hint, slot);
+            }
+        }
+    }
+
+    /// Add the weights of the forms that are seen from a word. No closure, so that this is compiled for the caller's processor.
+    #[inline(always)]
+    pub fn add_forms(&self, at: usize, scores: &mut [f32; WIDTH]) {
+        for (slot, other) in around(at) {
+            if let Some(unit) = self.units.get(other) {
+                let sum = &self.memo.sums[unit.form as usize][slot as usize];
+                for lane in 0..WIDTH {
+                    scores[lane] += sum[lane];
+                }
             }
         }
     }
@@ -479,6 +540,34 @@ impl<'a> Reader<'a> {
         if before.base != NONE && own.base != NONE && after.base != NONE {
             emit(self.key.join(37, self.key.join(36, before.key, own.key), after.key));
         }
+    }
+}
+
+/// A word, the one before and the one after, by place.
+#[inline(always)]
+fn around(at: usize) -> [(u32, usize); 3] {
+    [(0, at), (1, at.wrapping_sub(1)), (2, at + 1)]
+}
+
+/// Words, cut where a sign stands between two letters: `Name:Smith`, `l'hôpital` and `seen.Mr` are two each, as no field ends
+/// within a word and nothing is known of the two together.
+fn part(text: &str, words: &[Bounds], parted: &mut Vec<Bounds>) {
+    let is_sign = |c: char| matches!(c, ':' | '.' | '_' | '\'' | '\u{2019}');
+    for &(mut start, end) in words {
+        let word = &text[start as usize..end as usize];
+        if word.bytes().any(|byte| byte == 0xe2 || is_sign(char::from(byte))) {
+            let (first, mut before) = (start, None);
+            let mut characters = word.char_indices().peekable();
+            while let Some((at, c)) = characters.next() {
+                let is_letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
+                if is_sign(c) && is_letter(before) && is_letter(characters.peek().map(|next| next.1)) {
+                    parted.push((start, first + at as u32));
+                    start = first + (at + c.len_utf8()) as u32;
+                }
+                before = Some(c);
+            }
+        }
+        parted.push((start, end));
     }
 }
 

@@ -1,7 +1,7 @@
 //! A learned tagger: a linear-chain conditional random field over hashed features of words, learned from marked documents.
 //!
-//! It reads the words of `text::words`, the very ones that supports are counted of, and gives each one label of `O`, `B-c`, `I-c`
-//! for 15 categories `c`; `I-c` follows `B-c` or `I-c` alone. `features` says what it sees of a word, `model` scores and decodes,
+//! It reads the words of `text::words`, the very ones that supports are counted of, cut where a sign stands between two letters,
+//! and gives each one label of `O`, `B-c`, `I-c` for 15 categories `c`; `I-c` follows `B-c` or `I-c` alone. `features` says what it sees of a word, `model` scores and decodes,
 //! `train` learns. Nothing here depends on the number of threads.
 //!
 //! Kept libraries were looked at first. crfsuite (C, by python-crfsuite) learns well and served to choose the features; it takes
@@ -11,7 +11,7 @@
 //! morphological analysis. What is left after features, keys and the rule of k is the two hundred lines of `train` and `model`.
 //!
 //! **No word is in a tagger.** A feature is a 64-bit hash under a secret key, and is kept only where at least `k` individuals of
-//! those who taught have it. A word of fewer is read by its form alone.
+//! those who taught have it; a word that fewer have outside of marks needs 2k - 1. A word of fewer is read by its form alone.
 
 // A lane is a number in several arrays at once.
 #![allow(clippy::needless_range_loop)]

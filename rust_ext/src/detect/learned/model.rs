@@ -52,6 +52,9 @@ struct Step {
     stays: u16,
 }
 
+/// Rows that are seen from a word beside those of forms, at the most: gaps, places, fields, hints and pairs.
+const MOST_BESIDE: usize = 16;
+
 /// Room for one document after another.
 #[derive(Default)]
 pub struct Room {
@@ -190,7 +193,7 @@ impl Tagger {
 
     pub(super) fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
         let memo = self.memos.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        Reader::new(&self.key, Some(&self.table), common, self.affixes, hints, memo)
+        Reader::new(&self.key, Some(&self.table), Some(&self.weights), common, self.affixes, hints, memo)
     }
 
     /// The scores of the labels of each word that was read.
@@ -200,13 +203,24 @@ impl Tagger {
         for at in 0..reader.units.len() {
             let mut scores = [0f32; WIDTH];
             scores[0] = -lean;
-            let mut add = |row: u32| {
+            reader.add_forms(at, &mut scores);
+            let (mut seen, mut num) = ([0u32; MOST_BESIDE], 0);
+            let mut note = |row: u32| {
+                seen[num] = row;
+                num += 1;
+            };
+            reader.each_beside(at, |symbol, _, slot| {
+                if symbol.base != NONE {
+                    note(symbol.base + slot);
+                }
+            });
+            each_pair(reader, &self.table, at, note);
+            for &row in &seen[..num] {
                 let weights = &self.weights[row as usize * WIDTH..(row as usize + 1) * WIDTH];
                 for lane in 0..WIDTH {
                     scores[lane] += weights[lane];
                 }
-            };
-            each_row(reader, &self.table, at, &mut add);
+            }
             room.scores.push(scores);
         }
     }
@@ -251,7 +265,7 @@ impl Tagger {
                 let (reader, room) = &mut *own.lock().unwrap_or_else(PoisonError::into_inner);
                 reader.read(texts.get(row), &hints(row)?);
                 self.label(reader, room, lean);
-                Ok(spans(&room.labels, &reader.words, row))
+                Ok(spans(texts.get(row), &room.labels, &reader.words, row))
             })
             .collect::<Result<_>>()?;
         let memos =
@@ -269,6 +283,11 @@ pub fn each_row(reader: &Reader<'_>, table: &Table, at: usize, emit: &mut impl F
             emit(symbol.base + slot);
         }
     });
+    each_pair(reader, table, at, emit);
+}
+
+#[inline(always)]
+fn each_pair(reader: &Reader<'_>, table: &Table, at: usize, mut emit: impl FnMut(u32)) {
     reader.each_pair(at, |key| {
         let base = table.base(key);
         if base != NONE {
@@ -282,8 +301,8 @@ pub fn num_slots(kind: Kind) -> u8 {
     SLOTS[kind as usize]
 }
 
-/// Words that one label covers, as spans.
-fn spans(labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
+/// Words that one label covers, as spans; what is opened within one is closed there.
+fn spans(text: &str, labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for (&label, &(start, end)) in labels.iter().zip(words) {
         let label = usize::from(label);
@@ -294,6 +313,19 @@ fn spans(labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
         } else if label > 0 {
             let (start, end) = (start as usize, end as usize);
             found.push(Found { document: row as u32, start, end, source: label as u32 });
+        }
+    }
+    for span in &mut found {
+        let open = text[span.start..span.end].chars().fold(None, |open, c| match (open, c) {
+            (None, '"') => Some('"'),
+            (_, '(') => Some(')'),
+            (_, '«') => Some('»'),
+            (_, '“') => Some('”'),
+            (Some(close), c) if c == close => None,
+            _ => open,
+        });
+        if let Some(close) = open.filter(|&close| text[span.end..].starts_with(close)) {
+            span.end += close.len_utf8();
         }
     }
     found

@@ -6,7 +6,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::features::{HashKey, Hint, Memo, Reader, Table};
+use super::features::{HashKey, Hint, Kind, Memo, Reader, Table};
 use super::model::{Tagger, Transitions, each_row, num_slots};
 use super::{LANES, WIDTH};
 use crate::detect::common::CommonWords;
@@ -112,21 +112,35 @@ fn read(reader: &mut Reader<'_>, lessons: &Lessons<'_>, row: usize) -> Result<()
 }
 
 /// Individuals that have each symbol in each of its places.
+///
+/// A word that fewer than k of them have outside of marks is mostly a name, and is seen only where 2k - 1 have it, as is the
+/// head of a field, which may hold one: so nobody who asks the tagger can tell a name of exactly k individuals from one of none.
 fn common_symbols(key: &HashKey, lessons: &Lessons<'_>, settings: &Settings, order: &[usize]) -> Result<PlaceCounts> {
-    let mut counts = PlaceCounts::default();
-    let mut reader = Reader::new(key, None, lessons.common, settings.affixes, lessons.names, Memo::default());
+    let (mut counts, mut unmarked) = (PlaceCounts::default(), Counts::default());
+    let mut reader = Reader::new(key, None, None, lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
         let individual = lessons.individuals[row] + 1;
+        let labels = labels_of(&reader, (lessons.marks)(row)?);
         for at in 0..reader.units.len() {
             reader.each_symbol(at, |symbol, kind, slot| {
                 if symbol.key != 0 {
                     let own = counts.entry(symbol.key).or_insert_with(|| vec![(0, 0); usize::from(num_slots(kind))]);
                     see(&mut own[slot as usize], individual);
                 }
+                if matches!(kind, Kind::Word | Kind::Field) && slot == 0 {
+                    let own = unmarked.entry(symbol.key).or_default();
+                    if labels[at] == 0 && matches!(kind, Kind::Word) {
+                        see(own, individual);
+                    }
+                }
             });
         }
     }
+    counts.retain(|key, places| {
+        let is_name = unmarked.get(key).is_some_and(|own| own.0 < settings.k);
+        !is_name || places[0].0 >= 2 * settings.k - 1
+    });
     Ok(counts)
 }
 
@@ -171,7 +185,8 @@ fn common_pairs(
     order: &[usize],
 ) -> Result<Vec<u64>> {
     let mut counts = Counts::default();
-    let mut reader = Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names, Memo::default());
+    let mut reader =
+        Reader::new(key, Some(table), None, lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
         let individual = lessons.individuals[row] + 1;
@@ -206,7 +221,7 @@ impl Seen {
     ) -> Result<Self> {
         let mut seen = Self { offsets: vec![0], rows: Vec::new(), labels: Vec::new(), stretches: Vec::new(), used: 1 };
         let mut reader =
-            Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names, Memo::default());
+            Reader::new(key, Some(table), None, lessons.common, settings.affixes, lessons.names, Memo::default());
         let mut documents = order.to_vec();
         documents.sort_unstable();
         for row in documents {
