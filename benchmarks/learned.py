@@ -679,7 +679,7 @@ def learned_tables(record: Mapping[str, Any]) -> str:
     ]
     heads = ("corpus", "marked notes", "words in", "recall", "precision", "recall at precision 0.95", "at 0.85")
     parts.append(
-        "**Taught by marked notes** (beside: rules, context and shipped tagger, which the tagger reads; plain: the "
+        "**Taught by marked notes** (beside: rules and shipped tagger, which the tagger reads; plain: the "
         "conditional random field without them)\n\n"
         + markdown((*heads, "plain: recall", "precision", "recall at precision 0.95", "at 0.85"), rows)
     )
@@ -735,7 +735,7 @@ def learned_tables(record: Mapping[str, Any]) -> str:
     if found := record.get("speed"):
         rows = [
             (who, *(f"{found[who][value]:.1f}" for value in ("median", "low", "high")))
-            for who in ("alone", "rules, context and tagger")
+            for who in ("alone", "rules and tagger")
         ]
         parts.append(
             "**MB a second of one processor**\n\n" + markdown(("shipped tagger", "median", "least", "most"), rows)
