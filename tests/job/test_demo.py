@@ -22,14 +22,14 @@ import reticent.job.demo
 from reticent.core.artifact import fingerprint, read_manifest
 from reticent.ext.dossier.job import check_dossier
 from reticent.ext.dossier.seal import dossier_digest
-from reticent.job.config import load_kept_job
+from reticent.job.config import load_kept_job, parse_job
 from reticent.job.demo import demo_job, run_demo
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 
-def toy_job(out: Path, seed: int) -> dict[str, Any]:
-    job = demo_job(out, seed)
+def toy_job(out: Path, seed: int, *, tiny: bool = False) -> dict[str, Any]:
+    job = demo_job(out, seed, tiny=tiny)
     for model in job["model"]:
         model["foundation"] |= {"num_epochs": 1, "vocab_size": 800, "hidden_size": 16, "num_layers": 1, "num_heads": 2}
         model.pop("train", None)
@@ -103,6 +103,12 @@ def test_no_identifier_of_the_hospital_stands_in_what_leaves_the_engine(finished
         inside = pl.Series([text]).str.extract_many(patterns.implode(), overlapping=True)[0].unique()
         found = [name for name in inside if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
         assert found == [], f"{path.name}: {len(found)} identifiers of up to {max(map(len, found))} characters"
+
+
+def test_the_tiny_demo_trains_one_model_with_and_without_protection(tmp_path: Path) -> None:
+    job = parse_job(demo_job(tmp_path, 0, tiny=True))
+    assert [list(model.recipes) for model in job.model] == [["clm", "ppclm"]]
+    assert job.training(job.model[0]).num_epochs < parse_job(demo_job(tmp_path, 0)).train.num_epochs
 
 
 def test_model_folders_hold_models_and_nothing_else(finished: Run) -> None:
