@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.progress import Progress
 from reticent.engine.corpus import open_configured
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.ext.exports import contents
@@ -33,6 +34,7 @@ from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.staged import staged_job
+from reticent.job.update import update_run
 
 pytest.importorskip("striprtf", reason="needs the extra exports")
 pytest.importorskip("pypdfium2", reason="needs the extra exports")
@@ -259,7 +261,7 @@ def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> N
         "OBR|1||R1", "OBX|1|TX|||of 123\nMRI", "PID|||B", "OBR|1||R2", "OBX|1|FT|||C:\\a\\.br\\b\\X4\\\\F\\\r\nc"
     )
     wrong = message("OBX|1|TX|||a", "OBX|2|TX|||not his||||||W", "OBX|3|TX|||b||||||D", control="M3")
-    assert [each[:3] for each in read_messages(data + wrong, "m")] == [
+    assert [each[:3] for each in read_messages(b"\xef\xbb\xbf" + data + wrong, "m")] == [
         ("R1", "123", "of 123\nMRI"),
         ("R2", "B", "C:\\a\nb\\X4\\|\nc"),
         ("M3/1", "123", "a"),
@@ -529,20 +531,25 @@ def test_an_archive_that_explodes_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_run_reads_an_export_once_and_lists_what_it_could_not(tmp_path: Path) -> None:
     folder = tmp_path / "export"
     folder.mkdir()
-    rows = [reference(id=f"d{n}", subject={"reference": f"Patient/{n % 3}"}) for n in range(6)]
+    rows = [reference(id=f"d{n}", subject={"reference": f"Patient/{n % 6}"}) for n in range(12)]
     bad = reference(id="bad", subject={})
     lines = "\n".join(map(json.dumps, [*rows, {"resourceType": "Patient", "id": "0"}, bad]))
     (folder / "documents.ndjson").write_text(lines)
     (folder / "notes.bin").write_bytes(b"x")
-    job = parse_job({"out": str(tmp_path / "run"), "corpus": {"source": f"fhir://{folder}"}})
+    corpus = {"source": f"fhir://{folder}"}
+    job = parse_job({"out": str(tmp_path / "run"), "corpus": corpus, "index": {"updatable": True}})
     run = Run(job)
     execute(run, "index")
     corpus = open_configured(staged_job(job).corpus)
-    assert corpus.num_documents == 6
+    assert corpus.num_documents == 12
     unread = pq.read_table(tmp_path / "run/corpus/unread.parquet")
-    assert unread.to_pylist() == [{"place": "documents.ndjson line 8", "reason": "it has no subject"}]
+    assert unread.to_pylist() == [{"place": "documents.ndjson line 14", "reason": "it has no subject"}]
     counts = json.loads((tmp_path / "run/corpus/manifest.json").read_text())["counts"]
     assert (counts["unread"], counts["passed_over"]) == (1, 1)
+    (folder / "gone.txt").write_text("2\n")
+    update_run(run, tmp_path / "less", [], [folder / "gone.txt"], Progress(quiet=True))
+    counts = json.loads((tmp_path / "less/corpus/manifest.json").read_text())["counts"]
+    assert (counts["documents"], "unread" in counts) == (10, False)
 
 
 def found_in(folder: Path, scheme: str, connections: int = 1) -> tuple[list[Any], list[Unread]]:

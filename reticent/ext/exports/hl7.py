@@ -64,6 +64,7 @@ class _Document:
 
 def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     """Yield the documents of a file of messages, and what could not be read; nothing for a message without text."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
     heads = (found.start() for found in re.finditer(rb"MSH(?=[^\w\s])", data))
     starts = [start for start in heads if start == 0 or data[start - 1 : start] in b"\r\n\x0b\x1c"]
     if not starts:
