@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import zipfile
 from email.message import EmailMessage
 from itertools import chain
@@ -186,7 +187,7 @@ def test_a_bundle_knows_its_patients_and_binaries() -> None:
     }
     (found,) = read_bundle(json.dumps(bundle).encode(), "bundle.json")
     assert found == FoundDocument("DocumentReference/d1", "42", "From afar.")
-    assert [*read_bundle(b"{", "x.json")] == [Unread("x.json", "not valid JSON, or nested too deep")]
+    assert [*read_bundle(b"{", "x.json")] == [Unread("x.json", "not valid JSON")]
 
 
 def in_bundle(*patients: dict[str, Any]) -> list[FoundDocument | Unread]:
@@ -199,7 +200,7 @@ def in_bundle(*patients: dict[str, Any]) -> list[FoundDocument | Unread]:
 def test_whose_a_document_of_a_bundle_is_stands_there_for_sure() -> None:
     one, other = ({"resourceType": "Patient", "id": number} for number in "12")
     for patients, individual in (
-        ((one, one), "1"),
+        ((one, one | {"active": True}), "1"),
         (({"resourceType": "Patient", "identifier": [{"value": "M3"}]},), "M3"),
         ((), "urn:uuid:p"),
     ):
@@ -517,6 +518,17 @@ def test_marks_that_take_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
             text_of(data, kind)
 
 
+def test_a_library_that_is_missing_stops_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    body = f'<nonXMLBody><text mediaType="application/pdf" representation="B64">{b64(pdf("x"))}</text></nonXMLBody>'
+    for read in (
+        lambda: of_line(reference(attachment={"contentType": "application/pdf", "data": b64(pdf("x"))})),
+        lambda: list(read_document(clinical(body), "a.xml")),
+    ):
+        with pytest.raises(PolicyError, match="pypdfium2 is not installed"):
+            read()
+
+
 def test_an_archive_that_explodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = archive(content="<a>" + " " * (4 << 20) + "</a>")
     assert len(bomb) < 20_000
@@ -598,6 +610,16 @@ def test_a_file_that_changes_while_it_is_read_stops_the_reading(tmp_path: Path) 
     source.version()
     (tmp_path / "a.hl7").write_bytes(message("OBX|1|TX|||abc"))
     with pytest.raises(CorpusError, match="changed"):
+        list(source.batches(["text"]))
+    read = source._documents
+
+    def gone(file: Path) -> Any:
+        found = list(read(file))
+        file.unlink()
+        return found
+
+    source._documents = gone  # type: ignore[method-assign]
+    with pytest.raises(CorpusError, match="cannot be read"):
         list(source.batches(["text"]))
 
 

@@ -92,6 +92,7 @@ def _body(text: str, media_type: str, *, encoded: bool) -> str:
     if not encoded:
         return text_of(text.encode(), kind, "utf-8")
     try:
-        return text_of(base64.b64decode("".join(text.split()), validate=True), kind)
+        data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise UnreadableError("its data are not base64") from None
+    return text_of(data, kind)

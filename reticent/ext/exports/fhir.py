@@ -30,9 +30,14 @@ def read_bundle(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     It is a resource, a Bundle (Bundles in it too) or an array of resources.
     """
     try:
-        yield from _within(json.loads(data), place)
+        loaded = json.loads(data)
     except (ValueError, RecursionError):
-        yield Unread(place, "not valid JSON, or nested too deep")
+        yield Unread(place, "not valid JSON")
+        return
+    try:
+        yield from _within(loaded, place)
+    except RecursionError:
+        yield Unread(place, "nested too deep")
 
 
 def _within(loaded: Any, place: str) -> Iterator[FoundDocument | Unread]:
@@ -46,7 +51,7 @@ def _within(loaded: Any, place: str) -> Iterator[FoundDocument | Unread]:
         ]:
             if isinstance(address, str) and isinstance(resource, dict):
                 # Of two that differ neither is meant for sure.
-                known[address] = resource if known.get(address, resource) == resource else {}
+                known[address] = resource if _is_same(known.get(address, resource), resource) else {}
     elif isinstance(loaded, list):
         resources = loaded
     else:
@@ -58,6 +63,12 @@ def _within(loaded: Any, place: str) -> Iterator[FoundDocument | Unread]:
             yield from _within(resource, where)
         else:
             yield from _documents(resource, where, known)
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two resources are equal, or the same Patient in two versions."""
+    patients = [each.get("id") for each in (one, other) if each.get("resourceType") == "Patient"]
+    return one == other or (len(patients) == 2 and patients[0] == patients[1] is not None)
 
 
 def _documents(resource: Any, place: str, known: Mapping[str, Any]) -> Iterator[FoundDocument | Unread]:
@@ -107,8 +118,8 @@ def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
         target = known.get(reference)
         if target is not None and target.get("resourceType") != "Patient":
             return _refuse("its subject is no Patient, or one of several at one address")
-        if found := _get(target, "id") or _identifier(_get(target, "identifier")):
-            return str(found)
+        if found := _identifier([{"value": _get(target, "id")}, *_list(_get(target, "identifier"))]):
+            return found
         found = re.search(r"(?:^|/)Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", reference)
         if found:
             return found[1]

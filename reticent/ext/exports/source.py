@@ -200,7 +200,10 @@ _READERS: Final[dict[str, Callable[[bytes, str], Iterator[FoundDocument | Unread
 
 
 def _state(file: Path) -> tuple[int, int]:
-    found = file.stat()
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
     return found.st_size, found.st_mtime_ns
 
 
