@@ -118,8 +118,8 @@ def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
         target = known.get(reference)
         if target is not None and target.get("resourceType") != "Patient":
             return _refuse("its subject is no Patient, or one of several at one address")
-        if found := _identifier([{"value": _get(target, "id")}, *_list(_get(target, "identifier"))]):
-            return found
+        if own := _identifier([{"value": _get(target, "id")}, *_list(_get(target, "identifier"))]):
+            return own
         found = re.search(r"(?:^|/)Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", reference)
         if found:
             return found[1]
