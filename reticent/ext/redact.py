@@ -29,7 +29,7 @@ __all__ = ["Redacted", "redact", "redact_reversibly"]
 _NAMING: Final = frozenset({"NAME", "ID", "EMAIL", "PHONE", "URL"})
 #: A tag is drawn without a key.
 _NO_KEY: Final = bytes(32)
-_TAG: Final = re.compile(r"\[[A-Z]+_\d+\]")
+_TAG: Final = re.compile(r"\[[^\[\]]+_\d+\]")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,7 +122,8 @@ def _pieces(
     naming = {text[start:end]: label for start, end, label in spans if category(label) in _NAMING}
     for value, label in naming.items():
         if len(value) > 2:
-            again = re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text)
+            words = r"\s+".join(map(re.escape, value.split()))
+            again = re.finditer(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
             spans += [(place.start(), place.end(), label) for place in again]
     column = pa.array(
         [[dict(zip(("start", "end", "label"), span, strict=True)) for span in spans]], pa.list_(SPAN_TYPE)

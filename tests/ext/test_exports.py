@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import os
+import sys
 import zipfile
 from email.message import EmailMessage
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +20,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.progress import Progress
 from reticent.engine.corpus import open_configured
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.ext.exports import contents
+from reticent.ext.exports import source as exports
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import UnreadableError, html_text, text_of
-from reticent.ext.exports.fhir import read_bundle, read_line
+from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
+from reticent.ext.exports.source import Exports
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.staged import staged_job
+from reticent.job.update import update_run
 
 pytest.importorskip("striprtf", reason="needs the extra exports")
 pytest.importorskip("pypdfium2", reason="needs the extra exports")
@@ -61,7 +69,7 @@ def reference(**fields: Any) -> dict[str, Any]:
 
 
 def of_line(resource: Any) -> list[FoundDocument | Unread]:
-    return list(read_line(json.dumps(resource).encode(), "f line 1"))
+    return list(read_bundle(json.dumps(resource).encode(), "f line 1"))
 
 
 # ---------------------------------------------------------------------------------------------------------------- FHIR
@@ -131,6 +139,17 @@ def test_a_resource_gives_its_text_and_its_individual(resource: dict[str, Any], 
     [
         (reference(subject={}), "no subject"),
         (reference(subject={"reference": "Group/1"}), "no Patient"),
+        (reference(subject={"type": "Device", "identifier": {"value": "9"}}), "no Patient"),
+        (
+            reference(
+                subject={"reference": "#x"},
+                contained=[{"resourceType": "Practitioner", "id": "x", "identifier": [{"value": "9"}]}],
+            ),
+            "no Patient",
+        ),
+        (reference(subject={"identifier": {"value": " "}}), "no subject"),
+        (reference(status="entered-in-error"), "entered in error"),
+        (reference(attachment={"contentType": "text/html", "data": b64(b"<meta charset=undefined>x")}), "damaged"),
         (reference(id=None), "no id"),
         (reference(content=[]), "no attachment"),
         (reference(attachment={"contentType": "image/png"}), "type of content"),
@@ -169,6 +188,25 @@ def test_a_bundle_knows_its_patients_and_binaries() -> None:
     (found,) = read_bundle(json.dumps(bundle).encode(), "bundle.json")
     assert found == FoundDocument("DocumentReference/d1", "42", "From afar.")
     assert [*read_bundle(b"{", "x.json")] == [Unread("x.json", "not valid JSON")]
+
+
+def in_bundle(*patients: dict[str, Any]) -> list[FoundDocument | Unread]:
+    """What is found for a document of urn:uuid:p, where these resources have that address."""
+    entries = [{"fullUrl": "urn:uuid:p", "resource": patient} for patient in patients]
+    entries.append({"resource": reference(subject={"reference": "urn:uuid:p"})})
+    return of_line({"resourceType": "Bundle", "entry": [{"resource": {"resourceType": "Bundle", "entry": entries}}]})
+
+
+def test_whose_a_document_of_a_bundle_is_stands_there_for_sure() -> None:
+    one, other = ({"resourceType": "Patient", "id": number} for number in "12")
+    for patients, individual in (
+        ((one, one | {"active": True}), "1"),
+        (({"resourceType": "Patient", "identifier": [{"value": "M3"}]},), "M3"),
+        ((), "urn:uuid:p"),
+    ):
+        assert [each.individual_id for each in in_bundle(*patients) if isinstance(each, FoundDocument)] == [individual]
+    for patients in ((one, other), ({"resourceType": "Group", "id": "g"},)):
+        assert ["no Patient" in each.reason for each in in_bundle(*patients) if isinstance(each, Unread)] == [True]
 
 
 @given(LINES)
@@ -219,6 +257,18 @@ def test_reports_of_one_message_and_messages_of_one_file() -> None:
     assert found[0].type == "CT of the head"
 
 
+def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> None:
+    data = message(
+        "OBR|1||R1", "OBX|1|TX|||of 123\nMRI", "PID|||B", "OBR|1||R2", "OBX|1|FT|||C:\\a\\.br\\b\\X4\\\\F\\\r\nc"
+    )
+    wrong = message("OBX|1|TX|||a", "OBX|2|TX|||not his||||||W", "OBX|3|TX|||b||||||D", control="M3")
+    assert [each[:3] for each in read_messages(b"\xef\xbb\xbf" + data + wrong, "m")] == [
+        ("R1", "123", "of 123\nMRI"),
+        ("R2", "B", "C:\\a\nb\\X4\\|\nc"),
+        ("M3/1", "123", "a"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -255,9 +305,11 @@ def clinical(body: str, patient: str = '<id extension="77" root="1.2"/>', head: 
     ).encode()
 
 
+#: The end of a recordTarget and the begin of another.
+MOTHER = "</patientRole></recordTarget><recordTarget><patientRole>"
 STRUCTURED = (
     "<structuredBody><component><section><title>Plan</title><text>"
-    "<paragraph>Take\n   <content>two</content> a day.</paragraph>"
+    "<paragraph>Ta<!-- c -->ke\n   <content>two</content> a day.</paragraph>"
     "<table><tr><td>x</td><td>1</td></tr><tr><td>y</td></tr></table><list><item>rest</item></list></text></section></component>"
     "</structuredBody>"
 )
@@ -278,6 +330,11 @@ def test_the_narrative_of_a_clinical_document() -> None:
         (b"<a/>", "not a ClinicalDocument"),
         (b"<ClinicalDocument", "damaged"),
         (clinical(STRUCTURED, patient=""), "no patient"),
+        (clinical(STRUCTURED, patient='<id nullFlavor="UNK" root="1.2"/>'), "no patient"),
+        (clinical(STRUCTURED, patient='<id extension=" " root="1.2"/>'), "no patient"),
+        (clinical(STRUCTURED, patient=f'<id root="1"/>{MOTHER}<id root="2"/>'), "several patients"),
+        (clinical(STRUCTURED, patient=f'<id root="1"/>{MOTHER}'), "several patients"),
+        (clinical('<nonXMLBody><text compression="DF">AAAA</text></nonXMLBody>'), "compressed"),
         (clinical("<structuredBody/>"), "no text"),
         (clinical("&lol;", head='<!DOCTYPE x [<!ENTITY lol "&a;&a;"><!ENTITY a "boo">]>'), "DOCTYPE"),
         (clinical("", head='<!DOCTYPE x SYSTEM "file:///etc/passwd">'), "DOCTYPE"),
@@ -366,6 +423,41 @@ def test_what_word_hides_is_not_read_and_what_it_shows_is() -> None:
     assert text_of(archive(word__document=body, word__header1=head), "docx") == "Ward 3\na\tb\nconce"
 
 
+WORD = '<w:document xmlns:w="urn:w"><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:document>'
+IN_ODT = '<o:body xmlns:o="urn:o" xmlns:text="urn:t"><text:p>{}</text:p></o:body>'
+ALTERNATIVES = (
+    b"Content-Type: multipart/alternative; boundary=b\n\n--b\n\nplain\n--b\nContent-Type: text/html\n\n<p>no\n--b--\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "text"),
+    [
+        ("docx", archive(word__document=WORD.format("a</w:t><w:p><w:t>box</w:t></w:p><w:t>b")), "a\nbox\nb"),
+        (
+            "docx",
+            archive(word__document=WORD.format("a</w:t><w:ptab/><w:moveFrom><w:t>x</w:t></w:moveFrom><w:t>b")),
+            "a\tb",
+        ),
+        ("odt", archive(content=IN_ODT.format("a<text:note><text:p>foot</text:p></text:note>b")), "a\nfoot\nb"),
+        ("odt", archive(content=IN_ODT.format("a<o:annotation><text:p>note</text:p></o:annotation>b")), "ab"),
+        (
+            "rtf",
+            rb"{\rtf1 a " + 2 * rb'{\field{\*\fldinst{HYPERLINK "x"}}{\fldrslt {\cf1 link}}} b ' + b"}",
+            "a link b link b ",
+        ),
+        (
+            "mail",
+            b"Subject: s\nContent-Type: multipart/mixed; boundary=a\n\n--a\n" + ALTERNATIVES + b"--a\n\nfoot\n--a\n"
+            b"Content-Type: text/html\n\n<p>page\n--a\nContent-Type: message/rfc822\n\nSubject: t\n\ninner\n--a--",
+            "Subject: s\n\nplain\nfoot\npage\nSubject: t\n\ninner",
+        ),
+    ],
+)
+def test_a_text_within_another_is_neither_lost_nor_joined(kind: str, data: bytes, text: str) -> None:
+    assert text_of(data, kind) == text
+
+
 def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
     page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"
@@ -409,12 +501,32 @@ def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
         (archive(content='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'), "odt", "DOCTYPE"),
         (b"plain", "rtf", "not RTF"),
         (b"plain", "mail", "not a message"),
+        (b"Subject: " + b"=?utf-8?q?a?= " * 9000 + b"\n\nx", "mail", "a head of mail larger"),
+        (b"<p>a</p>" + b"<div>" * 5000 + b"x", "html", "nested too deep"),
         (b"", "plain", "no text"),
     ],
 )
 def test_a_page_that_cannot_be_read_says_why(data: bytes, kind: str, reason: str) -> None:
     with pytest.raises(UnreadableError, match=reason):
         text_of(data, kind)
+
+
+def test_marks_that_take_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MAX_MARKS", 100)
+    for data, kind in ((archive(content=f"<a>{'<b/>' * 100}</a>"), "odt"), (b"<p a=b>" * 60, "html")):
+        with pytest.raises(UnreadableError, match="more than 100 elements"):
+            text_of(data, kind)
+
+
+def test_a_library_that_is_missing_stops_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    body = f'<nonXMLBody><text mediaType="application/pdf" representation="B64">{b64(pdf("x"))}</text></nonXMLBody>'
+    for read in (
+        lambda: of_line(reference(attachment={"contentType": "application/pdf", "data": b64(pdf("x"))})),
+        lambda: list(read_document(clinical(body), "a.xml")),
+    ):
+        with pytest.raises(PolicyError, match="pypdfium2 is not installed"):
+            read()
 
 
 def test_an_archive_that_explodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,20 +543,90 @@ def test_an_archive_that_explodes_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_run_reads_an_export_once_and_lists_what_it_could_not(tmp_path: Path) -> None:
     folder = tmp_path / "export"
     folder.mkdir()
-    rows = [reference(id=f"d{n}", subject={"reference": f"Patient/{n % 3}"}) for n in range(6)]
+    rows = [reference(id=f"d{n}", subject={"reference": f"Patient/{n % 6}"}) for n in range(12)]
     bad = reference(id="bad", subject={})
     lines = "\n".join(map(json.dumps, [*rows, {"resourceType": "Patient", "id": "0"}, bad]))
     (folder / "documents.ndjson").write_text(lines)
     (folder / "notes.bin").write_bytes(b"x")
-    job = parse_job({"out": str(tmp_path / "run"), "corpus": {"source": f"fhir://{folder}"}})
+    corpus = {"source": f"fhir://{folder}"}
+    job = parse_job({"out": str(tmp_path / "run"), "corpus": corpus, "index": {"updatable": True}})
     run = Run(job)
     execute(run, "index")
     corpus = open_configured(staged_job(job).corpus)
-    assert corpus.num_documents == 6
+    assert corpus.num_documents == 12
     unread = pq.read_table(tmp_path / "run/corpus/unread.parquet")
-    assert unread.to_pylist() == [{"place": "documents.ndjson line 8", "reason": "it has no subject"}]
+    assert unread.to_pylist() == [{"place": "documents.ndjson line 14", "reason": "it has no subject"}]
     counts = json.loads((tmp_path / "run/corpus/manifest.json").read_text())["counts"]
     assert (counts["unread"], counts["passed_over"]) == (1, 1)
+    (folder / "gone.txt").write_text("2\n")
+    update_run(run, tmp_path / "less", [], [folder / "gone.txt"], Progress(quiet=True))
+    counts = json.loads((tmp_path / "less/corpus/manifest.json").read_text())["counts"]
+    assert (counts["documents"], "unread" in counts) == (10, False)
+
+
+def found_in(folder: Path, scheme: str, connections: int = 1) -> tuple[list[Any], list[Unread]]:
+    source = Exports(CorpusConfig(source=f"{scheme}://{folder}"), folder)
+    source.version()
+    parts = (source.batches(FoundDocument._fields, part=n, parts=connections) for n in range(connections))
+    return [tuple(row.values()) for batch in chain(*parts) for row in batch.to_pylist()], source._unread
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_documents_of_one_id_are_told_apart_and_the_same_one_comes_once(connections: int, tmp_path: Path) -> None:
+    for number, who in enumerate("7787"):
+        line = json.dumps(reference(subject={"reference": f"Patient/{who}"}, description=str(number)))
+        (tmp_path / f"{number}.ndjson").write_text(f"{line}\n")
+    found, unread = found_in(tmp_path, "fhir", connections)
+    assert [row[:2] for row in found] == [("DocumentReference/d1", "7"), ("DocumentReference/d1#2", "8")]
+    assert [each.place for each in unread] == ["1.ndjson", "3.ndjson"]
+
+
+def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(json.dumps(reference()).encode())
+    for name, data in (
+        ("a.json.gz", packed[:-9]),
+        ("b.ndjson.gz", b""),
+        ("c.ndjson", json.dumps(reference(id="\ud800")).encode()),
+        ("d.ndjson", b"[" * 5000 + b"\n" + json.dumps(reference()).encode()),
+        (
+            "e.json",
+            b'{"resourceType":"Composition","id":"c","subject":{"reference":"Patient/1"},"section":['
+            + b'{"section":[' * 300
+            + b'{"title":"deep"}'
+            + b"]}" * 300
+            + b"]}",
+        ),
+    ):
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.setattr(exports, "MAX_BYTES", 4000)
+    (row,), unread = found_in(tmp_path, "fhir")
+    assert row[0] == "DocumentReference/d1"
+    assert [each.place for each in unread] == ["a.json.gz", "b.ndjson.gz", "c.ndjson", "d.ndjson line 1", "e.json"]
+
+
+def test_a_file_that_changes_while_it_is_read_stops_the_reading(tmp_path: Path) -> None:
+    (tmp_path / "a.hl7").write_bytes(message("OBX|1|TX|||a"))
+    source = Exports(CorpusConfig(source=f"hl7://{tmp_path}"), tmp_path)
+    source.version()
+    (tmp_path / "a.hl7").write_bytes(message("OBX|1|TX|||abc"))
+    with pytest.raises(CorpusError, match="changed"):
+        list(source.batches(["text"]))
+    read = source._documents
+
+    def gone(file: Path) -> Any:
+        found = list(read(file))
+        file.unlink()
+        return found
+
+    source._documents = gone  # type: ignore[method-assign]
+    with pytest.raises(CorpusError, match="cannot be read"):
+        list(source.batches(["text"]))
+
+
+def test_the_name_of_a_file_may_be_in_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "p1").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/p1/\xe9.txt")).write_text("one")
+    assert found_in(tmp_path, "pages")[0] == [("p1/\\xe9.txt", "p1", "one", None, None)]
 
 
 def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:

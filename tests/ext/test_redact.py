@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from fixtures.command import command
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from reticent import make_detectors, redact, redact_reversibly
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.detect.detector import BATCH_SPANS
 
 NOTE = "Dr. Maria Lopez saw him on 3 May 2021. Maria Lopez agreed; call 555-213-9876."
 
@@ -23,6 +25,7 @@ NOTE = "Dr. Maria Lopez saw him on 3 May 2021. Maria Lopez agreed; call 555-213-
     [
         (NOTE, None, "Dr. [NAME] saw him on [DATE]. [NAME] agreed; call [PHONE]."),
         ("Le Dr Jean Dupont a vu Mme Martin.", None, "Le Dr [NAME] a vu Mme [NAME]."),
+        ("Mr Ivo Kasper came. IVO  KASPER, ivo\nkasper.", None, "Mr [NAME] came. [NAME], [NAME]."),
         ("weber came, born 14.3.1958", {"last_name": "Weber"}, "[NAME] came, born [DATE]"),
         ("Room 12 is warm.", {"last_name": ""}, "Room 12 is warm."),
         ("", None, ""),
@@ -52,6 +55,18 @@ def test_detectors_of_ones_own() -> None:
     assert redact(NOTE, detectors=make_detectors(["rules"], {"rules": {"labels": ["PHONE"]}})).endswith("[PHONE].")
     with pytest.raises(PolicyError, match="spans"):
         redact(NOTE, detectors=make_detectors(["gold"]))
+
+
+def test_a_tag_of_any_category_is_turned_back() -> None:
+    class Wards:
+        name, columns = "wards", ("text",)
+
+        def detect(self, batch: pa.RecordBatch) -> pa.Table:
+            place = {"document": [0], "start": [3], "end": [5], "label": ["ward_code"], "score": [1.0]}
+            return pa.table(place, BATCH_SPANS)
+
+    made = redact_reversibly("in W7 now", detectors=[Wards()])
+    assert made.text != "in W7 now" == made.restore()
 
 
 def test_half_of_a_surrogate_pair_is_an_error() -> None:

@@ -1,6 +1,7 @@
 """CDA and C-CDA: the narrative of a ClinicalDocument, or its body that is no XML.
 
-The individual is the extension of the patient's first id in ``recordTarget``, or the root where there is none.
+The individual is the extension of the patient's first id in ``recordTarget``, or the root where there is none. A
+document of several patients, a mother and her child say, is of neither alone and is not read.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
 
 def _document(data: bytes) -> FoundDocument:
     path: list[str] = []
-    number = individual = date = kind = title = body_type = None
+    number = date = kind = body_type = None
     encoded = False
+    title: list[str] = []
+    individuals: list[str | None] = []  #: a recordTarget each
     lines: list[str] = []
     body: list[str] = []
     for event, value, element in elements(data, frozenset({"renderMultiMedia"})):
@@ -44,10 +47,14 @@ def _document(data: bytes) -> FoundDocument:
                 date = element.get("value")
             elif where == ["code"]:
                 kind = element.get("displayName") or element.get("code")
-            elif where == ["recordTarget", "patientRole", "id"] and individual is None:
-                individual = _id(element)
+            elif where == ["recordTarget"]:
+                individuals.append(None)
+            elif where == ["recordTarget", "patientRole", "id"]:
+                individuals[-1] = individuals[-1] or _id(element)
             elif where == ["component", "nonXMLBody", "text"]:
                 body_type, encoded = element.get("mediaType", "text/plain"), element.get("representation") == "B64"
+                if element.get("compression"):
+                    raise UnreadableError("its body is compressed")
         elif event == "end":
             path.pop()
             if value in _LINES and "structuredBody" in path:
@@ -55,7 +62,7 @@ def _document(data: bytes) -> FoundDocument:
             elif value in ("td", "th"):
                 lines.append(CELL)
         elif path[1:] == ["title"]:
-            title = value
+            title.append(value)
         elif path[1:4] == ["component", "nonXMLBody", "text"]:
             body.append(value)
         elif "structuredBody" in path and ("text" in path or path[-1] == "title"):
@@ -63,13 +70,19 @@ def _document(data: bytes) -> FoundDocument:
     text = _body("".join(body), body_type, encoded=encoded) if body_type is not None else folded("".join(lines))
     if not text.strip():
         raise UnreadableError("no text in it")
-    if number is None or individual is None:
-        raise UnreadableError("it has no id" if number is None else "no patient (recordTarget)")
-    return FoundDocument(number, individual, f"{title}\n{text}" if title else text, date, kind)
+    if number is None:
+        raise UnreadableError("it has no id")
+    individual = individuals[0] if len({*individuals}) == 1 else None
+    if individual is None:
+        raise UnreadableError("several patients (recordTarget)" if any(individuals) else "no patient (recordTarget)")
+    head = "".join(title)
+    return FoundDocument(number, individual, f"{head}\n{text}" if head.strip() else text, date, kind)
 
 
 def _id(element: Any) -> str | None:
-    return element.get("extension") or element.get("root")
+    if element.get("nullFlavor"):  # its root is that of every such id
+        return None
+    return (element.get("extension", element.get("root")) or "").strip() or None
 
 
 def _body(text: str, media_type: str, *, encoded: bool) -> str:
@@ -79,6 +92,7 @@ def _body(text: str, media_type: str, *, encoded: bool) -> str:
     if not encoded:
         return text_of(text.encode(), kind, "utf-8")
     try:
-        return text_of(base64.b64decode("".join(text.split()), validate=True), kind)
+        data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise UnreadableError("its data are not base64") from None
+    return text_of(data, kind)

@@ -12,6 +12,7 @@ import importlib
 import io
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
@@ -41,6 +42,12 @@ __all__ = [
 
 #: Bytes of a file, of an attachment, and of a part of an archive once it is unpacked.
 MAX_BYTES: Final = 256 << 20
+#: Characters of a head of mail: the library takes memory by their square.
+MAX_HEAD: Final = 64 << 10
+#: Fonts of RTF, for the same reason.
+MAX_FONTS: Final = 2000
+#: Marks of elements and attributes of a page: the tree of so many takes a gibibyte.
+MAX_MARKS: Final = 8_000_000
 
 
 class UnreadableError(Exception):
@@ -61,7 +68,15 @@ def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
     """
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"larger than {MAX_BYTES >> 20} MiB")
-    text = KINDS[kind](data, charset)
+    try:
+        text = KINDS[kind](data, charset)
+        text.encode()
+    except (UnreadableError, PolicyError):
+        raise
+    except UnicodeEncodeError:
+        raise UnreadableError("half of a surrogate pair in its text") from None
+    except Exception:  # the libraries raise anything at a content that is damaged
+        raise UnreadableError("damaged, or of another kind than it says") from None
     if not text.strip():
         raise UnreadableError("no text in it")
     return text
@@ -115,14 +130,19 @@ def _page_text() -> lxml.etree.XSLT:
 
 def html_text(page: str) -> str:
     """Return the text of a page: a line for a paragraph, a row or a break, a tab behind a cell; no script, no style."""
-    page = re.sub(r"^\s*<\?xml[^>]*\?>", "", page.replace("\0", "\ufffd").replace(LINE, " ").replace(CELL, " "))
+    page = page.replace("\0", "\ufffd").replace(LINE, " ").replace(CELL, " ")
     if not page.strip():
         return ""
+    data = page.encode(errors="replace")
+    _require_few(data)
+    parser = lxml.html.HTMLParser(huge_tree=True, encoding="utf-8")
     try:
-        tree = lxml.html.document_fromstring(page, parser=lxml.html.HTMLParser(huge_tree=True))
-        return folded(str(_page_text()(tree)))
+        text = folded(str(_page_text()(lxml.html.document_fromstring(data, parser=parser))))
     except (lxml.etree.LxmlError, ValueError, AssertionError):
         raise UnreadableError("not HTML, or nested too deep") from None
+    if any(error.type == lxml.etree.ErrorTypes.ERR_RESOURCE_LIMIT for error in parser.error_log):
+        raise UnreadableError("not HTML, or nested too deep")  # the rest is left out in silence
+    return text
 
 
 def folded(text: str) -> str:
@@ -144,12 +164,12 @@ def _rtf(data: bytes, _: str | None) -> str:
     striprtf = _library("striprtf.striprtf")
     if not data.lstrip().startswith(b"{\\rtf"):
         raise UnreadableError("not RTF")
-    try:
-        text: str = striprtf.rtf_to_text(data.decode("latin-1"), errors="strict")
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16")  # it leaves a pair in halves
-    except (ValueError, LookupError, IndexError, KeyError):
-        raise UnreadableError("not RTF that can be read") from None
-    return text
+    if data.count(b"\\fcharset") > MAX_FONTS:
+        raise UnreadableError(f"more than {MAX_FONTS:,} fonts")
+    # striprtf takes all between two links of a line for one, in quadratic time, where a brace stands behind the word.
+    marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", data.decode("latin-1"))
+    text: str = striprtf.rtf_to_text(marked, errors="strict")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")  # it leaves a pair in halves
 
 
 def _pdf(data: bytes, _: str | None) -> str:
@@ -198,13 +218,22 @@ def _parts(data: bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                 if len(part) > MAX_BYTES:
                     raise UnreadableError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
                 yield entry.filename, part
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError, NotImplementedError, RuntimeError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError):
         raise UnreadableError("a damaged or locked archive") from None
+
+
+def _require_few(page: bytes) -> None:
+    """Refuse marks that take far more memory than their bytes: hundreds for ``<a/>``."""
+    if page.count(b"<") + page.count(b"=") > MAX_MARKS:
+        raise UnreadableError(f"more than {MAX_MARKS:,} elements and attributes")
 
 
 def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, Any]]:
     """("start" | "text" | "end", local name or text, element) of XML without entities, but for the skipped elements."""
-    parser = lxml.etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
+    _require_few(data)
+    parser = lxml.etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True, remove_pis=True
+    )
     try:
         root = lxml.etree.fromstring(data, parser)
     except lxml.etree.LxmlError:
@@ -213,8 +242,6 @@ def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, A
         raise UnreadableError("a document type (DOCTYPE) is not read")
     hidden = 0
     for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
-        if not isinstance(element.tag, str):
-            continue
         name = lxml.etree.QName(element).localname
         if event == "start":
             hidden += name in skipped
@@ -231,7 +258,15 @@ def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, A
 
 
 _OF_WORD: Final = re.compile(r"word/(?:header\d*|document\d*|footnotes|endnotes|footer\d*)\.xml")
-_SIGNS_OF_WORD: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "softHyphen": "\u00ad"}
+_HIDDEN_OF_WORD: Final = frozenset({"Fallback", "instrText", "delText", "moveFrom"})
+_SIGNS_OF_WORD: Final = {
+    "tab": "\t",
+    "br": "\n",
+    "cr": "\n",
+    "ptab": "\t",
+    "noBreakHyphen": "-",
+    "softHyphen": "\u00ad",
+}
 
 
 def _docx(data: bytes, _: str | None) -> str:
@@ -243,15 +278,18 @@ def _docx(data: bytes, _: str | None) -> str:
     for kind in order:
         for name in (name for name in parts if name.removeprefix("word/").startswith(kind)):
             inside: list[str] = []
-            for event, value, element in elements(parts[name], frozenset({"Fallback", "instrText", "delText"})):
+            for event, value, element in elements(parts[name], _HIDDEN_OF_WORD):
                 if event == "text" and element.tag.endswith("}t"):
                     inside.append(value)
                 elif event == "start" and value in _SIGNS_OF_WORD and element.getparent().tag.endswith("}r"):
                     inside.append(_SIGNS_OF_WORD[value])
-                elif event == "end" and value == "p":
+                elif value == "p" and (event == "end" or (inside and inside[-1] != "\n")):  # a box within a line
                     inside.append("\n")
             lines.append("".join(inside))
     return "".join(lines).strip("\n")
+
+
+_HIDDEN_OF_ODT: Final = frozenset({"tracked-changes", "annotation", "binary-data"})
 
 
 def _odt(data: bytes, _: str | None) -> str:
@@ -261,10 +299,12 @@ def _odt(data: bytes, _: str | None) -> str:
     pages: list[str] = []
     for name in ("styles.xml", "content.xml"):  # heads and feet of pages stand in the styles
         depth, inside = 0, list[str]()
-        for event, value, element in elements(parts.get(name, b"<none/>"), frozenset({"tracked-changes"})):
+        for event, value, element in elements(parts.get(name, b"<none/>"), _HIDDEN_OF_ODT):
             if event == "text" and depth:
                 inside.append(value)
             elif event == "start" and value in ("p", "h"):
+                if depth:  # a note or a box within a line
+                    inside.append("\n")
                 depth += 1
             elif event == "start" and depth and value in ("s", "tab", "line-break"):
                 count = next((number for key, number in element.items() if key.endswith("}c")), "1")
@@ -280,22 +320,39 @@ def _odt(data: bytes, _: str | None) -> str:
 # ---------------------------------------------------------------------------------------------------------------- mail
 
 
+_HEADS_OF_PARTS: Final = re.compile(rb"(?im)^content-[\w-]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*")
+
+
 def _mail(data: bytes, _: str | None) -> str:
+    if any(len(found[0]) > MAX_HEAD for found in _HEADS_OF_PARTS.finditer(data)):
+        raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     message: EmailMessage = email.message_from_bytes(data, policy=email.policy.default)  # type: ignore[assignment]
     if not message.keys():
         raise UnreadableError("not a message of mail")
-    try:
-        heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
-        texts = []
-        body = message.get_body(("plain", "html"))
-        for part in [*([body] if body is not None else []), *message.iter_attachments()]:
-            kind = kind_of_type(part.get_content_type())
-            content = part.get_payload(decode=True)
-            if kind is not None and isinstance(content, bytes):
-                texts.append(text_of(content, kind, part.get_content_charset()).strip("\r\n"))
-    except (ValueError, LookupError, KeyError, AttributeError, TypeError):
-        raise UnreadableError("a damaged message of mail") from None
-    return "\n".join([*heads, "", *texts]).replace("\r\n", "\n")
+    return "\n".join(_of_message(message)).replace("\r\n", "\n")
+
+
+def _of_message(message: EmailMessage) -> list[str]:
+    texts = _of_part(message)
+    heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
+    return [*heads, "", *texts]
+
+
+def _of_part(part: Any) -> list[str]:
+    """The texts of a part and of the parts in it: of alternatives one, plain text before pages."""
+    if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
+        raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
+    kind = kind_of_type(part.get_content_type())
+    if part.get_content_type() == "multipart/alternative":
+        texts = {each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _of_part(each))}
+        return texts.get("text/plain") or next(iter(texts.values()), [])
+    if part.is_multipart():
+        inner = part.get_payload()
+        return _of_message(inner[0]) if kind == "mail" else [text for each in inner for text in _of_part(each)]
+    content = part.get_payload(decode=True)
+    if kind is None or not isinstance(content, bytes) or not content.strip():
+        return []
+    return [text_of(content, kind, part.get_content_charset()).strip("\r\n")]
 
 
 #: Kind -> reader of its text.

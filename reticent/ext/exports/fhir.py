@@ -17,39 +17,58 @@ from typing import Any, Final
 from reticent.ext.exports.contents import KINDS, UnreadableError, html_text, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
-__all__ = ["read_bundle", "read_line"]
+__all__ = ["read_bundle"]
 
 #: Resources that hold the texts of documents.
 TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 
 
-def read_line(line: bytes, place: str) -> Iterator[FoundDocument | Unread]:
-    """Yield the document of a line of NDJSON, or why it has none; nothing for a resource that holds no text."""
-    try:
-        resource = json.loads(line)
-    except (ValueError, RecursionError):
-        yield Unread(place, "not valid JSON")
-        return
-    yield from _documents(resource, place, {})
-
-
 def read_bundle(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents of a file of JSON: a Bundle, an array of resources, or one resource."""
+    """Yield the documents of a line or a file of JSON, and why one was not read; nothing for what holds no text.
+
+    It is a resource, a Bundle (Bundles in it too) or an array of resources.
+    """
     try:
         loaded = json.loads(data)
     except (ValueError, RecursionError):
         yield Unread(place, "not valid JSON")
         return
-    if isinstance(loaded, dict) and loaded.get("resourceType") == "Bundle":
+    try:
+        yield from _within(loaded, place)
+    except RecursionError:
+        yield Unread(place, "nested too deep")
+
+
+def _within(loaded: Any, place: str) -> Iterator[FoundDocument | Unread]:
+    known: dict[str, Any] = {}
+    if _get(loaded, "resourceType") == "Bundle":
         entries = [each for each in _list(loaded.get("entry")) if isinstance(each, dict)]
-        resources = [each.get("resource") for each in entries]
-        known = {str(each.get("fullUrl")): each.get("resource") for each in entries}
-        known |= {f"{r.get('resourceType')}/{r.get('id')}": r for r in resources if isinstance(r, dict)}
+        resources = [each["resource"] for each in entries if each.get("resource") is not None]
+        for address, resource in [
+            *((each.get("fullUrl"), each.get("resource")) for each in entries),
+            *((f"{_get(each, 'resourceType')}/{_get(each, 'id')}", each) for each in resources),
+        ]:
+            if isinstance(address, str) and isinstance(resource, dict):
+                # Of two that differ neither is meant for sure.
+                known[address] = resource if _is_same(known.get(address, resource), resource) else {}
+    elif isinstance(loaded, list):
+        resources = loaded
     else:
-        resources, known = (loaded if isinstance(loaded, list) else [loaded]), {}
+        yield from _documents(loaded, place, {})
+        return
     for number, resource in enumerate(resources, 1):
-        yield from _documents(resource, place if len(resources) == 1 else f"{place} entry {number}", known)
+        where = place if len(resources) == 1 else f"{place} entry {number}"
+        if _get(resource, "resourceType") == "Bundle":
+            yield from _within(resource, where)
+        else:
+            yield from _documents(resource, where, known)
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two resources are equal, or the same Patient in two versions."""
+    patients = [each.get("id") for each in (one, other) if each.get("resourceType") == "Patient"]
+    return one == other or (len(patients) == 2 and patients[0] == patients[1] is not None)
 
 
 def _documents(resource: Any, place: str, known: Mapping[str, Any]) -> Iterator[FoundDocument | Unread]:
@@ -63,12 +82,11 @@ def _documents(resource: Any, place: str, known: Mapping[str, Any]) -> Iterator[
         return
     try:
         individual = _individual(resource, known)
-        if not isinstance(resource.get("id"), str) or not resource["id"]:
+        if not isinstance(resource.get("id"), str) or not resource["id"].strip():
             raise UnreadableError("it has no id")
+        if resource.get("status") == "entered-in-error" or resource.get("docStatus") == "entered-in-error":
+            raise UnreadableError("entered in error")
         text = _TEXT_OF[kind](resource, known)
-        text.encode()
-    except UnicodeEncodeError:
-        yield Unread(place, "half of a surrogate pair in its text")
     except UnreadableError as error:
         yield Unread(place, str(error))
     else:
@@ -86,16 +104,22 @@ def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     """The id of the Patient that a resource is about; else the value of the identifier that names them."""
     subject = resource.get("subject")
     subject = subject if isinstance(subject, dict) else {}
+    if subject.get("type", "Patient") != "Patient":
+        return _refuse("its subject is no Patient")
     reference = subject.get("reference")
     if isinstance(reference, str) and reference:
         if reference.startswith("#"):
             inner = next((c for c in _list(resource.get("contained")) if _get(c, "id") == reference[1:]), None)
+            if _get(inner, "resourceType") != "Patient":
+                return _refuse("its subject is no Patient")
             return _identifier(_get(inner, "identifier")) or _refuse(
                 "its subject is contained in it and has no identifier"
             )
         target = known.get(reference)
-        if isinstance(target, dict) and target.get("resourceType") == "Patient" and isinstance(target.get("id"), str):
-            return str(target["id"])
+        if target is not None and target.get("resourceType") != "Patient":
+            return _refuse("its subject is no Patient, or one of several at one address")
+        if own := _identifier([{"value": _get(target, "id")}, *_list(_get(target, "identifier"))]):
+            return own
         found = re.search(r"(?:^|/)Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", reference)
         if found:
             return found[1]
@@ -106,7 +130,7 @@ def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
 
 
 def _identifier(identifiers: Any) -> str | None:
-    return next((str(value) for each in _list(identifiers) if (value := _get(each, "value"))), None)
+    return next((value for each in _list(identifiers) if (value := str(_get(each, "value") or "").strip())), None)
 
 
 def _refuse(reason: str) -> Any:

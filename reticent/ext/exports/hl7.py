@@ -28,8 +28,8 @@ _CHARSETS: Final = {
     **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
 }
 #: Segments that are read -> fields of theirs that are looked at.
-_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 6}
-_ENDS: Final = dict.fromkeys(map(ord, "\n\x0b\x1c"), "\r")
+_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 12}
+_ENDS: Final = "\r\n\x0b\x1c"
 _TEXTS: Final = ("TX", "FT", "ST")
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
@@ -64,6 +64,7 @@ class _Document:
 
 def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     """Yield the documents of a file of messages, and what could not be read; nothing for a message without text."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
     heads = (found.start() for found in re.finditer(rb"MSH(?=[^\w\s])", data))
     starts = [start for start in heads if start == 0 or data[start - 1 : start] in b"\r\n\x0b\x1c"]
     if not starts:
@@ -95,26 +96,27 @@ def _decoded(data: bytes) -> str:
 
 def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
     signs = _Signs.of(message)
-    lines = message.translate(_ENDS).split("\r")
-    segments = [line.split(signs.field, _MOST[line[:3]]) for line in lines if line[:3] in _MOST]
+    # A line that begins like no segment goes on with the one before: a text may have breaks of its own.
+    lines = re.split(rf"[{_ENDS}](?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message.strip(_ENDS))
+    segments = [line.rstrip(_ENDS).split(signs.field, _MOST[line[:3]]) for line in lines if line[:3] in _MOST]
     control = _field(segments[0], 10)
     individual: str | None = None
     document: _Document | None = None
     count = 0
     for segment in [*segments, ["OBR"]]:
         name = segment[0]
-        if name == "PID":
-            individual = _individual(segment, signs)
-        elif name == "OBX":
+        if name == "OBX":
             document = document or _Document()
             _add(document, segment, signs)
-        elif name == "TXA" or name == "OBR":
+        elif name in ("PID", "TXA", "OBR"):
             if document is not None and (document.lines or document.fault):
                 count += 1
                 yield _finished(document, individual, control, count, place)
-            elif document is not None and document.is_of_txa:
+            elif document is not None and document.is_of_txa and name == "OBR":
                 continue  # an OBR between a TXA and its text
-            if name == "TXA":
+            if name == "PID":
+                individual, document = _individual(segment, signs), None
+            elif name == "TXA":
                 number, kind = _first(_field(segment, 12), signs), _first(_field(segment, 2), signs)
                 document = _Document(number, _date(_field(segment, 4)), kind, is_of_txa=True)
             else:
@@ -160,7 +162,10 @@ def _date(value: str) -> str | None:
 
 def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
     kind, value = _field(segment, 2), _field(segment, 5)
+    if _field(segment, 11).strip().upper() in ("D", "W"):
+        return  # deleted, or of the wrong patient
     if kind in _TEXTS:
+        value = re.sub(r"\r\n?", "\n", value)
         document.lines += [unescape(line, signs) for line in value.split(signs.repetition)]
     elif kind == "ED":
         try:
@@ -199,7 +204,7 @@ def unescape(text: str, signs: _Signs) -> str:
         code = found[1]
         if code in plain:
             return plain[code]
-        if code[:1] == "X" and re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", code[1:]):
+        if code[0] == "X" and len(code) % 2:
             data = bytes.fromhex(code[1:])
             try:
                 return data.decode()
@@ -209,9 +214,10 @@ def unescape(text: str, signs: _Signs) -> str:
             return "\n" * int(code[3:].lstrip("+") or 1)
         if re.fullmatch(r"\.sk[+]?\d{1,2}", code):
             return " " * int(code[3:].lstrip("+"))
-        if re.fullmatch(r"\.(?:in|ti)[+-]?\d{1,3}|[CM][0-9A-Fa-f]+|Z.*", code):
+        if re.fullmatch(r"\.(?:in|ti)[+-]?\d{1,3}|[CM][0-9A-Fa-f]+|Z\w*", code):
             return ""
-        return found[0]  # no escape: a path of Windows, say
+        return found[0]
 
+    # What is no escape, a path of Windows say, takes no sign away from an escape behind it.
     sign = re.escape(signs.escape)
-    return re.sub(rf"{sign}([^{sign}\r\n]{{1,200}}?){sign}", one, text)
+    return re.sub(rf"{sign}([FSTREHN]|\.[a-z]{{2}}[+-]?\d{{0,3}}|[XCM][0-9A-Fa-f]+|Z\w*){sign}", one, text)

@@ -7,10 +7,10 @@ in ``unread.parquet`` of the artefact ``corpus``, and counted.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import owners_of_table
+from reticent.engine.sources.batches import changed
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.files import find_files
 from reticent.engine.sources.plain import individual_of
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
-from reticent.ext.exports.fhir import read_bundle, read_line
+from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
 
@@ -64,7 +65,7 @@ class Exports:
         self._scheme, self._path = self._scheme.lower(), Path(path)
         self.name = address
         self._unread: list[Unread] = []
-        self._lock = Lock()
+        self._states: dict[Path, tuple[int, int]] = {}
 
     @cached_property
     def _found(self) -> tuple[list[Path], int]:
@@ -93,43 +94,66 @@ class Exports:
         """Return a digest of the names and bytes of all files."""
         digest = hashlib.sha256()
         for file in self._found[0]:
+            self._states[file] = _state(file)
             with file.open("rb") as opened:
-                digest.update(f"{self._below(file)}\0{hashlib.file_digest(opened, 'sha256').hexdigest()}\0".encode())
+                digest.update(f"{self._place(file)}\0{hashlib.file_digest(opened, 'sha256').hexdigest()}\0".encode())
         return digest.hexdigest().encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; raises as `Source.batches` does."""
+        """Yield these columns; raises as `Source.batches` does. Part 0 has all: ids are told apart in their order."""
         require_columns(FoundDocument._fields, list(columns), self._path)
-        files = self._found[0]
         held: list[FoundDocument] = []
         num_characters = 0
-        for file in files[part * len(files) // parts : (part + 1) * len(files) // parts]:
+        seen: dict[str, bytes] = {}
+        for file in self._found[0] if part == 0 else ():
             for each in self._documents(file):
-                if isinstance(each, Unread):
-                    with self._lock:
-                        self._unread.append(each)
+                found = self._checked(each, seen, file)
+                if isinstance(found, Unread):
+                    self._unread.append(found)
                     continue
-                held.append(each)
-                num_characters += len(each.text)
+                held.append(found)
+                num_characters += len(found.text)
                 if len(held) >= batch_rows or num_characters >= _CHARACTERS:
                     yield _batch(held, columns)
                     held, num_characters = [], 0
+            if self._states.get(file, _state(file)) != _state(file):
+                raise changed()
         if held:
             yield _batch(held, columns)
 
+    def _checked(self, each: FoundDocument | Unread, seen: dict[str, bytes], file: Path) -> FoundDocument | Unread:
+        """A document with an id of its own: a later one of the same id has ``#2`` behind it, unless it is the same."""
+        if isinstance(each, Unread):
+            return each
+        try:
+            digest = hashlib.blake2b("\0".join((each.individual_id, each.text)).encode(), digest_size=16).digest()
+            "".join((each.doc_id, each.date or "", each.type or "")).encode()
+        except UnicodeEncodeError:
+            return Unread(self._place(file), "half of a surrogate pair in it")
+        doc_id, number = each.doc_id, 1
+        while doc_id in seen:
+            if seen[doc_id] == digest:
+                return Unread(self._place(file), "it was read already: the same id, individual and text")
+            number += 1
+            doc_id = f"{each.doc_id}#{number}"
+        seen[doc_id] = digest
+        return each._replace(doc_id=doc_id)
+
     def _documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
-        place = self._below(file).as_posix()
+        place = self._place(file)
         try:
             if self._scheme == "fhir" and self._is_lines(file):
                 yield from _lines(file, place)
                 return
             with open_bytes(file) as opened:
                 data = opened.read(MAX_BYTES + 1)
-        except (OSError, pa.ArrowException, EOFError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "damaged"
-            raise CorpusError(f"{file}: cannot be read ({reason})") from None
+        except OSError as error:
+            raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+        except CorpusError:
+            yield Unread(place, "it cannot be unpacked: cut short, damaged, or of another kind")
+            return
         if len(data) > MAX_BYTES:
             yield Unread(place, f"larger than {MAX_BYTES >> 20} MiB")
         elif self._scheme == "pages":
@@ -140,13 +164,9 @@ class Exports:
     def _page(self, file: Path, data: bytes, place: str) -> FoundDocument | Unread:
         try:
             text = text_of(data, SUFFIXES[file.suffix.lower()])
-            text.encode()
         except UnreadableError as error:
             return Unread(place, str(error))
-        except UnicodeEncodeError:
-            return Unread(place, "half of a surrogate pair in its text")
-        below = self._below(file)
-        return FoundDocument(below.as_posix(), self._individual_of(file, below), text)
+        return FoundDocument(place, self._individual_of(file, self._below(file)), text)
 
     @cached_property
     def _individual_of(self) -> Callable[[Path, Path], str]:
@@ -156,6 +176,9 @@ class Exports:
 
     def _below(self, file: Path) -> Path:
         return file.relative_to(self._path) if self._path.is_dir() else Path(file.name)
+
+    def _place(self, file: Path) -> str:
+        return os.fsencode(self._below(file).as_posix()).decode(errors="backslashreplace")
 
     @staticmethod
     def _is_lines(file: Path) -> bool:
@@ -176,20 +199,31 @@ _READERS: Final[dict[str, Callable[[bytes, str], Iterator[FoundDocument | Unread
 }
 
 
+def _state(file: Path) -> tuple[int, int]:
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+    return found.st_size, found.st_mtime_ns
+
+
 def _lines(file: Path, place: str) -> Iterator[FoundDocument | Unread]:
     """The documents of a file of NDJSON, a line at a time."""
     with open_bytes(file) as opened:
-        rest, number = b"", 0
-        while block := opened.read(1 << 22):
-            *lines, rest = (rest + block).split(b"\n")
-            for line in lines:
-                number += 1
-                if line.strip():
-                    yield from read_line(line, f"{place} line {number}")
-            if len(rest) > MAX_BYTES:
-                raise CorpusError(f"{file} line {number + 1}: longer than {MAX_BYTES >> 20} MiB")
-        if rest.strip():
-            yield from read_line(rest, f"{place} line {number + 1}")
+        held: list[bytes] = []
+        size, number, block = 0, 1, b"\n"
+        while block:
+            block = opened.read(1 << 22)
+            *ended, rest = block.split(b"\n") if block else [b"", b""]
+            for piece in ended:
+                line = b"".join([*held, piece])
+                if size + len(piece) > MAX_BYTES:
+                    yield Unread(f"{place} line {number}", f"larger than {MAX_BYTES >> 20} MiB")
+                elif line.strip():
+                    yield from read_bundle(line, f"{place} line {number}")
+                held, size, number = [], 0, number + 1
+            size += len(rest)
+            held = [*held, rest] if size <= MAX_BYTES else []
 
 
 def _batch(documents: list[FoundDocument], columns: Sequence[str]) -> pa.RecordBatch:

@@ -90,7 +90,8 @@ def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, An
     earlier = [each["individuals"] for each in kept.get("withdrawn", ())]
     lists = zip(withdrawals.lists, chain(earlier, repeat(0)), strict=False)
     now = [(name, num_ids, num_individuals + had) for (name, num_ids, num_individuals), had in lists]
-    counts.update({name: count for name, count in kept.items() if name != "withdrawn"})
+    # The list of what was not read stays behind: its places may name them.
+    counts.update({name: count for name, count in kept.items() if name not in ("withdrawn", "unread")})
     counts.update({**made, "snapshot": kept["snapshot"]})
     tell(now, run.job.corpus, run.progress, counts)
 
