@@ -747,7 +747,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_a_diagnosis",
                 "clinical ladder",
-                lambda _, m: m.evidence.diagnoses,
+                lambda _, m: any(row.values["num"] for row in _diagnoses(m)),  # none where each is of too few
                 "adversaries.audit_diagnoses",
             ),
             Test(
