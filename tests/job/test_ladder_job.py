@@ -86,6 +86,7 @@ def test_a_diagnosis_of_too_few_is_not_shown_and_the_verdict_says_so(done: Run) 
 def test_report_and_dossier_show_the_ladder(done: Run) -> None:
     page = (done.folder / "report" / "report.html").read_text()
     assert "Diagnoses, by what is known of a person" in page
+    assert "of 0 of 2 diagnoses" in page
     dossier = (done.folder / "dossier" / "dossier.html").read_text()
     rows = re.findall(r"in the evidence: clinical ladder.*?</tr>", dossier, re.DOTALL)
     assert rows

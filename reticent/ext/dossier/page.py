@@ -489,6 +489,7 @@ def _diagnoses(model: ShownModel) -> Found:
                 "diagnoses": Key(f"ladder.{kind}"),
                 "known": Key(f"ladder.rungs.{rung}"),
                 "num": cell.num_diagnoses,
+                "listed": cell.num_diagnoses + cell.num_too_few,
             }
             yield Row("figures.diagnoses_told", model, cell.told, values)
             if cell.placebo:
