@@ -16,7 +16,14 @@ from jinja2 import nodes
 
 import reticent.audit.texts as texts
 from reticent.audit.judgement import verdict
-from reticent.audit.judgement.rows import GATES, RISKS
+from reticent.audit.judgement.rows import (
+    FEW_DIAGNOSED,
+    GATES,
+    NO_BASE_PASSAGES,
+    NO_HEAD,
+    NO_WHOLE_PASSAGES,
+    RISKS,
+)
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.measure import subgroups
 from reticent.audit.membership.validity import OTHER_WAY
@@ -167,6 +174,7 @@ def test_every_text_that_evidence_can_hold_has_its_french() -> None:
     said += ["beyond", "within", "not shown", "pass", "fail", "no power", OTHER_WAY, "fewer than 5 subjects"]
     said += ["epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)", "majority class"]
     said += ["sampling at temperature 0.7 from the 50 likeliest tokens"]
+    said += [FEW_DIAGNOSED, NO_BASE_PASSAGES, NO_HEAD, NO_WHOLE_PASSAGES]  # notes of a risk
     assert len(said) > 75
     french = Texts("fr")
     same = {"N-gram coverage", "Min-K %", "Min-K %++", "zlib"}

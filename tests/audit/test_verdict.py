@@ -10,8 +10,9 @@ from fixtures.audits import as_estimate, filled
 
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
-from reticent.audit.judgement.rows import FAIL, PASS, GateConfig
+from reticent.audit.judgement.rows import FAIL, NO_HEAD, PASS, GateConfig
 from reticent.audit.judgement.verdict import gate_outcome, verdict, verdict_lines
+from reticent.audit.membership.names import STATES
 from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
 from reticent.audit.report.page import extraction_html
 from reticent.audit.stats.intervals import clopper_pearson
@@ -121,6 +122,17 @@ def test_an_attack_on_sides_that_differ_judges_no_gate_and_one_of_a_faulty_run_p
     (row,) = judged(found, [gate("membership_auc", at_most)]).results
     assert row.outcome == of_fault
     assert (row.reason == "a fault of the run: words alone do it") is (of_fault == NO_POWER)
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("loss", NO_POWER), (STATES, FAIL)])
+def test_a_gate_judges_nothing_that_a_head_predicts_which_was_drawn(name: str, outcome: str) -> None:
+    found = evidence(STRONG)
+    for one in found["models"]:
+        one["membership"] = {name: one["membership"]["loss"]}
+    found["models"][-1]["num_drawn"] = 6
+    (row,) = judged(found, [gate("membership_auc", 0.51, attack=name)]).results
+    assert row.outcome == outcome
+    assert (row.reason == NO_HEAD) is (outcome == NO_POWER)
 
 
 def test_a_gate_judges_the_area_without_near_copies_too() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ from reticent.audit.membership.names import RUNGS
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.schema import MEMBERS
 from reticent.engine.synthetic import DIAGNOSES, SynthConfig, synthesize
+from reticent.ext.ladder.stage import ladder_inputs
 from reticent.job.config import parse_job
+from reticent.job.maker import build_step
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.job.stages.measure import base_steps
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
@@ -81,8 +86,11 @@ def test_a_diagnosis_of_too_few_is_not_shown_and_the_verdict_says_so(done: Run) 
 def test_report_and_dossier_show_the_ladder(done: Run) -> None:
     page = (done.folder / "report" / "report.html").read_text()
     assert "Diagnoses, by what is known of a person" in page
+    assert "of 0 of 2 diagnoses" in page
     dossier = (done.folder / "dossier" / "dossier.html").read_text()
-    assert "in the evidence: clinical ladder" in dossier
+    rows = re.findall(r"in the evidence: clinical ladder.*?</tr>", dossier, re.DOTALL)
+    assert rows
+    assert not any("Tested on" in row for row in rows)  # all diagnoses are of too few
 
 
 def test_a_run_without_the_section_is_up_to_date_after_it_was_asked_for(done: Run) -> None:
@@ -90,6 +98,19 @@ def test_a_run_without_the_section_is_up_to_date_after_it_was_asked_for(done: Ru
     before = done.fingerprints.of("measures/m/base")
     execute(Run(done.job))
     assert done.fingerprints.for_a_look().of("measures/m/base") == before
+
+
+@pytest.mark.parametrize("changed", [{"dedup": {"threshold": 0.5}}, {"protect": {"k": 9}}])
+def test_answers_are_kept_only_where_the_same_is_asked_of_the_same_people(
+    done: Run, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    """Held-out individuals with near-copies are not asked, and k says which sentences few share."""
+    shutil.copytree(done.folder, tmp_path / "run")
+    run = Run(parse_job(job_values(done.folder.parent) | {"out": str(tmp_path / "run")} | changed))
+    execute(run, "protect")
+    for step in base_steps(run):
+        build_step(run, step)
+    assert ladder_inputs(run) != ladder_inputs(done)
 
 
 @pytest.mark.parametrize("has_base", [True, False])

@@ -335,7 +335,7 @@ PLACEBO, CUES = (
 
 def _ladder(found: Ladder) -> Iterator[Number]:
     """Yield the cells of the clinical ladder, whose ends hold at once. One whose placebo or control lies over 0 says
-    nothing: something else than the texts sets members apart."""
+    nothing: something else than the texts sets members apart. Under 0 it may hide what is told of them."""
     for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
         for rung, cell in cells.items():
             controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
@@ -344,6 +344,7 @@ def _ladder(found: Ladder) -> Iterator[Number]:
                 cell.told if cell.num_diagnoses else None,
                 invalid=next((why for control, why in controls if is_over(control, 0.0)), None),
                 fewest=cell.fewest,
+                doubt=CUES if any(control and (control.high or 0.0) < 0.0 for control, _ in controls) else None,
                 beside_base=found.less_base,
                 at_most=DIAGNOSES_AT_MOST,
                 missing=None if cell.num_diagnoses or words == "other conditions" else FEW_DIAGNOSED,

@@ -278,7 +278,9 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
     """Return the result of one number for its gate: its subject, bound, outcome and reason."""
     number = row.number
     outcome, reason = gate_outcome(row.estimate, row.at_most, row.control, small_cell=small_cell)
-    if number.invalid:
+    if number.missing:
+        outcome, reason = NO_POWER, number.missing
+    elif number.invalid:
         outcome, reason = NO_POWER, f"{SIDES_DIFFER}: {number.invalid}"
     elif outcome == PASS and number.doubt:
         outcome, reason = NO_POWER, f"{FAULT_OF_THE_RUN}: {number.doubt}"
@@ -579,7 +581,8 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
 
 def _surest(rows: Sequence[Row]) -> Number | None:
     """The number that lies most surely over what there would be if nothing was learned, whatever the threshold."""
-    over = [row for row in rows if not row.number.invalid and is_over(row.estimate, row.number.null)]
+    said = [row for row in rows if not row.number.invalid and not row.number.missing]
+    over = [row for row in said if is_over(row.estimate, row.number.null)]
     surest = max(over, key=lambda row: _low(row) - row.number.null, default=None)
     return surest and surest.number
 

@@ -237,7 +237,7 @@ REASONS = {
     NOTHING_FOUND: "verdict.nothing_was_found_over_it",
     WITHOUT_POWER: "verdict.the_test_does_not_find_more_than_the",
     WITHOUT_SHADOWS: "verdict.no_attack_with_shadow_models_was_made_on",
-    NO_HEAD: "verdict.no_head_that_predicts",
+    NO_HEAD: "evidence.no_head",
     NO_WHOLE_PASSAGES: "evidence.no_whole_passages",
     NO_BASE_PASSAGES: "evidence.no_base_passages",
     FEW_DIAGNOSED: "evidence.few_diagnosed",

@@ -489,6 +489,7 @@ def _diagnoses(model: ShownModel) -> Found:
                 "diagnoses": Key(f"ladder.{kind}"),
                 "known": Key(f"ladder.rungs.{rung}"),
                 "num": cell.num_diagnoses,
+                "listed": cell.num_diagnoses + cell.num_too_few,
             }
             yield Row("figures.diagnoses_told", model, cell.told, values)
             if cell.placebo:
@@ -747,7 +748,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_a_diagnosis",
                 "clinical ladder",
-                lambda _, m: m.evidence.diagnoses,
+                lambda _, m: any(row.values["num"] for row in _diagnoses(m)),  # none where each is of too few
                 "adversaries.audit_diagnoses",
             ),
             Test(

@@ -15,7 +15,7 @@ from reticent.engine.schema import MEMBERS
 from reticent.engine.split import households_of
 from reticent.ext.ladder.questions import Questions, ask
 from reticent.job.artefact import Measurement, measurements_of
-from reticent.job.stages.near_copies import copied_individuals
+from reticent.job.stages.near_copies import NEAR_COPIES, copied_individuals
 from reticent.job.stages.shadows import shadows_of
 
 if TYPE_CHECKING:
@@ -30,11 +30,15 @@ SCORES = "diagnoses.npz"
 
 
 def ladder_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of what the ladder reads beside the model: the texts, the list and the records."""
+    """Return the fingerprints of what the ladder reads beside the model: the texts, the list and the records; also who
+    is left out for near-copies, however few (kept answers are by row), and which sentences few share."""
     config = run.job.audit.diagnoses
     assert config is not None
     files = {"diagnoses:terms": config.terms, "diagnoses:records": config.records}
     named = {name: run.fingerprints.at(Path(path)) for name, path in files.items() if path is not None}
+    if run.job.memory_limit is None:
+        named["diagnoses:left out"] = run.fingerprints.of(NEAR_COPIES)
+    named["diagnoses:k"] = str(run.job.protect.k)
     return {**run.corpus_input(), "split": run.fingerprints.of("split"), **named}
 
 

@@ -378,20 +378,25 @@ def test_what_was_not_tested_has_a_row_for_each_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "placebo"),
+    ("language", "said", "counted", "placebo"),
     [
         ("en", "sensitive diagnoses told of people it was trained on, more than of people it never saw, given public",
+         "mean of 3 of 4 diagnoses",
          "the same of other conditions that stand in no text, given a fragment of a note too"),
         ("fr", "diagnostics sensibles : ce qui en est révélé pour les personnes de l’entraînement, de plus que",
+         "moyenne de 3 diagnostics sur 4",
          "autres maladies qui ne figurent dans aucun texte, de même, avec un fragment d’une note aussi"),
     ],
 )  # fmt: skip
-def test_diagnoses_stand_under_inference_with_their_placebo(language: Language, said: str, placebo: str) -> None:
+def test_diagnoses_stand_under_inference_with_their_placebo(
+    language: Language, said: str, counted: str, placebo: str
+) -> None:
     audit = tiny_audit()
     for entry in audit["models"]:
         entry["diagnoses"] = diagnoses_told()
     page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
     assert said in page
+    assert counted in page  # a mean that leaves diagnoses out says so
     assert placebo in page
 
 

@@ -290,6 +290,10 @@ def test_a_cell_that_its_controls_do_not_clear_says_nothing_and_one_of_too_few_i
         None,
     )
     assert (placebo.invalid, cue.invalid) == (PLACEBO, CUES)
+    under = Estimate(value=-0.1, low=-0.15, high=-0.05, n=400)  # held-out individuals are told by cues: it hides a leak
+    for name in ("placebo", "cue_only", "out_shadows"):
+        (less,) = numbers(cell(**{name: under}))
+        assert (less.invalid, less.doubt, number.doubt) == (None, CUES, None)
     (few,) = numbers(cell(told=Estimate(value=None, n=0), num_diagnoses=0, num_too_few=3))
     assert (few.estimate, few.missing) == (None, FEW_DIAGNOSED)
 
