@@ -14,6 +14,7 @@ from fixtures.private import uneven_individuals
 from fixtures.stores import make_store
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from reticent.core.device import full_float32
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
@@ -223,6 +224,24 @@ def test_passes_in_bfloat16_have_clips_and_sums_in_float32(kind: str) -> None:
         steps.close()
     off = float((found["half"] - found["exact"]).norm() / found["exact"].norm())
     assert 0 < off < 0.03
+
+
+def test_clipped_gradients_are_added_up_in_all_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clip factor of 10 bits (TF32) would let a unit's gradient be longer than the bound."""
+    products, seen = torch.backends.cuda.matmul, list[bool]()
+    steps, parts = start("gpt2", built("gpt2", "tied"), uneven_individuals(), "hooks", max_physical_batch_size=1000)
+    clip = type(steps.optimizer).clip_and_accumulate
+
+    def spy(optimizer: Any) -> None:
+        seen.append(products.allow_tf32)
+        clip(optimizer)
+
+    monkeypatch.setattr(type(steps.optimizer), "clip_and_accumulate", spy)
+    with full_float32():  # and whatever was before, afterwards
+        products.allow_tf32 = True
+        update(steps, parts())
+        assert products.allow_tf32
+    assert seen == [False]
 
 
 @pytest.mark.parametrize("clipping", MODES)

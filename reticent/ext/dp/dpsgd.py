@@ -722,7 +722,8 @@ class NoisyGradient:
             is_last = turn == len(data.parts) - 1
             self.drew |= is_last
             self.optimizer.signal_skip_step(do_skip=not is_last)
-            self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
+            with full_float32():  # a clip factor of fewer bits would let a gradient be longer than the bound
+                self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
             if not is_last:
                 self.optimizer.zero_grad(set_to_none=True)
         if self.num_ranks > 1:
