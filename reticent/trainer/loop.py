@@ -10,7 +10,6 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -344,8 +343,6 @@ def train(
             reader = LossReader(state, metrics, world, config.logging_steps, out)
             # Of this process alone; the state has the sum over all.
             ledger = state.ledger if world.is_main else Ledger()
-            # The cost of a private training is charged by its name, which the state keeps: it has one from the start.
-            saved = time.monotonic() if privacy is None or found else -math.inf
             run = _Run(
                 model,
                 optimizer,
@@ -360,9 +357,12 @@ def train(
                 reader,
                 Clock(),
                 writer,
-                saved,
+                time.monotonic(),
                 state.step,
             )
+            if privacy is not None and not found:
+                run.save()
+                writer.wait()  # its cost is charged by its name, which the state keeps
             while state.epoch <= config.num_epochs:
                 run.clock.begin_epoch()
                 if epoch_store is not None:

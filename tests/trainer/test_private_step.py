@@ -109,6 +109,18 @@ def test_resumed_run_equals_an_uninterrupted_one(kind: str, recipe: str, tmp_pat
     assert [each.settled for each in read_budget(tmp_path / "budget.json")] == [True]  # one run, paid once
 
 
+def test_run_that_falls_over_before_a_state_is_due_is_paid_once(tmp_path: Path) -> None:
+    def stop(_: dict[str, Any]) -> None:
+        raise StopHereError
+
+    seldom = {"save_steps": 0, "save_minutes": 0.0}
+    privacy = dp(seed=None, budget_file=str(tmp_path / "budget.json"), corpus="c")
+    with pytest.raises(StopHereError):
+        run(tmp_path / "cut", progress=stop, privacy=privacy, **seldom)
+    run(tmp_path / "cut", privacy=privacy, **seldom)
+    assert [each.settled for each in read_budget(tmp_path / "budget.json")] == [True]
+
+
 def test_run_with_a_drawn_seed_can_be_resumed_and_forgets_it(tmp_path: Path) -> None:
     def stop(at: dict[str, Any]) -> None:
         if at["step"] == 3:
