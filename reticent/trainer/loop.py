@@ -26,7 +26,7 @@ from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.progress import log_warning
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
-from reticent.trainer.attention import attention_of_training
+from reticent.trainer.attention import attention_by_host
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world, whole, whole_state
@@ -163,7 +163,7 @@ def graceful_stop() -> Iterator[Stop]:
 
 @torch.no_grad()
 def require_packable(model: PreTrainedModel) -> None:
-    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_of_training`."""
+    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_by_host`."""
     config: Any = model.config
     training = model.training
     model.eval()
@@ -317,7 +317,7 @@ def train(
         if config.dtype == "bfloat16":
             for weight in model.parameters():  # not the buffers: frequencies of positions need their bits
                 weight.data = weight.data.bfloat16()
-        held.enter_context(attention_of_training(model, packed=config.packing))
+        held.enter_context(attention_by_host(model, packed=config.packing))
         adapter = _adapt(model, recipe, config)
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
