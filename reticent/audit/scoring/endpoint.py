@@ -27,6 +27,7 @@ from reticent.audit.scoring.token_scores import TokenScores, unscored
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import core_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -197,7 +198,7 @@ class Server:
     """
 
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast):
-        self._about, self._tokenizer = read_json(folder / ENDPOINT), tokenizer.backend_tokenizer
+        self._about, self._tokenizer = read_json(folder / ENDPOINT), core_tokenizer(tokenizer)
         check_host(self._about["url"], self._about["host"])
 
     def write(
@@ -234,11 +235,11 @@ class Server:
                 }  # fmt: skip
                 digest = hashlib.sha256(json.dumps([self._about["url"], question]).encode()).hexdigest()
                 if digest not in known:
-                    texts = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                    texts: list[Any] = [choice.get("text") for choice in _asked(self._about["url"], question)]
                     if len(texts) < num_samples or not all(isinstance(text, str) for text in texts):
                         host = self._about["host"]
                         raise ArtifactError(f"{host}: the server writes no text; the same command goes on")
-                    known[digest] = [[self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]]
+                    known[digest] = [[each.ids for each in self._tokenizer.encode(texts)]]
                     answers.write(json.dumps([digest, *known[digest]]) + "\n")
                     answers.flush()
                 for sample, ids in enumerate(known[digest][0][:num_samples]):
@@ -249,5 +250,4 @@ class Server:
 
     def again(self, ids: np.ndarray) -> list[int]:
         """Return a text cut anew, as what the server writes is: the same words may have been other tokens."""
-        text = self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._tokenizer.encode(self._tokenizer.decode([ids.tolist()], skip_special_tokens=False))[0].ids
