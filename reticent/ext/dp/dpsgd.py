@@ -229,6 +229,10 @@ def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> 
     over the linear layer's M positions of the outer products l_m (V) h_m (D). Its square is |E|^2 + |L|^2 + 2 <E, L>,
     of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
     """
+    uses = [  # torch gives the row of padding no gradient
+        (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
+        for layer, read, back in uses
+    ]
     _, first, behind = uses[0]
     depth = (behind if isinstance(uses[0][0], nn.Embedding) else first).shape[2]
 
