@@ -10,8 +10,8 @@ import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.private import dp, run, uneven_individuals, weights
+from fixtures.reads import Reads
 from fixtures.stores import random_store
-from fixtures.training import DeviceReads
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.ext.dp.budget import read_budget
@@ -223,7 +223,7 @@ def test_settings_that_do_not_mix_with_dp_are_refused(changes: dict[str, Any], m
 def test_the_host_reads_nothing_from_the_device_but_for_the_check_of_the_first_unit(
     kind: str, recipe: str, clipping: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, take = DeviceReads(), loop._take_steps
+    reads, take = Reads(), loop._take_steps
 
     def spy(*arguments: Any) -> None:
         with reads:
