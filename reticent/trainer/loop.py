@@ -505,7 +505,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     run.metrics.log({**about, **times}, "timings.jsonl")
     if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
-        weights = whole_state(run.model)  # every process has a part of them, or none
+        weights = whole_state(run.model, run.world)  # every process has a part of them, or none
         if run.world.is_main:
             write_model(
                 run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
