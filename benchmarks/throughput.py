@@ -34,6 +34,7 @@ from benchmarks.training import OBJECTIVES, SHAPES, Plan, Way, flops_per_token, 
 from benchmarks.training import window_rows as rows_of
 from reticent.audit.scoring.generate import generate
 from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import json_of
 from reticent.trainer import loop
 from reticent.trainer.config import PrivacyConfig, TrainConfig
 from reticent.trainer.models import load_tokenizer, special_ids
@@ -157,7 +158,7 @@ def train_ours(
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
             loop.train(
                 fresh_model(plan), plan.store, get_recipe(recipe + plan.objective), config, out,
-                tokenizer=plan.tokenizer.backend_tokenizer.to_str(), progress=progress, privacy=privacy, resume=False,
+                tokenizer=json_of(plan.tokenizer), progress=progress, privacy=privacy, resume=False,
             )  # fmt: skip
     except EnoughError:
         return watch.found()

@@ -1,4 +1,4 @@
-"""How attention is told what it may not see, without a wait for the device and without a mask of all pairs of cells.
+"""How attention is told what it may not see, in training and in scoring, without a wait for the device.
 
 transformers decides on the device whether a batch has padding, and the host waits for the answer in each forward pass.
 Here the host, which made the batch, decides: no padding, no mask. Packed rows need no mask at all: attention runs over
@@ -11,7 +11,7 @@ Shapes: B rows, T tokens a row, H heads, D dimensions, W windows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,14 +22,14 @@ from reticent.core.errors import TrainingError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["attention_of_training"]
+__all__ = ["attention_by_host", "seeing", "without_looking"]
 
 #: Names of our ways of attention, for transformers: padding, and windows side by side.
 _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 
 @contextmanager
-def attention_of_training(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
+def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
     """Let a model attend as said above while the block runs, and then as before.
 
     A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
@@ -40,7 +40,7 @@ def attention_of_training(model: PreTrainedModel, *, packed: bool = False) -> It
     TrainingError
         ``packed``, and the model keeps its own attention.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     config: Any = model.config
@@ -48,19 +48,35 @@ def attention_of_training(model: PreTrainedModel, *, packed: bool = False) -> It
     AttentionInterface.register(_PADDED, sdpa_attention_forward)
     AttentionMaskInterface.register(_PADDED, _mask_unread)
     AttentionInterface.register(_PACKED, _packed_attention)  # without a function for masks: none is made
-    asking = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
-    for module in asking:  # it looks for padding among the tokens, on the device
-        module.warn_if_padding_and_no_attention_mask = lambda *_, **__: None  # type: ignore[method-assign]
+    without_looking(model)
     try:
-        if packed or before == "sdpa":
+        if (packed or before == "sdpa") and model._can_set_attn_implementation():
             model.set_attn_implementation(_PACKED if packed else _PADDED)
         if packed and config._attn_implementation != _PACKED:
             raise TrainingError(f"train.packing: {config.model_type} has an attention of its own; set it to false")
         yield
     finally:
-        model.set_attn_implementation(before)
-        for module in asking:
-            del module.warn_if_padding_and_no_attention_mask
+        if config._attn_implementation != before:
+            model.set_attn_implementation(before)
+
+
+def seeing(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
+    """Return a context of forward passes with this mask, which is None where no cell is padding."""
+    return nullcontext() if mask is None else attention_by_host(model)
+
+
+def without_looking(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the model, which from now on does not look for padding in its inputs to warn of it: on a GPU each forward
+    pass would wait for that.
+    """
+    for module in model.modules():
+        if hasattr(module, "warn_if_padding_and_no_attention_mask"):
+            module.warn_if_padding_and_no_attention_mask = _say_nothing  # type: ignore[assignment]
+    return model
+
+
+def _say_nothing(*_: Any) -> None:
+    """In place of a warning."""
 
 
 def _mask_unread(

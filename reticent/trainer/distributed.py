@@ -98,11 +98,19 @@ def like(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return distribute_tensor(moved, weight.device_mesh, weight.placements)  # type: ignore[attr-defined]
 
 
-def whole_state(model: torch.nn.Module) -> dict[str, torch.Tensor] | None:
-    """Return the state of a shared model with whole weights, on the host; None for a model that is not shared."""
+def whole_state(model: torch.nn.Module, world: World) -> dict[str, torch.Tensor] | None:
+    """Return the state of a shared model with whole weights, on the host of the first process; None in the others, and
+    for a model that is not shared. Every process must ask.
+    """
     if not any(hasattr(weight, "full_tensor") for weight in model.parameters()):
         return None
-    weights = {id(weight): whole(weight.detach()).cpu() for weight in model.parameters()}
+    weights = {}
+    for weight in model.parameters():
+        value = whole(weight.detach())
+        if world.is_main:
+            weights[id(weight)] = value.cpu()
+    if not world.is_main:
+        return None
     of_names = {name: weights[id(weight)] for name, weight in model.named_parameters(remove_duplicate=False)}
     return {**model.state_dict(), **of_names}
 

@@ -10,7 +10,6 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -27,7 +26,7 @@ from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.progress import log_warning
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
-from reticent.trainer.attention import attention_of_training
+from reticent.trainer.attention import attention_by_host
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world, whole, whole_state
@@ -164,7 +163,7 @@ def graceful_stop() -> Iterator[Stop]:
 
 @torch.no_grad()
 def require_packable(model: PreTrainedModel) -> None:
-    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_of_training`."""
+    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_by_host`."""
     config: Any = model.config
     training = model.training
     model.eval()
@@ -318,7 +317,7 @@ def train(
         if config.dtype == "bfloat16":
             for weight in model.parameters():  # not the buffers: frequencies of positions need their bits
                 weight.data = weight.data.bfloat16()
-        held.enter_context(attention_of_training(model, packed=config.packing))
+        held.enter_context(attention_by_host(model, packed=config.packing))
         adapter = _adapt(model, recipe, config)
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
@@ -344,8 +343,6 @@ def train(
             reader = LossReader(state, metrics, world, config.logging_steps, out)
             # Of this process alone; the state has the sum over all.
             ledger = state.ledger if world.is_main else Ledger()
-            # The cost of a private training is charged by its name, which the state keeps: it has one from the start.
-            saved = time.monotonic() if privacy is None or found else -math.inf
             run = _Run(
                 model,
                 optimizer,
@@ -360,9 +357,12 @@ def train(
                 reader,
                 Clock(),
                 writer,
-                saved,
+                time.monotonic(),
                 state.step,
             )
+            if privacy is not None and not found:
+                run.save()
+                writer.wait()  # its cost is charged by its name, which the state keeps
             while state.epoch <= config.num_epochs:
                 run.clock.begin_epoch()
                 if epoch_store is not None:
@@ -505,7 +505,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     run.metrics.log({**about, **times}, "timings.jsonl")
     if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
-        weights = whole_state(run.model)  # every process has a part of them, or none
+        weights = whole_state(run.model, run.world)  # every process has a part of them, or none
         if run.world.is_main:
             write_model(
                 run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 
 from reticent.core.errors import ArtifactError, TrainingError
@@ -24,6 +23,7 @@ from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import log_warning
 from reticent.engine.store import TokenStore
 from reticent.engine.tokenizer_library import json_of, library_tokenizer, names_in, remember_json
+from reticent.trainer.attention import without_looking
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ from reticent.trainer.base_files import (
 )
 
 __all__ = [
-    "attention_for",
     "check_fit",
     "first_position",
     "freeze_embeddings",
@@ -55,7 +54,6 @@ __all__ = [
     "special_ids",
     "states_of",
     "whole_inputs",
-    "without_looking",
     "without_own_settings",
 ]
 
@@ -127,20 +125,6 @@ def load_model(
     model = _saveable(model) if "gguf_file" in options else model
     _drawn[model] = len(about["missing_keys"])
     return without_looking(model)
-
-
-def without_looking(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the model, which from now on does not look for padding in its inputs to warn of it: on a GPU each forward
-    pass would wait for that.
-    """
-    for module in model.modules():
-        if hasattr(module, "warn_if_padding_and_no_attention_mask"):
-            module.warn_if_padding_and_no_attention_mask = _say_nothing  # type: ignore[assignment]
-    return model
-
-
-def _say_nothing(*_: Any) -> None:
-    """In place of a warning."""
 
 
 def num_drawn(model: PreTrainedModel) -> int:
@@ -502,7 +486,7 @@ def logits_at(
     position_ids_BT : int64 tensor, shape (B, T)
         None: positions as the model makes them; else from `first_position`.
     bounds : int32 tensor, shape (W + 1,)
-        Bounds of windows in the flattened batch, which do not see each other: within `attention_of_training` alone.
+        Bounds of windows in the flattened batch, which do not see each other: within `attention_by_host` alone.
     """
     return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
 
@@ -540,47 +524,9 @@ def states_of(
     return values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
 
 
-def attention_for(model: PreTrainedModel, attention_BT: np.ndarray) -> np.ndarray | None:
-    """Return the attention mask to give to a masked model so that it need not look at it: None where no cell is
-    padding, bool (B, 1, 1, T) where the model takes that, else (B, T), of which transformers asks the device whether
-    all of it is true, once a forward pass.
-    """
-    if attention_BT.all():
-        return None
-    return attention_BT[:, None, None, :] if _takes_whole_mask(model) else attention_BT
-
-
-#: Settings of architectures whose layers do not all see the whole row: such layers make masks of their own.
-_LOCAL = ("sliding_window", "local_attention", "attention_window", "layer_types", "attention_type")
-
-
-@torch.no_grad()
-def _takes_whole_mask(model: Any) -> bool:
-    """Whether a mask of four dimensions says the same as one of two; each model is asked once."""
-    if model not in _whole_masks:
-        is_local = any(getattr(model.config, name, None) for name in _LOCAL)
-        is_plain = getattr(model.config, "_attn_implementation", None) == "sdpa" and not is_local
-        _whole_masks[model] = is_plain and _sees_the_same(model)
-    return _whole_masks[model]
-
-
-def _sees_the_same(model: Any) -> bool:
-    training, seen = model.training, torch.tensor([[True] * 6, [True] * 4 + [False] * 2], device=model.device)
-    ids = torch.arange(12, device=model.device).view(2, 6) % num_rows(model)
-    model.eval()
-    try:
-        one, other = (model(input_ids=ids, attention_mask=m).logits[seen] for m in (seen, seen[:, None, None, :]))
-    except (IndexError, RuntimeError, TypeError, ValueError):  # an architecture can fail anywhere
-        return False
-    finally:
-        model.train(training)
-    return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(one.abs().max()))
-
-
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-_whole_masks: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 _sound: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 #: Model -> weights that its files lack.
 _drawn: WeakKeyDictionary[Any, int] = WeakKeyDictionary()

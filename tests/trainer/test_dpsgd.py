@@ -14,6 +14,7 @@ from fixtures.private import uneven_individuals
 from fixtures.stores import make_store
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from reticent.core.device import full_float32
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
@@ -225,6 +226,24 @@ def test_passes_in_bfloat16_have_clips_and_sums_in_float32(kind: str) -> None:
     assert 0 < off < 0.03
 
 
+def test_clipped_gradients_are_added_up_in_all_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clip factor of 10 bits (TF32) would let a unit's gradient be longer than the bound."""
+    products, seen = torch.backends.cuda.matmul, list[bool]()
+    steps, parts = start("gpt2", built("gpt2", "tied"), uneven_individuals(), "hooks", max_physical_batch_size=1000)
+    clip = type(steps.optimizer).clip_and_accumulate
+
+    def spy(optimizer: Any) -> None:
+        seen.append(products.allow_tf32)
+        clip(optimizer)
+
+    monkeypatch.setattr(type(steps.optimizer), "clip_and_accumulate", spy)
+    with full_float32():  # and whatever was before, afterwards
+        products.allow_tf32 = True
+        update(steps, parts())
+        assert products.allow_tf32
+    assert seen == [False]
+
+
 @pytest.mark.parametrize("clipping", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_update_does_not_change_with_the_size_of_physical_batches(kind: str, clipping: str) -> None:
@@ -312,18 +331,20 @@ def test_closing_leaves_a_plain_model(kind: str, clipping: str) -> None:
 
 
 @pytest.mark.parametrize(("num_cells", "size"), [(3, 9), (12, 5)])  # few positions of a large weight, and the reverse
-@pytest.mark.parametrize("kinds", ["e", "l", "el", "lee", "lle"])
+@pytest.mark.parametrize("kinds", ["e", "l", "p", "el", "lp", "lee", "lle"])
 def test_norms_of_tied_weights_are_those_of_whole_gradients(
     kinds: str, num_cells: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
     uses, whole = [], torch.zeros(3, size + 2, size)
     for kind in kinds:
-        if kind == "e":
+        if kind in "ep":  # with a padding token, whose row learns nothing, the first of each unit
             ids, b = torch.randint(0, size + 2, (3, num_cells)), torch.randn(3, num_cells, size)
-            uses.append((dpsgd._TiedEmbedding(1, 1), ids, b))
+            ids[:, 0] = 1
+            uses.append((dpsgd._TiedEmbedding(2, 1, padding_idx=1 if kind == "p" else None), ids, b))
             for unit in range(3):
-                whole[unit].index_add_(0, ids[unit], b[unit])
+                learns = ids[unit] != 1 if kind == "p" else slice(None)
+                whole[unit].index_add_(0, ids[unit][learns], b[unit][learns])
         else:
             h, along = torch.randn(3, num_cells + 1, size), torch.randn(3, num_cells + 1, size + 2)
             uses.append((dpsgd._TiedLinear(1, 1), h, along))

@@ -15,11 +15,11 @@ import torch
 from fixtures.architectures import small_model
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.packing import write_store
+from fixtures.reads import Reads
 from fixtures.stores import make_store, random_store
 from fixtures.training import (
     CPU,
     UNFINISHED,
-    DeviceReads,
     Whole,
     X,
     assert_close,
@@ -238,7 +238,7 @@ def test_the_host_reads_nothing_from_the_device_between_two_logged_steps(
     kind: str, recipe: str, packing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the CPU the loop also reads each loss, by ``tolist``, which is no operation."""
-    reads, take = DeviceReads(), loop._take_steps
+    reads, take = Reads(), loop._take_steps
 
     def spy(*arguments: Any) -> None:
         with reads:

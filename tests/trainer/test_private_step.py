@@ -10,8 +10,8 @@ import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.private import dp, run, uneven_individuals, weights
+from fixtures.reads import Reads
 from fixtures.stores import random_store
-from fixtures.training import DeviceReads
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.ext.dp.budget import read_budget
@@ -107,6 +107,18 @@ def test_resumed_run_equals_an_uninterrupted_one(kind: str, recipe: str, tmp_pat
     assert resumed.losses == pytest.approx(whole.losses)
     assert resumed.ledger == whole.ledger
     assert [each.settled for each in read_budget(tmp_path / "budget.json")] == [True]  # one run, paid once
+
+
+def test_run_that_falls_over_before_a_state_is_due_is_paid_once(tmp_path: Path) -> None:
+    def stop(_: dict[str, Any]) -> None:
+        raise StopHereError
+
+    seldom = {"save_steps": 0, "save_minutes": 0.0}
+    privacy = dp(seed=None, budget_file=str(tmp_path / "budget.json"), corpus="c")
+    with pytest.raises(StopHereError):
+        run(tmp_path / "cut", progress=stop, privacy=privacy, **seldom)
+    run(tmp_path / "cut", privacy=privacy, **seldom)
+    assert [each.settled for each in read_budget(tmp_path / "budget.json")] == [True]
 
 
 def test_run_with_a_drawn_seed_can_be_resumed_and_forgets_it(tmp_path: Path) -> None:
@@ -211,7 +223,7 @@ def test_settings_that_do_not_mix_with_dp_are_refused(changes: dict[str, Any], m
 def test_the_host_reads_nothing_from_the_device_but_for_the_check_of_the_first_unit(
     kind: str, recipe: str, clipping: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, take = DeviceReads(), loop._take_steps
+    reads, take = Reads(), loop._take_steps
 
     def spy(*arguments: Any) -> None:
         with reads:

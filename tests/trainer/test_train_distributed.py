@@ -18,6 +18,7 @@ from fixtures.models import toy_model
 from fixtures.training import UNFINISHED, dropping, run
 from safetensors.torch import load_file
 
+from reticent.trainer.distributed import World, whole_state
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.steps import TargetLoss, _reaches_every_weight
 from reticent.trainer.verify import read_ledger, verify_ledger
@@ -203,3 +204,13 @@ def test_two_processes_train_privately_what_one_does(clipping: str, folder: Path
     first, second = (load_file(folder / f"private-{rank}.safetensors")[clipping] for rank in (0, 1))
     assert torch.equal(first, second)
     assert float((first - private.weights(alone)).abs().max()) <= 1e-5
+
+
+def test_whole_weights_are_held_by_the_first_process_alone() -> None:
+    model = torch.nn.Linear(2, 3)
+    assert whole_state(model, World()) is None  # not shared
+    model.weight.full_tensor = lambda: model.weight  # type: ignore[attr-defined]
+    assert whole_state(model, World(rank=1, size=2)) is None
+    found = whole_state(model, World(rank=0, size=2))
+    assert found is not None
+    assert {name: tuple(weight.shape) for name, weight in found.items()} == {"weight": (3, 2), "bias": (3,)}

@@ -21,7 +21,7 @@ from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import pack_rows
 from reticent.trainer import attention
-from reticent.trainer.attention import attention_of_training
+from reticent.trainer.attention import attention_by_host
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import require_packable
@@ -112,7 +112,7 @@ def packed_logits(model: Any, ids: np.ndarray) -> torch.Tensor:
     laid = lay_out(ids, np.full_like(ids, IGNORE_INDEX), LENGTHS, np.zeros(3, dtype=int), pad=0, padded=lambda _: 24)
     at = torch.arange(laid.input_ids.size)
     rows, positions, bounds = map(torch.from_numpy, (laid.input_ids, laid.positions, laid.bounds))
-    with torch.no_grad(), attention_of_training(model, packed=True):
+    with torch.no_grad(), attention_by_host(model, packed=True):
         return logits_at(model.eval(), rows, None, at, positions, bounds)
 
 
@@ -154,14 +154,14 @@ def test_other_tokens_of_another_window_change_nothing(kind: str) -> None:
 def test_a_model_whose_windows_would_see_each_other_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = toy_model(kind, hidden_size=32)
     model.set_attn_implementation("eager")
-    with attention_of_training(model, packed=True):
+    with attention_by_host(model, packed=True):
         require_packable(model)  # it is set to what keeps them apart
         model.set_attn_implementation("sdpa")  # which does not know the bounds
         with pytest.raises(TrainingError, match="other logits than alone"):
             require_packable(model)
     assert model.config._attn_implementation == "eager"
     monkeypatch.setattr(type(model), "set_attn_implementation", lambda *_: None)
-    with pytest.raises(TrainingError, match="has an attention of its own"), attention_of_training(model, packed=True):
+    with pytest.raises(TrainingError, match="has an attention of its own"), attention_by_host(model, packed=True):
         pass
 
 
@@ -198,7 +198,7 @@ def test_flash_attention_of_windows_has_a_gradient_also_with_dropout(causal: boo
 
 def test_scores_that_attention_changes_in_another_way_are_refused() -> None:
     model = small_model("gemma2", "clm", num_key_value_heads=2)
-    with attention_of_training(model, packed=True), pytest.raises(TrainingError, match="attention by softcap"):
+    with attention_by_host(model, packed=True), pytest.raises(TrainingError, match="attention by softcap"):
         require_packable(model)
 
 
@@ -216,7 +216,7 @@ POSITIONS = [
 @pytest.mark.parametrize("kind", share_of(POSITIONS, least=3))
 def test_positions_of_a_packed_window_are_those_of_the_window_alone(kind: str) -> None:
     model = small_model(kind, "mlm", pad_token_id=1, max_position_embeddings=66)
-    with attention_of_training(model, packed=True):
+    with attention_by_host(model, packed=True):
         require_packable(model)
 
 
@@ -240,7 +240,7 @@ def test_loss_and_gradient_of_packed_rows_are_those_of_windows(kind: str, recipe
     for numbers, rows in packed_order(windows, 4, 32, seed=0, epoch=1):
         plan = [[Part(numbers, (0, 1, 0), rows)]]
         (step,) = iter_steps(windows, plan, make, causal=causal, device=CPU)
-        with attention_of_training(other, packed=True):
+        with attention_by_host(other, packed=True):
             total = total + TargetLoss(other)(*step.micro_batches[0].inputs)
         num_rows += len(step.micro_batches[0].input_ids)
     assert num_rows < len(windows) - 3

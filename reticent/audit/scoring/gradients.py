@@ -36,7 +36,8 @@ from reticent.core.errors import TrainingError
 from reticent.core.progress import log_warning
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import attention_for, lm_head, logits_of, whole_inputs
+from reticent.trainer.attention import seeing
+from reticent.trainer.models import lm_head, logits_of, whole_inputs
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 if TYPE_CHECKING:
@@ -229,8 +230,7 @@ class _Asked:
         cells = np.flatnonzero(asked)
         true = self.windows.store.input_ids[positions.reshape(-1)[cells]].astype(np.int64)
         given, wanted, labels = (torch.from_numpy(part).to(self.device) for part in (input_ids, cells, true))
-        mask = None if attention is None else attention_for(self.net, attention)
-        seen = None if mask is None else torch.from_numpy(mask).to(self.device)
+        seen = None if attention is None or attention.all() else torch.from_numpy(attention).to(self.device)
         return _Question(given, seen, wanted, labels, of_rows, of_rows[cells // batch.input_ids.shape[1]])
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
@@ -240,7 +240,8 @@ class _Asked:
         for start in range(0, len(windows), ROWS_AT_ONCE):
             some = windows[start : start + ROWS_AT_ONCE]
             question = self._question(some, np.zeros(len(some), dtype=np.int64))
-            logits = logits_of(self.net, self.head, question.given, question.seen, question.wanted)
+            with seeing(self.net, question.seen):
+                logits = logits_of(self.net, self.head, question.given, question.seen, question.wanted)
             torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
         return {weight: weight.grad for weight in self.net.parameters() if weight.grad is not None}
 
@@ -361,7 +362,7 @@ class _Layers:
     def norms(self, question: _Question) -> np.ndarray:
         """Return the norm of the gradient of the summed loss of each document, float64 (U,)."""
         self._question, self._squares, self._tied, self._slots = question, {}, {}, {}
-        with self._hooked():
+        with self._hooked(), seeing(self.net, question.seen):
             inputs = whole_inputs(self.net, question.given, question.seen)
             values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
             at = values.flatten(0, 1).index_select(0, question.wanted)

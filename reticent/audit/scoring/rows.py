@@ -18,8 +18,9 @@ import torch
 from reticent.audit.scoring.scores import Scorer
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.trainer.attention import seeing
 from reticent.trainer.distributed import World
-from reticent.trainer.models import attention_for, lm_head
+from reticent.trainer.models import lm_head
 from reticent.trainer.windows import Batch
 
 if TYPE_CHECKING:
@@ -132,8 +133,7 @@ def sum_log_probs(
 
 
 def _mask(model: Any, attention_NT: np.ndarray | None) -> torch.Tensor | None:
-    mask = None if attention_NT is None else attention_for(model, attention_NT)
-    return None if mask is None else torch.from_numpy(mask).to(model.device)
+    return None if attention_NT is None or attention_NT.all() else torch.from_numpy(attention_NT).to(model.device)
 
 
 def _sums(
@@ -221,7 +221,8 @@ def _states(
         if is_shareable(cache):
             cache.batch_repeat_interleave(alike)
             return states_of(model, head, input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True)[0]
-    return states_of(model, head, input_ids=ids_NT, attention_mask=mask)[0][:, shared:]
+    with seeing(model, mask):
+        return states_of(model, head, input_ids=ids_NT, attention_mask=mask)[0][:, shared:]
 
 
 def dressed_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

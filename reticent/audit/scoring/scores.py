@@ -28,8 +28,9 @@ from reticent.engine.document_kernels import document_ranks
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
+from reticent.trainer.attention import seeing
 from reticent.trainer.distributed import World
-from reticent.trainer.models import attention_for, lm_head, logits_of
+from reticent.trainer.models import lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -440,26 +441,20 @@ class Scorer:
             true = np.full(len(at), self._end or 0, dtype=np.int64)
             true[:num_own] = self.store.input_ids[at[:num_own]]
             seen = None if attention_BT is None else attention_BT[rows]
-            self._score_cells(at, given, self._masks(seen), wanted, self._moved(true))
-
-    def _masks(self, attention_BT: np.ndarray | None) -> list[torch.Tensor | None]:
-        """The attention mask for each model, decided on the host."""
-        if attention_BT is None:
-            return [None] * len(self.models)
-        masks = [attention_for(model, attention_BT) for model in self.models]
-        return [None if mask is None else self._moved(mask) for mask in masks]
+            mask = None if seen is None or seen.all() else self._moved(seen)
+            self._score_cells(at, given, mask, wanted, self._moved(true))
 
     def _score_cells(
         self,
         at: np.ndarray,
         given: torch.Tensor,
-        masks: list[torch.Tensor | None],
+        mask: torch.Tensor | None,
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
         """Score the tokens at the places ``at`` of the store, which the cells ``wanted`` predict."""
         num_own = int(np.count_nonzero(at < self.store.num_tokens))
-        for number, (model, head, mask) in enumerate(zip(self.models, self._heads, masks, strict=True)):
+        for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
                 values = self._values(model, head, given, mask, wanted)
                 columns = self._reduced(values, head, true, model.config.vocab_size, num_own)
@@ -473,7 +468,8 @@ class Scorer:
         model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
     ) -> torch.Tensor:
         """The last hidden states if a head can be run on a few of them at a time, or else the logits."""
-        return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
+        with seeing(model, mask):
+            return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
     def _rows_at_once(self, width: int) -> int:
         whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
@@ -537,13 +533,13 @@ class _Information(Scorer):
         self,
         at: np.ndarray,
         given: torch.Tensor,
-        masks: list[torch.Tensor | None],
+        mask: torch.Tensor | None,
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-            each = zip(self.models, self._heads, masks, strict=True)
-            both = [self._values(model, head, given, mask, wanted) for model, head, mask in each]
+            each = zip(self.models, self._heads, strict=True)
+            both = [self._values(model, head, given, mask, wanted) for model, head in each]
             at_once = max(1, MAX_LOGITS[self._kind] // self.models[0].config.vocab_size)
             found = torch.cat(
                 [

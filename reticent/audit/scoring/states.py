@@ -13,7 +13,7 @@ import torch
 from reticent.core.device import autocast, pick_device
 from reticent.core.errors import TrainingError
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import attention_for
+from reticent.trainer.attention import seeing
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
@@ -50,9 +50,8 @@ def document_states(
     for numbers in windows.scoring_order(batch_size):
         batch = windows.gather(numbers)
         ids, text = (torch.from_numpy(a).to(where) for a in (batch.input_ids, batch.is_text))
-        mask = attention_for(net, batch.attention)
-        seen = None if mask is None else torch.from_numpy(mask).to(where)
-        with autocast(bf16, where):
+        seen = None if batch.attention.all() else torch.from_numpy(batch.attention).to(where)
+        with autocast(bf16, where), seeing(net, seen):
             states_BTH = net.base_model(input_ids=ids, attention_mask=seen).last_hidden_state
         states_BTH = states_BTH.double() * text[:, :, None]
         both = torch.cat([states_BTH.sum(1), states_BTH.square().sum(1)], dim=1).cpu().numpy()

@@ -229,6 +229,10 @@ def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> 
     over the linear layer's M positions of the outer products l_m (V) h_m (D). Its square is |E|^2 + |L|^2 + 2 <E, L>,
     of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
     """
+    uses = [  # torch gives the row of padding no gradient
+        (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
+        for layer, read, back in uses
+    ]
     _, first, behind = uses[0]
     depth = (behind if isinstance(uses[0][0], nn.Embedding) else first).shape[2]
 
@@ -722,7 +726,8 @@ class NoisyGradient:
             is_last = turn == len(data.parts) - 1
             self.drew |= is_last
             self.optimizer.signal_skip_step(do_skip=not is_last)
-            self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
+            with full_float32():  # a clip factor of fewer bits would let a gradient be longer than the bound
+                self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
             if not is_last:
                 self.optimizer.zero_grad(set_to_none=True)
         if self.num_ranks > 1:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
-from fixtures.training import DeviceReads
+from fixtures.reads import Reads
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.propile.measure import probe_models
@@ -94,7 +94,7 @@ def test_the_loss_is_that_of_the_target_tokens_alone(model: Any, tokenizer: Any)
     soft = initial_embeddings(model, tokenizer, "zip", QUICK)
     scores = score_causal_pairs(model, pairs, soft=soft)
     rows = RowsOfPairs.of(pairs, model.device)
-    with DeviceReads() as reads:
+    with Reads() as reads:
         loss = target_loss(model, rows, np.arange(2), soft)
     assert loss.item() == pytest.approx(-scores.mean(), rel=1e-5)
     assert reads.names == []

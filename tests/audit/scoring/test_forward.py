@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,9 @@ from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import COLUMNS, TokenScores
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
+from reticent.trainer.attention import without_looking
 from reticent.trainer.distributed import World
-from reticent.trainer.models import attention_for, lm_head, without_looking
+from reticent.trainer.models import lm_head
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -433,7 +435,6 @@ def shown_inputs(model: Any, score: Callable[[], object]) -> list[list[int]]:
     """Every row of ids the model saw while ``score`` ran."""
     rows: list[list[int]] = []
     lm_head(model)  # they are tried once, before anybody looks
-    attention_for(model, np.array([[True, False]]))
     hook = model.base_model.register_forward_pre_hook(
         lambda _module, _args, given: rows.extend(given["input_ids"].tolist()), with_kwargs=True
     )
@@ -630,7 +631,7 @@ def test_a_broken_table_of_scores_is_an_artifact_error(
     assert "secret" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "electra", "gpt2"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "electra", "modernbert", "esm", "gpt2"])
 @pytest.mark.parametrize("is_decided", [True, False], ids=["mask of the host", "as transformers has it"])
 def test_no_forward_pass_waits_for_the_device(
     name: str, is_decided: bool, store: TokenStore, monkeypatch: pytest.MonkeyPatch
@@ -641,20 +642,11 @@ def test_no_forward_pass_waits_for_the_device(
     (before,) = score_models([model], objective, store, special, **options)  # what a model takes is asked once
     document_states(model, store, special, window_length=12, batch_size=3, device="cpu")
     if not is_decided:
-        monkeypatch.setattr(scoring, "attention_for", lambda model, attention: attention)
+        monkeypatch.setattr(scoring, "seeing", lambda model, mask: nullcontext())
     with Reads() as reads:
         (after,) = score_models([model], objective, store, special, **options)
-    assert (reads.num_reads > 0) == (not is_decided and objective == "mlm")
+    assert (len(reads.names) > 0) == (not is_decided and objective == "mlm")
     np.testing.assert_allclose(before.log_probs, after.log_probs, rtol=1e-5, atol=1e-6)
     with Reads() as reads:
         document_states(model, store, special, window_length=12, batch_size=3, device="cpu")
-    assert reads.num_reads == 0 or objective == "clm"
-
-
-@pytest.mark.parametrize("name", ["modernbert", "longformer", "gpt2"])
-def test_layers_that_do_not_see_the_whole_row_make_their_own_masks(name: str) -> None:
-    padded = np.array([[True] * 6, [True] * 4 + [False] * 2])
-    model = small_model(name, "clm" if name == "gpt2" else "mlm").eval()
-    given = attention_for(model, padded)
-    assert np.shape(given) == (2, 6)
-    assert attention_for(model, padded[:1]) is None
+    assert len(reads.names) == 0 or objective == "clm"
