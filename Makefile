@@ -3,7 +3,7 @@
 #
 #   make demo            a first table after a minute (one model, all stages), then the whole demo: generate a small
 #                        hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
-#   make test            the tests, about 10 minutes on two cores (make test-slow: also with real pre-trained models,
+#   make test            the tests, about 15 minutes on two cores (make test-slow: also with real pre-trained models,
 #                        and every property with eight times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
