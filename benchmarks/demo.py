@@ -25,7 +25,7 @@ def run(size: str) -> dict[str, Any]:
 
     if size == "toy":
         whole = demo.demo_job
-        demo.PUBLIC_DOCUMENTS, demo.demo_job = 60, lambda out, seed: _smaller(whole(out, seed))
+        demo.PUBLIC_DOCUMENTS, demo.demo_job = 60, lambda out, seed, **_: _smaller(whole(out, seed))
     progress = Progress()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
