@@ -27,6 +27,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.split import SplitConfig, split_individuals
+from reticent.engine.tokenizer_library import json_of
 from reticent.ext.tagger.prompts import PROMPTS
 from reticent.ext.tagger.result import evaluate_attack
 from reticent.ext.tagger.scores import score_names
@@ -81,7 +82,7 @@ def shown(arm: str, row: dict[str, Any]) -> dict[str, Any]:
 def measure_generated(num_names: int, epochs: tuple[int, ...], hidden_size: int) -> list[dict[str, Any]]:
     arms, attack_set, public = generated(num_names)
     tokenizer = load_tokenizer(train_tokenizer([PUBLIC + public], "wordpiece", 1200))
-    base = new_model("bert", tokenizer.backend_tokenizer.to_str(), hidden_size=hidden_size, max_length=64)
+    base = new_model("bert", json_of(tokenizer), hidden_size=hidden_size, max_length=64)
     return [
         shown(f"generated, {arm}", row)
         for arm, examples in arms.items()
@@ -113,7 +114,7 @@ def real_set(name: str, num_documents: int) -> tuple[Examples, AttackSet, list[s
 def measure_real(name: str, num_documents: int, epochs: tuple[int, ...]) -> list[dict[str, Any]]:
     examples, attack_set, public = real_set(name, num_documents)
     tokenizer = load_tokenizer(train_tokenizer([public], "wordpiece", 4000))
-    base = new_model("bert", tokenizer.backend_tokenizer.to_str(), hidden_size=96, max_length=128)
+    base = new_model("bert", json_of(tokenizer), hidden_size=96, max_length=128)
     return [shown(name, row) for row in attacked(base, tokenizer, examples, attack_set, epochs, max_length=128)]
 
 

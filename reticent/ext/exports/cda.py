@@ -6,12 +6,19 @@ document of several patients, a mother and her child say, is of neither alone an
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator
 from typing import Any, Final
 
-from reticent.ext.exports.contents import CELL, LINE, UnreadableError, elements, folded, kind_of_type, text_of
+from reticent.ext.exports.contents import (
+    CELL,
+    LINE,
+    UnreadableError,
+    base64_bytes,
+    elements,
+    folded,
+    kind_of_type,
+    text_of,
+)
 from reticent.ext.exports.found import FoundDocument, Unread
 
 __all__ = ["read_document"]
@@ -91,8 +98,4 @@ def _body(text: str, media_type: str, *, encoded: bool) -> str:
         raise UnreadableError("a type of content that is not read")
     if not encoded:
         return text_of(text.encode(), kind, "utf-8")
-    try:
-        data = base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise UnreadableError("its data are not base64") from None
-    return text_of(data, kind)
+    return text_of(base64_bytes(text), kind)

@@ -6,6 +6,7 @@ is unpacked is refused. HTML and XML are read by lxml, RTF by striprtf, PDF by P
 
 from __future__ import annotations
 
+import base64
 import email
 import email.policy
 import importlib
@@ -33,6 +34,7 @@ __all__ = [
     "MAX_BYTES",
     "SUFFIXES",
     "UnreadableError",
+    "base64_bytes",
     "elements",
     "folded",
     "html_text",
@@ -52,6 +54,14 @@ MAX_MARKS: Final = 8_000_000
 
 class UnreadableError(Exception):
     """The reason why a content is not read: a few words that quote nothing of it."""
+
+
+def base64_bytes(data: str) -> bytes:
+    """Return the bytes of base64, in which white space may stand; `UnreadableError` where it is none."""
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except ValueError:
+        raise UnreadableError("its data are not base64") from None
 
 
 def text_of(data: bytes, kind: str, charset: str | None = None) -> str:

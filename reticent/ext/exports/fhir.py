@@ -7,14 +7,12 @@ address names a Binary of the same Bundle, that is taken.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from reticent.ext.exports.contents import KINDS, UnreadableError, html_text, kind_of_type, text_of
+from reticent.ext.exports.contents import KINDS, UnreadableError, base64_bytes, html_text, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
 __all__ = ["read_bundle"]
@@ -213,12 +211,8 @@ def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> 
         raise UnreadableError("a type of content that is not read")
     if not isinstance(data, str):
         raise UnreadableError("an attachment without data")
-    try:
-        content = base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise UnreadableError("its data are not base64") from None
     charset = _CHARSET.search(str(_get(attachment, "contentType")))
-    return text_of(content, kind, charset[1] if charset else None)
+    return text_of(base64_bytes(data), kind, charset[1] if charset else None)
 
 
 def _list(value: Any) -> list[Any]:

@@ -6,14 +6,12 @@ document is what stands behind a TXA, or behind an OBR. The individual is the fi
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from reticent.ext.exports.contents import UnreadableError, kind_of_type, text_of
+from reticent.ext.exports.contents import UnreadableError, base64_bytes, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
 __all__ = ["read_messages", "unescape"]
@@ -182,11 +180,11 @@ def _attachment(parts: list[str]) -> str:
         raise UnreadableError("a type of attachment that is not read")
     try:
         content = {
-            "base64": lambda: base64.b64decode("".join(data.split()), validate=True),
+            "base64": lambda: base64_bytes(data),
             "hex": lambda: bytes.fromhex(data),
             "a": lambda: data.encode(),
         }[encoding.lower()]()
-    except (KeyError, binascii.Error, ValueError):
+    except (KeyError, ValueError, UnreadableError):
         raise UnreadableError("an attachment in an encoding that is not read") from None
     return text_of(content, of_type)
 
