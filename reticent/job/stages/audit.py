@@ -155,7 +155,7 @@ _PARTS = (
     ),
     Part(
         "classification",
-        ("classify",),
+        ("classify", "tag"),
         "reticent.ext.classify.stage:classification_inputs",
         "reticent.ext.classify.stage:read_results",
     ),
