@@ -60,6 +60,7 @@ MEANINGS = {
     "tags": "Its new head says of each token whether an identifier of a kind begins there (B-) or goes on (I-).",
     "read": "It read the documents as they are, identifiers too: expect it to know some of them.",
     "replaced": "In place of detected direct identifiers it read {what}; words that few people use stood there.",
+    "start": "What the model that it starts from had read before stands in that model's own card.",
     "private": "Trained by differentially private SGD: {guarantee}, for all checkpoints of its training together.",
 }
 
@@ -164,7 +165,7 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
     if recipe.head:
         what = {"surrogate": "surrogates that were drawn anew each epoch", "tag": "tags such as [NAME]"}
         read = MEANINGS["read"] if recipe.context == "keep" else MEANINGS["replaced"]
-        sentences = [MEANINGS[recipe.head], read.format(what=what.get(recipe.context))]
+        sentences = [MEANINGS[recipe.head], read.format(what=what.get(recipe.context)), MEANINGS["start"]]
     if recipe.text == "pseudonymised":
         sentences.append(MEANINGS["pseudonymised"])
     if recipe.private or guarantee is not None:
