@@ -95,10 +95,16 @@ def test_only_the_last_layer_and_the_head_change_and_the_rest_keeps_its_bits(
     assert found.num_parameters == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_word_that_tells_the_class_is_learned_by_every_kind(checkpoints: dict[str, Path], kind: str) -> None:
+@pytest.mark.parametrize(("kind", "private"), [*((kind, False) for kind in KINDS), ("bert", True), ("gpt2", True)])
+def test_a_word_that_tells_the_class_is_learned_by_every_kind(
+    checkpoints: dict[str, Path], kind: str, private: bool
+) -> None:
+    if private:
+        pytest.importorskip("opacus")
     documents = two_classes()
-    found = classify(checkpoints[kind], documents, ClassifyConfig(**{**QUICK, "num_epochs": 20}, learning_rate=1e-2))
+    config = ClassifyConfig(**{**QUICK, "num_epochs": 20}, learning_rate=1e-2, private=private)
+    privacy = dp(noise_multiplier=0.01, sample_rate=0.25) if private else None
+    found = classify(checkpoints[kind], documents, config, privacy=privacy)
     assert np.array_equal(found.predicted, documents.classes[~documents.is_train])
     assert found.losses[-1] < 0.2 < found.losses[0]
 
