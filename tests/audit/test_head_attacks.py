@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from fixtures.audits import evidence, tiny_audit
-from fixtures.jobs import Recorder, changed, make_hospital
+from fixtures.jobs import changed, make_hospital
 from fixtures.jobs import values_of as job_values
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
@@ -230,6 +230,8 @@ def person_of(row: Any) -> tuple[str, str]:
 
 def test_gates_judge_heads_by_the_recipe_below_them(plain: ModelEvidence, quiet: ModelEvidence) -> None:
     heads = judged([plain, quiet])
+    on_base = replace(quiet, start="base")
+    assert [head.is_plain for head in (plain, on_base, replace(on_base, protects=False))] == [True, False, True]
     gates = [
         GateConfig(measure="membership_auc", at_most=0.6),
         GateConfig(measure="membership_auc", at_most=0.6, attack="label_lira", recipes=("mlm",)),
@@ -325,6 +327,9 @@ def test_a_toy_that_overfits_is_found_and_one_that_saw_other_people_is_not(folde
     assert [attack.num_members, attack.num_nonmembers] == sides
     for name in ("label_loss", "label_only", "label_lira"):
         assert base.membership[name].verdict == DISTINGUISHABLE, name
+    for number in range(4):
+        said, known = HeadScores.load(finished / f"head-shadows/classify/toy/base/{number:02d}/scores.npz")
+        assert said.own[known].mean() > said.own[~known].mean() + 0.5  # it was trained on its own half
     # The same head says nothing of sides that its training did not draw: half of the members against the other half.
     classifier = Classifier(finished / "classification/toy/base/base", model.objective, config, 64)
     log_probs = classifier.log_probs(documents.store)
@@ -358,9 +363,8 @@ def test_a_job_shows_its_classifiers_with_their_files_and_makes_nothing_twice(fo
     rows = {row["recipe"]: row for row in evidence["risks"]["rows"]}
     assert {"mlm", *heads} == set(rows)
     assert "classify/base" in (finished / "dossier/dossier.html").read_text()
-    before = {path: path.stat().st_ino for path in finished.rglob("manifest.json") if "corpus" not in path.parts}
-    recorder = Recorder()
-    execute(Run(parse_job(values_of(folder, finished)), recorder), "report")
+    before = {path: path.stat().st_ino for path in finished.rglob("manifest.json")}
+    execute(Run(parse_job(values_of(folder, finished))), "report")
     assert {path: path.stat().st_ino for path in before} == before
     for path in finished.glob("head*/**/*"):
         assert path.stat().st_mode & 0o077 == 0

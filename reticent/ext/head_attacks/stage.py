@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
     from reticent.trainer.config import HeadConfig
 
-__all__ = ["check_heads", "head_inputs", "head_steps", "read_heads"]
+__all__ = ["check_heads", "head_inputs", "head_steps", "read_heads", "shadow_names"]
 
 SCORES, MEASURES = "scores.npz", "measures.json"
 #: The start of the control of heads that protect.
@@ -296,6 +296,11 @@ def _artefact(head: Head) -> Artefact:
     if config.records is not None:
         inputs["records"] = run.fingerprints.at(Path(config.records))
     return Artefact(head.name, "heads", settings, inputs)
+
+
+def shadow_names(run: Run) -> list[str]:
+    """Return the names of the shadow heads of the job; others that stand in its folder are those of an earlier one."""
+    return [shadow.name for head in _heads(run) for shadow in _shadows(head)]
 
 
 def head_inputs(run: Run) -> dict[str, str]:

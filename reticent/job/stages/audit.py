@@ -227,7 +227,10 @@ def _delete_stale(run: Run) -> None:
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
     wanted |= {run.folder / shadow.tokens for shadow in shadows_of_heads(run)}
-    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
+    heads = list((run.folder / "head-shadows").glob("**/[0-9][0-9]*"))
+    if heads:
+        wanted |= {run.folder / name for name in resolve("reticent.ext.head_attacks.stage:shadow_names")(run)}
+    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*"), *heads]
     made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
     stale = [path for path in shadows if path not in wanted]
     for path in sorted([*stale, *(path for path in made if not _has_checkpoint(run, path))]):
