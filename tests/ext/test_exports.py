@@ -31,6 +31,9 @@ from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
 from reticent.ext.exports.source import Exports
+from reticent.ext.exports.write import FORMS
+from reticent.ext.scrub.command import scrub_documents
+from reticent.ext.scrub.scrub import ScrubConfig
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -676,3 +679,45 @@ def test_a_column_that_an_export_lacks_is_named(tmp_path: Path) -> None:
 def test_the_settings_name_the_individuals_of_pages(tmp_path: Path) -> None:
     config = CorpusConfig(source=f"pages://{tmp_path}", individual="(.*)-.*")
     assert config.remote == f"pages://{tmp_path}"
+
+
+# -------------------------------------------------------------------------------------------------------- written back
+
+IDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=20)
+
+
+@pytest.mark.parametrize("scheme", FORMS)
+@given(
+    ids=st.tuples(IDS, IDS),
+    text=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\ufeff")).filter(str.strip),
+)
+def test_what_is_written_is_read_again(scheme: str, ids: tuple[str, str], text: str) -> None:
+    line = FORMS[scheme][1](*ids, text).encode()
+    (found,) = exports._READERS[scheme](line, "here")
+    assert isinstance(found, FoundDocument)
+    assert (found.individual_id, found.text) == (ids[1], text)
+    assert found.doc_id == ids[0] or json.loads(line)["identifier"] == [{"value": ids[0]}]
+
+
+@pytest.mark.parametrize("scheme", FORMS)
+def test_scrub_writes_the_form_that_it_read_and_nothing_but_text_and_ids(scheme: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    text = "Mrs. Amelie Quendler was seen.\nShe sleeps | well."
+    if scheme == "fhir":
+        given_back = reference(
+            description="Amelie Quendler", attachment={"data": b64(text.encode()), "title": "Quendler"}
+        )
+        rows = [json.dumps(given_back), json.dumps(reference(id="d2", subject={"reference": "Patient/8"}))]
+        (tmp_path / "in/a.ndjson").write_text("\n".join(rows))
+    else:
+        lines = [f"OBX|1|TX|||{line.replace('|', chr(92) + 'F' + chr(92))}" for line in text.split("\n")]
+        other = message("OBX|1|TX|||Seen today.", control="M2").replace(b"123", b"124")
+        (tmp_path / "in/a.hl7").write_bytes(message(*lines) + other)
+    job = parse_job({"out": str(tmp_path / "run"), "corpus": {"source": f"{scheme}://{tmp_path / 'in'}"}, "seed": 1})
+    execute(Run(job), "split")
+    scrub_documents(job, tmp_path / "out", ScrubConfig(style="tag"), in_run_folder=True, progress=Progress(quiet=True))
+    (file,) = (tmp_path / "out/export").iterdir()
+    assert "Quendler" not in file.read_text()
+    before, after = found_in(tmp_path / "in", scheme)[0], found_in(tmp_path / "out/export", scheme)[0]
+    assert [row[:2] for row in before] == [row[:2] for row in after]
+    assert after[0][2] == "Mrs. [NAME] was seen.\nShe sleeps | well."
