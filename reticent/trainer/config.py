@@ -175,8 +175,9 @@ class TrainConfig(Section):
     learning_rate: float = Field(
         default=1e-4, gt=0, description="peak rate, after it rose from 0 over warmup_steps steps"
     )
-    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = Field(
-        default="linear", description="after the peak: a linear fall to 0 over the whole training, or a constant rate"
+    lr_scheduler_type: Literal["linear", "cosine", "constant_with_warmup"] = Field(
+        default="linear",
+        description="after the peak: a fall to 0 over the whole training, linear or as a cosine, or a constant rate",
     )
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)

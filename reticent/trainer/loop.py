@@ -98,15 +98,22 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, step: i
     after each step.
 
     A new schedule is made for each epoch, because ``num_steps`` changes if the text changes with the epoch.
-    `get_scheduler` cannot begin at a later step, so its two functions are called directly.
+    `get_scheduler` cannot begin at a later step, so its functions are called directly.
     """
-    from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+    from transformers import (
+        get_constant_schedule_with_warmup,
+        get_cosine_schedule_with_warmup,
+        get_linear_schedule_with_warmup,
+    )
 
     for group in optimizer.param_groups:  # torch requires it of a schedule that begins after step 0
         group["initial_lr"] = config.learning_rate
-    if config.lr_scheduler_type == "linear":
-        return get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
-    return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+    if config.lr_scheduler_type == "constant_with_warmup":
+        return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+    falling = (
+        get_linear_schedule_with_warmup if config.lr_scheduler_type == "linear" else get_cosine_schedule_with_warmup
+    )
+    return falling(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping
