@@ -83,7 +83,7 @@ test-detectors: setup
 
 test-trainers: setup
 	$(UV) install --python $(BIN)/python -q --group trainers
-	$(BIN)/pytest tests/ext/test_trainers.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(PYTEST_ARGS)
 
 # The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
 test-warehouse: setup
