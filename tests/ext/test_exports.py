@@ -450,6 +450,11 @@ ALTERNATIVES = (
             "a link b link b ",
         ),
         (
+            "rtf",
+            rb"{\rtf1\trowd\cellx100\cellx200\pard\intbl Name\cell Smith|\cell\row a \\cell}",
+            "Name\tSmith|\t\na \\cell",
+        ),
+        (
             "mail",
             b"Subject: s\nContent-Type: multipart/mixed; boundary=a\n\n--a\n" + ALTERNATIVES + b"--a\n\nfoot\n--a\n"
             b"Content-Type: text/html\n\n<p>page\n--a\nContent-Type: message/rfc822\n\nSubject: t\n\ninner\n--a--",
