@@ -589,6 +589,29 @@ def test_documents_of_one_id_are_told_apart_and_the_same_one_comes_once(connecti
     assert [each.place for each in unread] == ["1.ndjson", "3.ndjson"]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, tmp_path: Path) -> None:
+    """A bulk export keeps attachments as Binary in files of their own; the address is that of its server."""
+    said = ["Zanzi\n", "bar", "x", "y"]
+    kept = [
+        {"resourceType": "Binary", "id": name, "contentType": "text/plain", "data": b64(text.encode())}
+        for name, text in zip(["b1", "b2", "b3", "b3"], said, strict=True)
+    ]
+    data = "\n".join([json.dumps(kept[0]), "{broken", *map(json.dumps, kept[1:])]).encode()
+    (tmp_path / f"Binary.ndjson{suffix}").write_bytes(gzip.compress(data) if suffix else data)
+    ends = ["Binary/b1", "https://host.example/fhir/Binary/b2/_history/1", "Binary/b3", "Binary/none"]
+    rows = [reference(id=f"d{n}", attachment={"data": None, "url": end}) for n, end in enumerate(ends)]
+    (tmp_path / "DocumentReference.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    found, unread = found_in(tmp_path, "fhir")
+    assert [row[2] for row in found] == ["Zanzi\n", "bar"]
+    assert [(each.place.partition(" ")[2], "never fetched" in each.reason) for each in unread] == [
+        ("line 2", False),
+        ("line 3", True),
+        ("line 4", True),
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"Binary.ndjson{suffix}", "DocumentReference.ndjson"]
+
+
 def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(json.dumps(reference()).encode())
     for name, data in (
