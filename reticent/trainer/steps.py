@@ -440,7 +440,7 @@ class _LossInPieces(torch.autograd.Function):
         return states, None, None, None, *weights
 
 
-@torch.compiler.disable
+@torch._disable_dynamo  # torch.compiler.disable loads the compiler at once: a second and a half of every command
 def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
     head = torch.nn.Identity() if head is None else head
     weights = [weight for weight in head.parameters() if weight.requires_grad]
