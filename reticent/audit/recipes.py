@@ -54,7 +54,9 @@ def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
 def is_unprotected(recipe: Recipe | None, model: ModelEvidence) -> bool:
     """Return whether a model was trained on the text as it is, with every token a target and no differential privacy.
 
-    An unknown recipe is not taken for one.
+    An unknown recipe is not taken for one. Of a classifier or a tagger its own training counts, whatever its start.
     """
+    if model.start is not None:
+        return not model.protects
     plain = recipe is not None and not recipe.uses_flags and recipe.text == "original" and not recipe.private
     return plain and not model.guarantee

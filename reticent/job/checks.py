@@ -425,6 +425,8 @@ def check_sides(run: Run) -> None:
         resolve("reticent.ext.propile.stage:check_members")(run)
     if run.job.audit.diagnoses is not None:
         resolve("reticent.ext.ladder.stage:check_diagnoses")(run)
+    if run.job.audit.heads is not None:
+        resolve("reticent.ext.head_attacks.stage:check_heads")(run)
 
 
 def _require_room(run: Run) -> None:

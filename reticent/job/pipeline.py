@@ -79,6 +79,7 @@ _PLAN = (
     Stage("base models", "reticent.job.stages.measure:base_steps", within="audit"),
     Stage("train", "reticent.job.stages.train:train_steps"),
     Stage("classify", "reticent.ext.classify.stage:classify_steps"),
+    Stage("heads", "reticent.ext.head_attacks.stage:head_steps", within="audit"),
     Stage("shadows", "reticent.job.stages.shadows:shadow_steps", within="audit"),
     Stage("measures", "reticent.job.stages.measure:measure_steps", within="audit"),
     Stage("extraction", "reticent.ext.extraction.stage:extraction_steps", within="audit"),
@@ -89,7 +90,7 @@ _PLAN = (
 #: Names of the stages, as a user gives them, in order.
 STAGES = tuple(stage.name for stage in _PLAN if not stage.within)
 #: From this stage on, a run is an experiment: its expected end is shown.
-EXPERIMENT = ("base models", "train", "classify", "shadows", "measures", "extraction")
+EXPERIMENT = ("base models", "train", "classify", "heads", "shadows", "measures", "extraction")
 
 
 def stages_until(until: str) -> list[Stage]:

@@ -137,7 +137,8 @@ STYLE: Any = {
 
 
 def family(recipe: str) -> str:
-    """Return the family of a recipe, a key of `LOOKS`."""
+    """Return the family of a recipe, a key of `LOOKS`; of a classifier or a tagger, what it was trained on top of."""
+    recipe = recipe.rpartition("/")[2]
     if recipe == "base":
         return "base"
     stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)(-surrogate)?", recipe)

@@ -22,7 +22,12 @@ from pydantic import (
 from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
-from reticent.audit.membership.names import COVERAGE, USER_INFERENCE_SHADOWS
+from reticent.audit.membership.names import (
+    COVERAGE,
+    HEAD_ATTACKS_BY_SHADOWS,
+    HEAD_ATTACKS_WITHOUT_SHADOWS,
+    USER_INFERENCE_SHADOWS,
+)
 from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
@@ -196,7 +201,11 @@ class Job(JobSettings):
                 raise ValueError(f"{where}: needs [canaries] with the arm {gate.arm}")
             if "extraction" in GATES[gate.measure].needs and self.extraction is None:
                 raise ValueError(f"{where}: needs [extraction]")
+            if gate.measure == "attribute" and not (self.audit.heads and self.audit.heads.attributes):
+                raise ValueError(f"{where}: needs [audit.heads] with attributes")
             attacks = {*self.audit.attacks, *(self.audit.shadow.attacks if self.audit.shadow else ())}
+            if self.audit.heads is not None:
+                attacks |= {*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS}
             if gate.measure.startswith("membership") and gate.attack and gate.attack not in attacks:
                 raise ValueError(f"{where}: {gate.attack} is not among audit.attacks or audit.shadow.attacks")
             known = {name for model in self.model for name in model.recipes}
@@ -245,6 +254,10 @@ class Job(JobSettings):
         require_distinct([*RECIPES, *self.recipes], "recipes")
         if self.classify is not None and not (self.classify.label or self.corpus.label):
             raise ValueError("classify needs the column of classes: classify.label or corpus.label")
+        if self.audit.heads is not None and not (self.classify and self.classify.save_model):
+            raise ValueError(
+                "audit.heads attacks classifiers that are kept: it needs [classify] with save_model = true"
+            )
         for name in self.detect.detectors:
             needs_marks = "spans" in getattr(DETECTORS[name].load(), "columns", ())
             if needs_marks and self.corpus.spans is None and not self.corpus.marked:

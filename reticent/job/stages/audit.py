@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,17 +160,25 @@ _PARTS = (
         "reticent.ext.classify.stage:classification_inputs",
         "reticent.ext.classify.stage:read_results",
     ),
+    Part(
+        "heads",
+        ("audit.heads",),
+        "reticent.ext.head_attacks.stage:head_inputs",
+        "reticent.ext.head_attacks.stage:read_heads",
+    ),
     Part("probe", ("probe",), "reticent.ext.propile.stage:probe_inputs", "reticent.ext.propile.stage:run_probes"),
 )
 
 
 def _parts_of(run: Run) -> list[Part]:
-    return [part for part in _PARTS if any(getattr(run.job, section) is not None for section in part.sections)]
+    return [part for part in _PARTS if any(attrgetter(section)(run.job) is not None for section in part.sections)]
 
 
 def audit_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``audit``."""
     config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed, "arithmetic": ARITHMETIC}
+    if config["heads"] is None:  # the manifest of before there were these
+        del config["heads"]
     names = [training.name for training in trainings_of(run.job)]
     for model in run.job.model:
         names.append(f"tokens/{model.name}/train")
