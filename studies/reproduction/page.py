@@ -1,0 +1,135 @@
+"""The page of the reproduction: for every row the published numbers, ours beside them, and the sentence.
+
+`pages` yields ``docs/benchmarks/reproduction.md`` and its pictures from the evidence of the parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.record_io import markdown
+from studies.reproduction.rows import (
+    CANNOT,
+    NOT,
+    REPRODUCED,
+    SAME,
+    Row,
+    Verdict,
+    anchors_of,
+    rule_hash,
+    verdict,
+    verdict_of_row,
+)
+from studies.reproduction.table import PARTS, ROWS, TITLES
+
+Evidence = Mapping[str, Mapping[str, Any] | None]
+WORDS = (REPRODUCED, SAME, NOT, CANNOT)
+OPENING = """# Do the results of the four sources come out?
+
+{answer}
+
+Nobody has published code or data of the first source; this is its first independent test, on other text and with
+smaller models. A published number stands beside ours with the rule by which they are compared. *Reproduced*: ours is
+within the tolerance of the published number, and on the published side of what it is against. *Same direction*: further
+away, but on that side, and the interval of the difference holds no 0. *Not reproduced*: anything else that was
+measured. *Cannot be*: nothing was measured, with the reason. A row has the weakest word of its numbers. The rules are
+in [anchors.toml](../../studies/reproduction/anchors.toml), and a hash of them was written down before the run
+({hashes}). What an older record answers was not run again: there the rule is younger than the record. Intervals are of
+95 %, over n. A diamond in a picture is a published number.
+
+"""
+
+
+def verdicts_of(row: Row, evidence: Evidence) -> list[Verdict]:
+    """The verdicts of a row's published numbers."""
+    found = evidence.get(row.part)
+    ours = row.ours(found) if found is not None else {}
+    return [verdict(anchor, ours) for anchor in anchors_of(row).values()]
+
+
+def sentence(row: Row, verdicts: list[Verdict], *, made: bool) -> str:
+    """The sentence of a row, without what stands in the table below it."""
+    word = verdict_of_row(row, verdicts)
+    if word == CANNOT:
+        why = row.cannot or ("its text has no number of it to compare" if made else "not run at this size")
+        return f"**Cannot be**: {why}."
+    counts = Counter(each.word for each in verdicts)
+    shown = ", ".join(f"{counts[each]} {each}" for each in WORDS if counts[each])
+    return f"**{word.capitalize()}**: of {len(verdicts)} published numbers, {shown}."
+
+
+def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Yield (name of a file below docs/benchmarks, text): the page, and a picture of each row that has one.
+
+    Raises
+    ------
+    ValueError
+        A rule was changed after the run whose evidence it judges.
+    """
+    for name, found in evidence.items():
+        for source, rule in (found or {}).get("rule", {}).items():
+            if rule != rule_hash(int(source)):
+                raise ValueError(f"{name}: the rule of source {source} was changed after the run: run it again")
+    texts, listed = [], []
+    total: Counter[str] = Counter()
+    for source, (title, what, about) in TITLES.items():
+        rows = [row for row in ROWS if row.source == source]
+        texts.append(f"## {title}\n\n{what}. {about}".rstrip() + "\n\n")
+        counts: Counter[str] = Counter()
+        for row in rows:
+            found, verdicts = evidence.get(row.part), verdicts_of(row, evidence)
+            counts[verdict_of_row(row, verdicts)] += 1
+            picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else None
+            if picture is not None:
+                yield f"reproduction/{row.slug}.svg", picture
+            texts.append(_row_text(row, verdicts, picture is not None, made=found is not None))
+        listed.append([title, len(rows), *(counts[word] for word in WORDS)])
+        total += counts
+    answer = (
+        f"Of {sum(total.values())} figures, tables and numbers, {total[REPRODUCED]} are reproduced, {total[SAME]} go "
+        f"in the same direction, {total[NOT]} are not reproduced, and {total[CANNOT]} cannot be compared."
+    )
+    hashes = ", ".join(f"source {source} `{rule_hash(source)}`" for source in TITLES)
+    summary = markdown(["source", "rows", *WORDS], listed)
+    yield "reproduction.md", OPENING.format(answer=answer, hashes=hashes) + summary + "\n" + "".join(texts)
+
+
+def _row_text(row: Row, verdicts: list[Verdict], pictured: bool, *, made: bool) -> str:
+    text = f"### {row.place}: {row.title}\n\n{sentence(row, verdicts, made=made)}"
+    part = next((part for part in PARTS if part.name == row.part), None)
+    if made and part is not None:
+        text += f" Ours: {row.how or part.name}. On: {part.on}."
+    text += f" {row.note}" if row.note else ""
+    text += "\n\n"
+    if pictured:
+        text += f"![{row.place}: {row.title}](reproduction/{row.slug}.svg)\n\n"
+    if verdicts:
+        heads = ["what", "published", "on", "ours", "n", "difference from", "", "verdict"]
+        text += markdown(heads, [_cells(each) for each in verdicts]) + "\n"
+    return text
+
+
+def _cells(each: Verdict) -> list[str]:
+    anchor, ours = each.anchor, each.ours
+    way = {1: "above", -1: "below", 0: ""}[anchor.sign]
+    published = way if anchor.value is None else f"{anchor.value:g} ± {anchor.tolerance:g}"
+    published += " (a target)" if anchor.kind == "target" else ""
+    against = (
+        "-"
+        if anchor.against is None
+        else f"`{anchor.against}`"
+        if isinstance(anchor.against, str)
+        else f"{anchor.against:g}"
+    )
+    shown = "-" if each.difference is None else _with_ends(*each.difference)
+    n = "-" if ours is None or ours.get("n") is None else f"{ours['n']:,} {ours.get('unit', '')}".strip()
+    mine = "-" if ours is None else _with_ends(ours["value"], ours.get("low"), ours.get("high"))
+    return [f"`{anchor.key}`: {anchor.says}", published, anchor.on, mine, n, against, shown, each.word]
+
+
+def _with_ends(value: float, low: float | None, high: float | None) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3
+    shown = f"{value:,.{digits}f}"
+    return shown if low is None or high is None else f"{shown} [{low:,.{digits}f}, {high:,.{digits}f}]"

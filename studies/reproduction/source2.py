@@ -1,0 +1,8 @@
+"""Source 2."""
+
+from __future__ import annotations
+
+from studies.reproduction.rows import Part, Row
+
+PARTS: tuple[Part, ...] = ()
+ROWS: tuple[Row, ...] = ()

@@ -1,0 +1,8 @@
+"""Source 3."""
+
+from __future__ import annotations
+
+from studies.reproduction.rows import Part, Row
+
+PARTS: tuple[Part, ...] = ()
+ROWS: tuple[Row, ...] = ()
