@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from studies.reproduction.rows import Part, Row
 
+ABOUT = ""
 PARTS: tuple[Part, ...] = ()
 ROWS: tuple[Row, ...] = ()

@@ -8,7 +8,7 @@ PARTS = (*source1.PARTS, *source2.PARTS, *source3.PARTS, *source4.PARTS)
 ROWS = (*source1.ROWS, *source2.ROWS, *source3.ROWS, *source4.ROWS)
 TITLES = {
     1: ("The method", "Boutet et al. (2025), Towards the Anonymization of the Language Modeling", source1.ABOUT),
-    2: ("Attacks and differential privacy", "a textbook on attacks and differential privacy", ""),
-    3: ("Probes", "Kim et al. (2023), ProPILE", ""),
+    2: ("Attacks and differential privacy", "a textbook on attacks and differential privacy", source2.ABOUT),
+    3: ("Probes", "Kim et al. (2023), ProPILE", source3.ABOUT),
     4: ("Taggers", "Nußbaumer (2023), Identifying Sensitive Information Leakage from Neural Taggers", source4.ABOUT),
 }
