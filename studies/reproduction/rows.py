@@ -14,7 +14,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -110,9 +110,23 @@ class Part:
 
 @cache
 def anchors() -> tuple[Anchor, ...]:
-    """All published numbers."""
-    found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))["anchor"]
-    return tuple(Anchor(**values) for values in found)
+    """All published numbers: single ones, and those of printed tables, whose keys are ``row.column``."""
+    found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))
+    return (
+        *(Anchor(**values) for values in found["anchor"]),
+        *(each for table in found["table"] for each in _of(table)),
+    )
+
+
+def _of(table: dict[str, Any]) -> Iterator[Anchor]:
+    columns, rows = table["columns"], table["rows"]
+    shared = {name: value for name, value in table.items() if name not in ("columns", "rows")}
+    for key, line in rows:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        for (column, tolerance), cell in zip(columns, cells, strict=False):
+            if column:
+                own = {"key": f"{key}.{column}", "says": f"{name}: {column}", "quote": line}
+                yield Anchor(**shared, **own, value=float(cell), tolerance=tolerance)
 
 
 def anchors_of(row: Row) -> dict[str, Anchor]:
