@@ -53,6 +53,7 @@ def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
     if done.exists():
         found: dict[str, Any] = json.loads(done.read_text())
         return found
+    assert part.make is not None, f"{part.name} has minutes and nothing that makes it"
     (work / part.name).mkdir(exist_ok=True)
     started, used = time.perf_counter(), time.process_time()
     evidence = part.make(size, work / part.name)

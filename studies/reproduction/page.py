@@ -43,10 +43,11 @@ in [anchors.toml](../../studies/reproduction/anchors.toml), and a hash of them w
 
 
 def verdicts_of(row: Row, evidence: Evidence) -> list[Verdict]:
-    """The verdicts of a row's published numbers."""
+    """The verdicts of a row's published numbers; on another text of those that are measured there."""
     found = evidence.get(row.part)
     ours = row.ours(found) if found is not None else {}
-    return [verdict(anchor, ours) for anchor in anchors_of(row).values()]
+    verdicts = [verdict(anchor, ours) for anchor in anchors_of(row).values()]
+    return [each for each in verdicts if not row.text or each.word != CANNOT]
 
 
 def sentence(row: Row, verdicts: list[Verdict], *, made: bool) -> str:
@@ -97,14 +98,14 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def _row_text(row: Row, verdicts: list[Verdict], pictured: bool, *, made: bool) -> str:
-    text = f"### {row.place}: {row.title}\n\n{sentence(row, verdicts, made=made)}"
+    text = f"### {row.name}: {row.title}\n\n{sentence(row, verdicts, made=made)}"
     part = next((part for part in PARTS if part.name == row.part), None)
     if made and part is not None:
         text += f" Ours: {row.how or part.name}. On: {part.on}."
     text += f" {row.note}" if row.note else ""
     text += "\n\n"
     if pictured:
-        text += f"![{row.place}: {row.title}](reproduction/{row.slug}.svg)\n\n"
+        text += f"![{row.name}: {row.title}](reproduction/{row.slug}.svg)\n\n"
     if verdicts:
         heads = ["what", "published", "on", "ours", "n", "difference from", "", "verdict"]
         text += markdown(heads, [_cells(each) for each in verdicts]) + "\n"

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class Row:
     """A figure, a table or a number of a source, and how ours is made; ``cannot`` says why there is none.
 
     ``ours`` gives the numbers of the evidence by the key of their anchor, ``figure`` draws them: the evidence of the
-    part and the row's anchors by key, to SVG.
+    part and the row's anchors by key, to SVG. ``text`` names another text on which the place is measured once more.
     """
 
     source: int
@@ -83,10 +84,16 @@ class Row:
     figure: Callable[[Measured, Mapping[str, Anchor]], str] | None = None
     cannot: str = ""
     note: str = ""
+    text: str = ""
+
+    @property
+    def name(self) -> str:
+        """The place, with the text where the place has a row of its own for another text."""
+        return f"{self.place} on {self.text}" if self.text else self.place
 
     @property
     def slug(self) -> str:
-        return f"{self.source}-{''.join(c if c.isalnum() else '-' for c in self.place.lower()).strip('-')}"
+        return f"{self.source}-{'-'.join(re.findall(r'[a-z0-9]+', self.name.lower()))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +102,17 @@ class Part:
 
     Attributes
     ----------
-    make : (size, folder) -> evidence, as JSON; what is done in the folder is not done again. None: cannot be made here
+    make : (size, folder) -> evidence, as JSON; what is done in the folder is not done again, and what cannot be made
+        here is None. Without it the record is another study's, which has a command of its own
     on : text, models and people, in a line
     minutes : size -> expected minutes on two cores; a size that has none is not run
     record : a record of another study that holds the evidence already; it is made at size toy only
     """
 
     name: str
-    make: Callable[[str, Path], dict[str, Any] | None]
     on: str
-    minutes: Mapping[str, float]
+    make: Callable[[str, Path], dict[str, Any] | None] | None = None
+    minutes: Mapping[str, float] = field(default_factory=dict)
     record: str = ""
 
 
