@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.job.experiment import HOSPITAL, SIZES
-from studies.reproduction.chart import Bars, Line, Panel, draw, line_of
+from studies.reproduction.chart import Bars, Line, Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, less, over
 
 ABOUT = (
@@ -116,6 +116,7 @@ def evidence_of(folder: Path) -> dict[str, Any]:
         }
         | {"cut": cut_ngrams(run)},
         "seconds": {
+            "all": round(sum(taken for taken in seconds.values() if taken)),
             "index": sum(taken for name, taken in seconds.items() if taken and name.startswith("index")),
             "ner": seconds.get("spans"),
             "training": {
@@ -459,7 +460,7 @@ def tradeoff(evidence: Measured, names: Sequence[str], x: str, y: str) -> list[L
 
 
 def planes(
-    evidence: Measured, names: Sequence[str], parts: Mapping[str, str], about: str, levels: Sequence[float] = ()
+    evidence: Measured, names: Sequence[str], parts: Mapping[str, str], about: str, more: Sequence[Panel] = ()
 ) -> str:
     """Privacy against utility on both axes: the ordinary words of held-out people, and all words of the members."""
     axes = {"ordinary": "ordinary words of held-out people", "words": "all words of the members, as published"}
@@ -468,17 +469,31 @@ def planes(
         for part, title in parts.items()
         for x, axis in axes.items()
     ]
-    return draw(panels, about)
+    return draw([*panels, *more], about)
 
 
-def draw7(evidence: Measured, _: Anchors) -> str:
-    """Utility and Privacy of masked models."""
-    return planes(
-        evidence,
-        (*MLM, "ppmlm-n3"),
-        {"both": "All identifiers"},
-        "Privacy against utility of masked models, a point a checkpoint",
+def draw7(evidence: Measured, anchors: Anchors) -> str:
+    """Utility and Privacy of masked models, and Privacy against the epochs with the published numbers."""
+    return _with_epochs(evidence, (*MLM, "ppmlm-n3"), anchors, "masked")
+
+
+def _with_epochs(evidence: Measured, names: Sequence[str], anchors: Anchors, kind: str) -> str:
+    published = [
+        (float(key.split(".")[-1]), anchor.value)
+        for key, anchor in anchors.items()
+        if re.fullmatch(r"privacy\..*\.\d+", key) and anchor.value is not None
+    ]
+    more = Panel(
+        title="All identifiers, by epochs",
+        x="epochs",
+        y="Privacy",
+        lines=by_epoch(evidence, names, "both"),
+        published=published,
+        log_x=True,
+        ticks_x=_epochs(evidence),
     )
+    about = f"Privacy of {kind} models against utility, a point a checkpoint, and against epochs"
+    return planes(evidence, names, {"both": "All identifiers"}, about, [more])
 
 
 def draw8(evidence: Measured, _: Anchors) -> str:
@@ -486,31 +501,16 @@ def draw8(evidence: Measured, _: Anchors) -> str:
     names = [name for name in (*MLM, *CLM) if any(row["recipe"] == name for row in evidence["classified"])]
     of = {(row["recipe"], row["epoch"]): row["f1"] for row in evidence["classified"]}
     bars = [
-        Bars(
-            name=f"from epoch {epoch}",
-            values=[(of.get((name, epoch)) or {}).get("value") for name in names],
-            ends=[_ends(of.get((name, epoch))) for name in names],
-        )
+        bars_of(f"from epoch {epoch}", [of.get((name, epoch)) for name in names])
         for epoch in sorted({epoch for _, epoch in of if epoch})
     ]
-    return draw(
-        [Panel(title="Classification", x="recipe", y="macro F1", bars=bars, categories=names, limits_y=(0, 1))],
-        "F1 of classifiers by recipe",
-    )
+    panel = Panel(title="Classification", x="recipe", y="macro F1", bars=bars, categories=names, limits_y=(0, 1))
+    return draw([panel], "F1 of classifiers by recipe")
 
 
-def _ends(estimate: Measured | None) -> tuple[float, float] | None:
-    return None if estimate is None or estimate["low"] is None else (estimate["low"], estimate["high"])
-
-
-def draw9(evidence: Measured, _: Anchors) -> str:
-    """Utility and Privacy of causal models."""
-    return planes(
-        evidence,
-        (*CLM, "ppclm-n3"),
-        {"both": "All identifiers"},
-        "Privacy against utility of causal models, a point a checkpoint",
-    )
+def draw9(evidence: Measured, anchors: Anchors) -> str:
+    """Utility and Privacy of causal models, and Privacy against the epochs with the published numbers."""
+    return _with_epochs(evidence, (*CLM, "ppclm-n3"), anchors, "causal")
 
 
 def by_epoch(evidence: Measured, names: Sequence[str], what: str) -> list[Line]:
@@ -538,8 +538,8 @@ def draw10(evidence: Measured, _: Anchors) -> str:
     return draw(panels, "BLEU and ROUGE-L of continuations of members' documents against epochs")
 
 
-def draw11(evidence: Measured, _: Anchors) -> str:
-    """Log-log ROC of the loss attack."""
+def draw11(evidence: Measured, anchors: Anchors) -> str:
+    """Log-log ROC of the loss attack, with the published true positives at 1 % false ones."""
     rows, lines = rows_by(evidence), []
     last = max(epoch for _, epoch in rows)
     for name in ("mlm", "mlma", "ppmlm"):
@@ -547,57 +547,35 @@ def draw11(evidence: Measured, _: Anchors) -> str:
         shown = [(x, y) for x, y in points if x > 0 and y > 0]
         if shown:
             lines.append(Line(name=name, points=shown, join="step"))
-    least = min([x for line in lines for x, _ in line.points], default=0.01)
-    limits = (min(0.5, least), 1.0)
-    return draw(
-        [
-            Panel(
-                title="The loss attack",
-                x="false positives",
-                y="true positives",
-                lines=lines,
-                diagonal=True,
-                log_x=True,
-                log_y=True,
-                limits_x=limits,
-                limits_y=limits,
-            )
-        ],
-        "ROC of the loss attack on masked models, both axes logarithmic",
+    published = [(0.01, anchor.value) for key, anchor in anchors.items() if key.startswith("tpr") and anchor.value]
+    panel = Panel(
+        title="The loss attack",
+        x="false positives",
+        y="true positives",
+        lines=lines,
+        published=published,
+        diagonal=True,
+        log_x=True,
+        log_y=True,
+        limits_x=(0.005, 1.0),
+        limits_y=(0.005, 1.0),
     )
+    return draw([panel], "ROC of the loss attack on masked models, both axes logarithmic")
 
 
 def draw12(evidence: Measured, anchors: Anchors) -> str:
     """Precision, recall and F1 of low-cost membership, for one who has the training documents."""
     rows = rows_by(evidence)
     last = max(epoch for _, epoch in rows)
-    what = ("precision", "recall", "f1")
-    names = [
-        name for name in ("mlm", "mlma", "ppmlm", "clm", "clma", "ppclm") if rows.get((name, last), {}).get("recall")
-    ]
-    bars = [
-        Bars(
-            name=name,
-            values=[(rows[name, last].get(each) or {}).get("value") for each in what],
-            ends=[_ends(rows[name, last].get(each)) for each in what],
+    what, panels = ("precision", "recall", "f1"), []
+    for title, names in (("Masked models", ("mlm", "mlma", "ppmlm")), ("Causal models", ("clm", "clma", "ppclm"))):
+        found = {name: rows[name, last] for name in names if rows.get((name, last), {}).get("recall")}
+        bars = [bars_of(name, [row.get(each) for each in what]) for name, row in found.items()]
+        published = [(1.0, anchor.value) for anchor in anchors.values() if anchor.value is not None and "mlm" in names]
+        panels.append(
+            Panel(title=title, x="", y="share", bars=bars, categories=what, published=published, limits_y=(0, 1))
         )
-        for name in names
-    ]
-    published = [(1.0, anchor.value) for anchor in anchors.values() if anchor.value is not None]
-    return draw(
-        [
-            Panel(
-                title="Low-cost membership, training graph",
-                x="",
-                y="share",
-                bars=bars,
-                categories=what,
-                published=published,
-                limits_y=(0, 1),
-            )
-        ],
-        "Precision, recall and F1 of low-cost membership",
-    )
+    return draw(panels, "Precision, recall and F1 of low-cost membership by the training graph")
 
 
 def draw13(evidence: Measured, _: Anchors) -> str:

@@ -7,14 +7,14 @@ them the tables of its development side cannot be made. They have no test side a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.record_io import DATA
-from studies.reproduction.chart import Bars, Boxes, Line, Panel, draw
+from studies.reproduction.chart import Bars, Boxes, Line, Panel, bars_of, draw
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row
 
 ABOUT = (
@@ -257,16 +257,6 @@ def table_a4(evidence: Measured) -> Ours:
 # ---------------------------------------------------------------------------------------------------------- pictures
 
 
-def _ends(estimate: Measured) -> tuple[float, float] | None:
-    return None if estimate["low"] is None else (estimate["low"], estimate["high"])
-
-
-def _bars(name: str, found: Sequence[Measured | None]) -> Bars:
-    return Bars(
-        name=name, values=[each and each["value"] for each in found], ends=[each and _ends(each) for each in found]
-    )
-
-
 def draw41(evidence: Measured, _: Anchors) -> str:
     """Accuracy by kind of utterance, crossed with the position of the name."""
     panels = []
@@ -274,7 +264,8 @@ def draw41(evidence: Measured, _: Anchors) -> str:
         crossed = evidence[model]["crossed"]
         kinds = list(dict.fromkeys(kind.split("·")[0] for kind in crossed))
         bars = [
-            _bars(position, [crossed.get(f"{kind}·{position}") for kind in kinds]) for position in ("subject", "object")
+            bars_of(position, [crossed.get(f"{kind}·{position}") for kind in kinds])
+            for position in ("subject", "object")
         ]
         panels.append(
             Panel(
@@ -362,7 +353,7 @@ def draw47(evidence: Measured, anchors: Anchors) -> str:
     for arm in ("plain", "surrogates"):
         rows = {model: evidence[f"{model}, {arm}"]["test"]["prompts"] for model in MODELS}
         kinds = [f"c{number}" for number in range(1, len(rows["base"]) + 1)]
-        bars = [_bars(f"{_size(model)} tagger", [row["ap"] for row in rows[model]]) for model in MODELS]
+        bars = [bars_of(f"{_size(model)} tagger", [row["ap"] for row in rows[model]]) for model in MODELS]
         panels.append(
             Panel(
                 title=f"trained on {'names' if arm == 'plain' else 'surrogates'}",
