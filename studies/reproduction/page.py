@@ -26,18 +26,22 @@ from studies.reproduction.table import PARTS, ROWS, TITLES
 
 Evidence = Mapping[str, Mapping[str, Any] | None]
 WORDS = (REPRODUCED, SAME, NOT, CANNOT)
-OPENING = """# Do the results of the four sources come out?
+#: Lines of a table that is not folded.
+MOST_OPEN = 9
+QUESTION = "Do the results of the four sources come out?"
+OPENING = f"""# {QUESTION}
 
-{answer}
+{{answer}}
 
 Nobody has published code or data of the first source; this is its first independent test, on other text and with
 smaller models. A published number stands beside ours with the rule by which they are compared. *Reproduced*: ours is
 within the tolerance of the published number, and on the published side of what it is against. *Same direction*: further
 away, but on that side, and the interval of the difference holds no 0. *Not reproduced*: anything else that was
 measured. *Cannot be*: nothing was measured, with the reason. A row has the weakest word of its numbers. The rules are
-in [anchors.toml](../../studies/reproduction/anchors.toml), and a hash of them was written down before the run
-({hashes}). What an older record answers was not run again: there the rule is younger than the record. Intervals are of
-95 %, over n. A diamond in a picture is a published number.
+in [anchors.toml](../../studies/reproduction/anchors.toml), and their hash was written down before the run
+({{hashes}}).
+What an older record answers was not run again: there the rule is younger than the record. Intervals are of 95 %, over n.
+A diamond in a picture is a published number.
 
 """
 
@@ -74,7 +78,7 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             if rule != rule_hash(int(source)):
                 raise ValueError(f"{name}: the rule of source {source} was changed after the run: run it again")
     texts, listed = [], []
-    total: Counter[str] = Counter()
+    total, numbers = Counter[str](), Counter[str]()
     for source, (title, what, about) in TITLES.items():
         rows = [row for row in ROWS if row.source == source]
         texts.append(f"## {title}\n\n{what}. {about}".rstrip() + "\n\n")
@@ -82,16 +86,18 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
         for row in rows:
             found, verdicts = evidence.get(row.part), verdicts_of(row, evidence)
             counts[verdict_of_row(row, verdicts)] += 1
+            numbers.update(each.word for each in verdicts)
             picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else None
             if picture is not None:
                 yield f"reproduction/{row.slug}.svg", picture
             texts.append(_row_text(row, verdicts, picture is not None, made=found is not None))
         listed.append([title, len(rows), *(counts[word] for word in WORDS)])
         total += counts
-    answer = (
-        f"Of {sum(total.values())} figures, tables and numbers, {total[REPRODUCED]} are reproduced, {total[SAME]} go "
-        f"in the same direction, {total[NOT]} are not reproduced, and {total[CANNOT]} cannot be compared."
-    )
+    said = [
+        f"{sum(of.values())} {what}: {', '.join(f'{of[word]} {word}' for word in WORDS)}"
+        for what, of in (("figures, tables and sections", total), ("published numbers in them", numbers))
+    ]
+    answer = f"{said[0]}. {said[1]}."
     hashes = ", ".join(f"source {source} `{rule_hash(source)}`" for source in TITLES)
     summary = markdown(["source", "rows", *WORDS], listed)
     yield "reproduction.md", OPENING.format(answer=answer, hashes=hashes) + summary + "\n" + "".join(texts)
@@ -108,7 +114,9 @@ def _row_text(row: Row, verdicts: list[Verdict], pictured: bool, *, made: bool) 
         text += f"![{row.name}: {row.title}](reproduction/{row.slug}.svg)\n\n"
     if verdicts:
         heads = ["what", "published", "on", "ours", "n", "difference from", "", "verdict"]
-        text += markdown(heads, [_cells(each) for each in verdicts]) + "\n"
+        table = markdown(heads, [_cells(each) for each in verdicts]) + "\n"
+        few = len(verdicts) <= MOST_OPEN
+        text += table if few else f'<details markdown="1">\n<summary>The numbers</summary>\n\n{table}</details>\n\n'
     return text
 
 
