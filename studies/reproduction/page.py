@@ -40,8 +40,8 @@ away, but on that side, and the interval of the difference holds no 0. *Not repr
 measured. *Cannot be*: nothing was measured, with the reason. A row has the weakest word of its numbers. The rules are
 in [anchors.toml](../../studies/reproduction/anchors.toml), and their hash was written down before the run
 ({{hashes}}).
-What an older record answers was not run again: there the rule is younger than the record. Intervals are of 95 %, over n.
-A diamond in a picture is a published number.
+What an older record answers was not run again: there the rule is younger than the record. Intervals are of 95 %, over
+n. A diamond in a picture is a published number.
 
 """
 

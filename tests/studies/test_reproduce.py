@@ -114,6 +114,21 @@ def test_published_numbers_belong_to_rows_and_are_there_once() -> None:
     assert all(row.cannot or row.part for row in ROWS)
 
 
+#: Words that hold a number without its digits.
+WORDED = ("almost all", "twice", "doubles", "roughly the same", "similar level", "stable", "close", "two-thirds")
+WORDED += ("does not significantly", "30,000")
+
+
+def test_the_words_of_a_published_number_hold_it() -> None:
+    wrong = []
+    for each in anchors():
+        digits = [] if each.value is None else [f"{each.value:g}", f"{100 * each.value:g}%", f"{each.value:.2f}"]
+        held = any(re.search(rf"(?<![\d.]){re.escape(form)}(?!\d)", each.quote) for form in digits)
+        if not held and digits and not any(word in each.quote for word in WORDED):
+            wrong.append(f"{each.place} {each.key}")
+    assert wrong == []
+
+
 SOURCES = Path(os.environ.get("RETICENT_SOURCES", "/nowhere"))
 
 
