@@ -15,6 +15,7 @@ from studies.reproduction.rows import (
     NOT,
     REPRODUCED,
     SAME,
+    Measured,
     Row,
     Verdict,
     anchors_of,
@@ -90,7 +91,7 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else None
             if picture is not None:
                 yield f"reproduction/{row.slug}.svg", picture
-            texts.append(_row_text(row, verdicts, picture is not None, made=found is not None))
+            texts.append(_row_text(row, verdicts, found, picture is not None))
         listed.append([title, len(rows), *(counts[word] for word in WORDS)])
         total += counts
     said = [
@@ -103,11 +104,11 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "reproduction.md", OPENING.format(answer=answer, hashes=hashes) + summary + "\n" + "".join(texts)
 
 
-def _row_text(row: Row, verdicts: list[Verdict], pictured: bool, *, made: bool) -> str:
-    text = f"### {row.name}: {row.title}\n\n{sentence(row, verdicts, made=made)}"
-    part = next((part for part in PARTS if part.name == row.part), None)
-    if made and part is not None:
-        text += f" Ours: {row.how or part.name}. On: {part.on}."
+def _row_text(row: Row, verdicts: list[Verdict], found: Measured | None, pictured: bool) -> str:
+    text = f"### {row.name}: {row.title}\n\n{sentence(row, verdicts, made=found is not None)}"
+    if found is not None:
+        (part,) = (part for part in PARTS if part.name == row.part)
+        text += f" Ours: {row.how or part.name}. On: {part.on.format(**found)}."
     text += f" {row.note}" if row.note else ""
     text += "\n\n"
     if pictured:

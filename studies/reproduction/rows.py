@@ -104,7 +104,7 @@ class Part:
     ----------
     make : (size, folder) -> evidence, as JSON; what is done in the folder is not done again, and what cannot be made
         here is None. Without it the record is another study's, which has a command of its own
-    on : text, models and people, in a line
+    on : text, models and people, in a line; names in braces are those of the evidence
     minutes : size -> expected minutes on two cores; a size that has none is not run
     record : a record of another study that holds the evidence already; it is made at size toy only
     """

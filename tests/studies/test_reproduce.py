@@ -151,6 +151,8 @@ def model(recipe: str, epoch: int, at: float, **more: Any) -> dict[str, Any]:
 
 
 EXPERIMENT = {
+    "text": "hand-made",
+    "trainings": 1,
     "members": 10,
     "documents": 20,
     "rows": [
