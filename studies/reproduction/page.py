@@ -15,6 +15,7 @@ from studies.reproduction.rows import (
     NOT,
     REPRODUCED,
     SAME,
+    Anchor,
     Measured,
     Row,
     Verdict,
@@ -83,6 +84,7 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for source, (title, what, about) in TITLES.items():
         rows = [row for row in ROWS if row.source == source]
         texts.append(f"## {title}\n\n{what}. {about}".rstrip() + "\n\n")
+        at = len(texts)
         counts: Counter[str] = Counter()
         for row in rows:
             found, verdicts = evidence.get(row.part), verdicts_of(row, evidence)
@@ -92,6 +94,7 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             if picture is not None:
                 yield f"reproduction/{row.slug}.svg", picture
             texts.append(_row_text(row, verdicts, found, picture is not None))
+        texts.insert(at, _not_out(rows, evidence))
         listed.append([title, len(rows), *(counts[word] for word in WORDS)])
         total += counts
     said = [
@@ -104,12 +107,20 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "reproduction.md", OPENING.format(answer=answer, hashes=hashes) + summary + "\n" + "".join(texts)
 
 
+def _not_out(rows: list[Row], evidence: Evidence) -> str:
+    """What does not come out, in a list: the published numbers that ours is not near, nor on their side of."""
+    found = [(row, each) for row in rows for each in verdicts_of(row, evidence) if each.word == NOT]
+    lines = [f"- {row.name}: {each.anchor.says}: {_published(each.anchor)}, ours {_mine(each)}." for row, each in found]
+    return "What does not come out:\n\n" + "\n".join(lines) + "\n\n" if lines else ""
+
+
 def _row_text(row: Row, verdicts: list[Verdict], found: Measured | None, pictured: bool) -> str:
     text = f"### {row.name}: {row.title}\n\n{sentence(row, verdicts, made=found is not None)}"
     if found is not None:
         (part,) = (part for part in PARTS if part.name == row.part)
         text += f" Ours: {row.how or part.name}. On: {part.on.format(**found)}."
-    text += f" {row.note}" if row.note else ""
+    note = row.note.format(**found) if found is not None else row.note if "{" not in row.note else ""
+    text += f" {note}" if note else ""
     text += "\n\n"
     if pictured:
         text += f"![{row.name}: {row.title}](reproduction/{row.slug}.svg)\n\n"
@@ -121,22 +132,25 @@ def _row_text(row: Row, verdicts: list[Verdict], found: Measured | None, picture
     return text
 
 
+def _published(anchor: Anchor) -> str:
+    way = {1: "above", -1: "below", 0: ""}[anchor.sign]
+    shown = way if anchor.value is None else f"{anchor.value:g} ± {anchor.tolerance:g}"
+    return shown + (" (a target)" if anchor.kind == "target" else "")
+
+
+def _mine(each: Verdict) -> str:
+    return "-" if each.ours is None else _with_ends(each.ours["value"], each.ours.get("low"), each.ours.get("high"))
+
+
 def _cells(each: Verdict) -> list[str]:
     anchor, ours = each.anchor, each.ours
-    way = {1: "above", -1: "below", 0: ""}[anchor.sign]
-    published = way if anchor.value is None else f"{anchor.value:g} ± {anchor.tolerance:g}"
-    published += " (a target)" if anchor.kind == "target" else ""
-    against = (
-        "-"
-        if anchor.against is None
-        else f"`{anchor.against}`"
-        if isinstance(anchor.against, str)
-        else f"{anchor.against:g}"
-    )
+    against = "-"
+    if anchor.against is not None:
+        against = f"`{anchor.against}`" if isinstance(anchor.against, str) else f"{anchor.against:g}"
     shown = "-" if each.difference is None else _with_ends(*each.difference)
     n = "-" if ours is None or ours.get("n") is None else f"{ours['n']:,} {ours.get('unit', '')}".strip()
-    mine = "-" if ours is None else _with_ends(ours["value"], ours.get("low"), ours.get("high"))
-    return [f"`{anchor.key}`: {anchor.says}", published, anchor.on, mine, n, against, shown, each.word]
+    says = f"`{anchor.key}`: {anchor.says}"
+    return [says, _published(anchor), anchor.on, _mine(each), n, against, shown, each.word]
 
 
 def _with_ends(value: float, low: float | None, high: float | None) -> str:
