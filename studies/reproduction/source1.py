@@ -785,9 +785,9 @@ ROWS = (
         "utility and Privacy, masked models",
         figure7,
         draw7,
-        "Privacy is the share of identifiers predicted nowhere; utility in the table is that of the members' words, all",
-        "Their blacklist is of words, wherever they stand: it would protect {protected[anywhere]} % of these notes. Here "
-        "a direct identifier is protected where it was found: {protected[here]} %.",
+        "Privacy is the share of identifiers predicted nowhere; the table's utility is that of all words of members",
+        "Their blacklist is of words, wherever they stand: it would protect {protected[anywhere]} % of these notes. "
+        "Here a direct identifier is protected where it was found: {protected[here]} %.",
     ),
     _row("Figure 8", "a downstream classification", figure8, draw8, "the group of conditions of a note; macro F1"),
     _row(
