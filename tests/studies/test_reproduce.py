@@ -12,7 +12,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from fixtures.command import command
 
+import reticent.cli.reproduce
 from studies.reproduce import freeze
 from studies.reproduction import source1, source4
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, draw
@@ -127,6 +129,19 @@ def test_the_words_of_a_published_number_hold_it() -> None:
         if not held and digits and not any(word in each.quote for word in WORDED):
             wrong.append(f"{each.place} {each.key}")
     assert wrong == []
+
+
+def test_the_command_runs_the_study_of_the_source_tree_and_needs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reticent.cli.reproduce, "ROOT", tmp_path)
+    assert command("reproduce", "--size", "toy") == 2
+    assert "needs the records of the source tree" in capfd.readouterr().err
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "__init__.py").touch()
+    (tmp_path / "studies" / "reproduce.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(1)\n")
+    assert command("reproduce", "--size", "cpu", "--work", tmp_path / "kept") == 1
+    assert f"['--size', 'cpu', '--work', '{tmp_path / 'kept'}']" in capfd.readouterr().out
 
 
 SOURCES = Path(os.environ.get("RETICENT_SOURCES", "/nowhere"))
