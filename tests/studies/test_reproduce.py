@@ -259,6 +259,16 @@ def test_numbers_of_a_tagger_worked_by_hand() -> None:
     assert tuple(found["crossed"]) == kinds
 
 
+def test_words_of_notes_are_counted_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    brown = [{"start": 5, "end": 10, "label": "NAME"}]
+    texts = [(1, "seen brown today", brown), (1, "seen gout today", []), (2, "seen brown eyes", []), (2, "eyes", None)]
+    monkeypatch.setattr(source1, "_texts", lambda _: iter(texts))
+    # Of 10 words brown once by its mark, and gout, today (twice) and eyes (twice) of one person; anywhere: brown twice.
+    assert source1.blacklist(None) == {"here": 60.0, "anywhere": 70.0}
+    # Words of one person in two notes or more: today of 1, eyes of 2; no sequence of two words is in two notes.
+    assert source1.cut_ngrams(None) == {"1": [[1, 1.0]], "2": [[0, 1.0]], "3": [[0, 1.0]]}
+
+
 PICTURES = [row for row in ROWS if row.figure is not None and row.source in (1, 4)]
 
 
