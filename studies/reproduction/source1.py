@@ -24,7 +24,7 @@ ABOUT = (
 N2C2 = DATA / "n2c2"
 RESAMPLES = 1000
 EPOCHS = (4, 8, 16, 32, 64)
-#: The recipes of a picture, in the paper's order.
+#: The recipes of a picture, in the published order.
 MLM, CLM = (tuple(stem.format(o) for stem in ("{}", "{}a", "dpp{}", "ipp{}", "pp{}")) for o in ("mlm", "clm"))
 CLM = (*CLM, "dp-clm")
 

@@ -395,7 +395,7 @@ def _of_scores(place: str, title: str, ours: Callable[[Measured], Ours], note: s
 
 
 def _trained(place: str, title: str, ours: Callable[[Measured], Ours], note: str = "", **more: Any) -> Row:
-    how = "a smaller and a larger tagger are trained here, and the attack of the thesis is made on the test pairs"
+    how = "a smaller and a larger tagger are trained here, and the published attack is made on the test pairs"
     return Row(source=4, place=place, title=title, part=TAGGERS, how=how, ours=ours, note=note, **more)
 
 
