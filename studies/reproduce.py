@@ -32,7 +32,7 @@ def evidence_of_records() -> dict[str, dict[str, Any] | None]:
     found = {}
     for part in PARTS:
         path = record_path(part.record or f"reproduction-{part.name}")
-        found[part.name] = json.loads(path.read_text()) if path.exists() else None
+        found[part.name] = part.read(json.loads(path.read_text())) if path.exists() else None
     return found
 
 

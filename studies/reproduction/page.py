@@ -50,7 +50,7 @@ n. A diamond in a picture is a published number.
 
 def verdicts_of(row: Row, evidence: Evidence) -> list[Verdict]:
     """The verdicts of a row's published numbers; on another text of those that are measured there."""
-    found = evidence.get(row.part)
+    found = evidence.get(row.measured_in(evidence))
     ours = row.ours(found) if found is not None else {}
     verdicts = [verdict(anchor, ours) for anchor in anchors_of(row).values()]
     return [each for each in verdicts if not row.text or each.word != CANNOT]
@@ -87,13 +87,14 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
         at = len(texts)
         counts: Counter[str] = Counter()
         for row in rows:
-            found, verdicts = evidence.get(row.part), verdicts_of(row, evidence)
+            part = row.measured_in(evidence)
+            found, verdicts = evidence.get(part), verdicts_of(row, evidence)
             counts[verdict_of_row(row, verdicts)] += 1
             numbers.update(each.word for each in verdicts)
             picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else None
             if picture is not None:
                 yield f"reproduction/{row.slug}.svg", picture
-            texts.append(_row_text(row, verdicts, found, picture is not None))
+            texts.append(_row_text(row, verdicts, part, found, picture is not None))
         texts.insert(at, _not_out(rows, evidence))
         listed.append([title, len(rows), *(counts[word] for word in WORDS)])
         total += counts
@@ -114,12 +115,14 @@ def _not_out(rows: list[Row], evidence: Evidence) -> str:
     return "What does not come out:\n\n" + "\n".join(lines) + "\n\n" if lines else ""
 
 
-def _row_text(row: Row, verdicts: list[Verdict], found: Measured | None, pictured: bool) -> str:
+def _row_text(row: Row, verdicts: list[Verdict], name: str, found: Measured | None, pictured: bool) -> str:
     text = f"### {row.name}: {row.title}\n\n{sentence(row, verdicts, made=found is not None)}"
     if found is not None:
-        (part,) = (part for part in PARTS if part.name == row.part)
+        (part,) = (part for part in PARTS if part.name == name)
         text += f" Ours: {row.how or part.name}. On: {part.on.format(**found)}."
-    note = row.note.format(**found) if found is not None else row.note if "{" not in row.note else ""
+    note = row.note
+    if "{" in note:  # numbers of the evidence
+        note = note.format(**found) if found is not None and "protected" in found else ""
     text += f" {note}" if note else ""
     text += "\n\n"
     if pictured:

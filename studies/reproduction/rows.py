@@ -72,19 +72,25 @@ class Row:
     """A figure, a table or a number of a source, and how ours is made; ``cannot`` says why there is none.
 
     ``ours`` gives the numbers of the evidence by the key of their anchor, ``figure`` draws them: the evidence of the
-    part and the row's anchors by key, to SVG. ``text`` names another text on which the place is measured once more.
+    part and the row's anchors by key, to SVG. ``instead`` names parts with fewer models, the best first, whose evidence
+    is read while that of the part is not made. ``text`` names another text on which the place is measured once more.
     """
 
     source: int
     place: str
     title: str
     part: str = ""
+    instead: tuple[str, ...] = ()
     how: str = ""
     ours: Callable[[Measured], Ours] = _none
     figure: Callable[[Measured, Mapping[str, Anchor]], str] | None = None
     cannot: str = ""
     note: str = ""
     text: str = ""
+
+    def measured_in(self, evidence: Mapping[str, Measured | None]) -> str:
+        """The part whose evidence there is; the row's own where there is none."""
+        return next((name for name in (self.part, *self.instead) if evidence.get(name) is not None), self.part)
 
     @property
     def name(self) -> str:
@@ -106,7 +112,7 @@ class Part:
         here is None. Without it the record is another study's, which has a command of its own
     on : text, models and people, in a line; names in braces are those of the evidence
     minutes : size -> expected minutes on two cores; a size that has none is not run
-    record : a record of another study that holds the evidence already; it is made at size toy only
+    record, read : a record of another study that holds the evidence already, and what makes evidence of it
     """
 
     name: str
@@ -114,6 +120,7 @@ class Part:
     make: Callable[[str, Path], dict[str, Any] | None] | None = None
     minutes: Mapping[str, float] = field(default_factory=dict)
     record: str = ""
+    read: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
 
 @cache

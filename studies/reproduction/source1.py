@@ -27,25 +27,57 @@ EPOCHS = (4, 8, 16, 32, 64)
 #: The recipes of a picture, in the published order.
 MLM, CLM = (tuple(stem.format(o) for stem in ("{}", "{}a", "dpp{}", "ipp{}", "pp{}")) for o in ("mlm", "clm"))
 CLM = (*CLM, "dp-clm")
+EXPERIMENT, FEWER, OLDER = "s1-experiment", "s1-first", "s1-record"
+#: The recipes that most figures need.
+FIRST = tuple(stem.format(o) for o in ("mlm", "clm") for stem in ("{}", "{}a", "pp{}", "pp{}-n3"))
 
 
 # ----------------------------------------------------------------------------------------------------------- evidence
 
 
-def make_experiment(size: str, folder: Path) -> dict[str, Any]:
+def make_experiment(size: str, folder: Path, recipes: Sequence[str] = ()) -> dict[str, Any]:
     """Run what is not done of the job of `reticent new-job`, in ``folder``; returns what the figures need.
 
-    Size cpu takes one of the job's three seeds; size base the user's own i2b2 2006, where it is.
+    Only some ``recipes``, if any are named: the rest goes on from there. Size cpu takes one of the job's three seeds;
+    size base the user's own i2b2 2006, where it is.
     """
+    folder = folder.with_name(EXPERIMENT)
+    folder.mkdir(exist_ok=True)
     own = size == "base" and N2C2.is_dir()
     if not own and not (folder / HOSPITAL).is_dir():
         _reticent(folder, "synth", HOSPITAL, *SIZES[size].synth.split())
     source = (str(N2C2), "--set", "corpus.format=i2b2-2006", "--set", "corpus.label=label") if own else ()
     job = _reticent(folder, "new-job", *source, "--size", size, stdout=subprocess.PIPE)
-    (folder / "job.toml").write_text(job)
+    (folder / "job.toml").write_text(with_recipes(job, recipes) if recipes else job)
     one = ("--set", "train.seeds=[0]") if size == "cpu" else ()
     _reticent(folder, "run", "job.toml", *one)
     return {"text": "i2b2 2006" if own else "a generated hospital", **evidence_of(folder / "run")}
+
+
+def make_first(size: str, folder: Path) -> dict[str, Any]:
+    """The same of the recipes that most figures need."""
+    return make_experiment(size, folder, FIRST)
+
+
+def with_recipes(job: str, recipes: Sequence[str]) -> str:
+    """The job with these recipes alone, and without the settings of differential privacy."""
+    kept = [
+        line for line in job.splitlines() if (found := re.match(r'  "(.*?)",', line)) is None or found[1] in recipes
+    ]
+    return re.sub(r"\[train\.dp\]\n.*\n", "", "\n".join(kept) + "\n")
+
+
+def of_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of `studies.experiment` as evidence: fewer measures, all recipes."""
+    names = {"utility": "ordinary", "privacy": "both", "loss_auc": "loss"}
+    rows = [{names.get(key, key): value for key, value in row.items()} for row in record["rows"]]
+    return {
+        "text": "a generated hospital",
+        "members": record["individuals"]["members"],
+        "documents": record["documents"],
+        "trainings": len(record["seeds"]),
+        "rows": rows,
+    }
 
 
 def _reticent(folder: Path, *arguments: str, stdout: int | None = None) -> str:
@@ -753,14 +785,11 @@ def real8(evidence: Measured) -> Ours:
 # -------------------------------------------------------------------------------------------------------------- rows
 
 
-EXPERIMENT = "s1-experiment"
+_ON = "{text}: {members} members, {documents} notes; trainings of a recipe: {trainings}"
 PARTS = (
-    Part(
-        name=EXPERIMENT,
-        make=make_experiment,
-        on="{text}: {members} members, {documents} notes; trainings of a recipe: {trainings}",
-        minutes={"toy": 2, "cpu": 60, "base": 600},
-    ),
+    Part(name=FEWER, make=make_first, on=f"{_ON}; eight of the recipes", minutes={"toy": 1, "cpu": 40, "base": 300}),
+    Part(name=EXPERIMENT, make=make_experiment, on=_ON, minutes={"cpu": 40, "base": 300}),
+    Part(name=OLDER, record="experiment", read=of_record, on=f"{_ON}; an older record, of fewer measures"),
     Part(name="s1-mtsamples", record="real_corpora_mtsamples", on="MTSamples: 1,185 reports, models of 27 members"),
     Part(name="s1-meddocan", record="real_corpora_meddocan", on="MEDDOCAN: 750 Spanish notes, models of 37 members"),
     Part(name="s1-classes", record="classification_mtsamples", on="MTSamples: the specialty of 233 held-out reports"),
@@ -774,8 +803,10 @@ def _row(
     figure: Callable[[Measured, Anchors], str],
     how: str,
     note: str = "",
+    instead: tuple[str, ...] = (FEWER,),
 ) -> Row:
-    return Row(source=1, place=place, title=title, part=EXPERIMENT, ours=ours, figure=figure, how=how, note=note)
+    about = {"place": place, "title": title, "ours": ours, "figure": figure, "how": how, "note": note}
+    return Row(source=1, part=EXPERIMENT, instead=instead, **about)  # type: ignore[arg-type]
 
 
 _TEN = "the record of `studies.real_corpora`, 10 epochs in place of 64"
@@ -797,6 +828,7 @@ ROWS = (
         "Privacy is the share of identifiers predicted nowhere; the table's utility is that of all words of members",
         "Their blacklist is of words, wherever they stand: it would protect {protected[anywhere]} % of these notes. "
         "Here a direct identifier is protected where it was found: {protected[here]} %.",
+        (OLDER, FEWER),
     ),
     _row("Figure 8", "a downstream classification", figure8, draw8, "the group of conditions of a note; macro F1"),
     _row(
@@ -805,6 +837,7 @@ ROWS = (
         figure9,
         draw9,
         "token accuracy is that of all words of the members, as published",
+        instead=(OLDER, FEWER),
     ),
     _row(
         "Figure 10",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from studies.reproduction import source1, source2, source3, source4
 
-PARTS = (*source1.PARTS, *source2.PARTS, *source3.PARTS, *source4.PARTS)
+_PARTS = (*source1.PARTS, *source2.PARTS, *source3.PARTS, *source4.PARTS)
+#: In the order in which they are made: the longest last.
+PARTS = sorted(_PARTS, key=lambda part: part.name == source1.EXPERIMENT)
 _ROWS = (*source1.ROWS, *source2.ROWS, *source3.ROWS, *source4.ROWS)
 _PLACES = list(dict.fromkeys((row.source, row.place) for row in _ROWS))
 #: A place on another text follows the place.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from fixtures.command import command
 
 import reticent.cli.reproduce
+from reticent.job.config import parse_job
+from reticent.job.experiment import experiment_job
 from studies.reproduce import freeze
 from studies.reproduction import source1, source4
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, draw
@@ -257,6 +260,28 @@ def test_numbers_of_a_tagger_worked_by_hand() -> None:
     assert found["rank"]["value"] == pytest.approx(0.1 * 10 + 5)
     kinds = ("assertion·subject", "assertion·object", "question·subject", "negation·subject", "negation·object")
     assert tuple(found["crossed"]) == kinds
+
+
+def test_a_job_of_fewer_recipes_is_a_job() -> None:
+    job = parse_job(tomllib.loads(source1.with_recipes(experiment_job("cpu"), source1.FIRST)))
+    assert [model.recipes for model in job.model] == [
+        ("mlm", "mlma", "ppmlm", "ppmlm-n3"),
+        ("clm", "clma", "ppclm", "ppclm-n3"),
+    ]
+    assert job.train.dp is None
+
+
+def test_an_older_record_stands_in_for_a_run_that_is_not_made(evidence: dict[str, Any]) -> None:
+    (row,) = (row for row in ROWS if row.name == "Figure 7")
+    share = estimate(0.7, 0.6, 0.8)
+    kept = [{"recipe": "ppmlm", "epoch": 64, "utility": share, "privacy": share, "loss_auc": share, "violations": 0}]
+    older = source1.of_record({"individuals": {"members": 9}, "documents": 9, "seeds": [1], "rows": kept})
+    assert row.ours(older)["privacy.ppmlm.64"] == share
+    assert row.measured_in({source1.OLDER: older, source1.FEWER: {}}) == source1.OLDER
+    assert row.measured_in(evidence | {source1.OLDER: older}) == source1.EXPERIMENT
+    assert row.measured_in({}) == source1.EXPERIMENT
+    assert row.figure is not None
+    assert "<circle" in row.figure(older, anchors_of(row))
 
 
 def test_words_of_notes_are_counted_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
