@@ -898,6 +898,7 @@ def main() -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             different.append(str(path.relative_to(ROOT)))
             if not check:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     print(*different, sep="\n")
     sys.exit(1 if check and different else 0)

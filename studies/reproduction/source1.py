@@ -61,10 +61,9 @@ def make_first(size: str, folder: Path) -> dict[str, Any]:
 
 def with_recipes(job: str, recipes: Sequence[str]) -> str:
     """The job with these recipes alone, and without the settings of differential privacy."""
-    kept = [
-        line for line in job.splitlines() if (found := re.match(r'  "(.*?)",', line)) is None or found[1] in recipes
-    ]
-    return re.sub(r"\[train\.dp\]\n.*\n", "", "\n".join(kept) + "\n")
+    names = (re.match(r'  "(.*?)",', line) for line in job.splitlines())
+    kept = [line for line, name in zip(job.splitlines(), names, strict=True) if name is None or name[1] in recipes]
+    return re.sub(r"^\[train\.dp\]\n.*\n", "", "\n".join(kept) + "\n", flags=re.MULTILINE)
 
 
 def of_record(record: dict[str, Any]) -> dict[str, Any]:
