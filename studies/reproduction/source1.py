@@ -526,7 +526,7 @@ def planes(
         for part, title in parts.items()
         for x, axis in axes.items()
     ]
-    return draw([*panels, *more], about)
+    return draw([*(panel for panel in panels if panel.lines), *more] or panels, about)
 
 
 def draw7(evidence: Measured, anchors: Anchors) -> str:
