@@ -72,7 +72,7 @@ def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
             return run(size, Path(folder), only)
     work.mkdir(parents=True, exist_ok=True)
     freeze(work)
-    evidence = dict.fromkeys(part.name for part in PARTS) if size == "toy" else evidence_of_records()
+    evidence: dict[str, dict[str, Any] | None] = {}
     for part in PARTS:
         if (only and part.name not in only) or size not in part.minutes or (part.record and size != "toy"):
             continue
@@ -81,7 +81,7 @@ def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
             evidence[part.name] = found
             write_record(f"reproduction-{part.name}", found, size, STUDIES)
     folder = work / "page" if size == "toy" else PAGE
-    drawn = write_pages(evidence, folder)
+    drawn = write_pages(evidence if size == "toy" else evidence_of_records(), folder)
     print(f"{folder / 'reproduction.md'}: {len(drawn)} pictures")
     if size == "toy" and not only:
         sources = {row.source for row in ROWS if row.figure is not None}
