@@ -31,7 +31,7 @@ def evidence_of_records() -> dict[str, dict[str, Any] | None]:
     """The evidence of every part that has a record."""
     found = {}
     for part in PARTS:
-        path = record_path(part.record or f"reproduction-{part.name}")
+        path = record_path(part.file)
         found[part.name] = part.read(json.loads(path.read_text())) if path.exists() else None
     return found
 
@@ -79,7 +79,7 @@ def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
         found = make(part, size, work)
         if found is not None:
             evidence[part.name] = found
-            write_record(f"reproduction-{part.name}", found, size, STUDIES)
+            write_record(part.file, found, size, STUDIES)
     folder = work / "page" if size == "toy" else PAGE
     drawn = write_pages(evidence if size == "toy" else evidence_of_records(), folder)
     print(f"{folder / 'reproduction.md'}: {len(drawn)} pictures")

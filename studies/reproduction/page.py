@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.record_io import markdown
+from benchmarks.record_io import ROOT, markdown, record_path
 from studies.reproduction.rows import (
     CANNOT,
     NOT,
@@ -105,7 +105,10 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     answer = f"{said[0]}. {said[1]}."
     hashes = ", ".join(f"source {source} `{rule_hash(source)}`" for source in TITLES)
     summary = markdown(["source", "rows", *WORDS], listed)
-    yield "reproduction.md", OPENING.format(answer=answer, hashes=hashes) + summary + "\n" + "".join(texts)
+    paths = [record_path(part.file) for part in PARTS if evidence.get(part.name) is not None]
+    links = ", ".join(f"[{path.name}](../../{path.relative_to(ROOT)})" for path in paths if path.exists())
+    opening = OPENING.format(answer=answer, hashes=hashes)
+    yield "reproduction.md", f"{opening}{summary}\nRecords: {links}.\n\n{''.join(texts)}"
 
 
 def _not_out(rows: list[Row], evidence: Evidence) -> str:

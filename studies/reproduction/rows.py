@@ -122,6 +122,11 @@ class Part:
     record: str = ""
     read: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
+    @property
+    def file(self) -> str:
+        """The name of its record."""
+        return self.record or f"reproduction-{self.name}"
+
 
 @cache
 def anchors() -> tuple[Anchor, ...]:
