@@ -1,7 +1,7 @@
 """How many canaries does a model give back, without and with differential privacy, and what does that cost?
 
 The lab of the field's textbooks, with half of its texts: a sentence each of 900 people, and "Patient record 7: SSN …,
-contact …, diagnosis: common cold." of 100 more. A fair draw leaves out half of all people: about 50 canaries are trained
+contact …, diagnosis: common cold." of 100 more. A fair draw leaves out half of all people: some 50 canaries are trained
 on and 50 are the control. They are rows of the corpus like any other, so epsilon for each person is accounted.
 
 The textbook fine-tunes GPT-2 for 5 epochs. A model small enough for a CPU learns more slowly: how large a model, how
