@@ -13,8 +13,8 @@ from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, over
 
 ABOUT = (
     "It tells a reader what to expect and shows no data. Its lab is run here with 500 people trained on, of whom about "
-    "50 are canaries (there 1,000 texts and 50), with models that a CPU can train; GPT-2 is not at hand. Figures 50.1.1 "
-    "and 50.1.2a are schemes."
+    "50 are canaries (there 1,000 texts and 50), with models that a CPU can train; GPT-2 is not at hand. Figures "
+    "50.1.1 and 50.1.2a are schemes."
 )
 Anchors = Mapping[str, Anchor]
 

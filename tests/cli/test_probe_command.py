@@ -67,6 +67,7 @@ def test_a_probe_of_two_models_with_soft_prompts(
         assert SECRET.encode() not in path.read_bytes()
     page = (out / "probe.html").read_text()
     assert page.count("<svg") > 3
+    assert page.count("than alone") == 1  # a table of items behind nothing at all
     assert not [word for word in ("http:", "https:", "<script", "src=") if word in page]
     assert "default-src 'none'" in page
 
