@@ -332,9 +332,9 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
 
-def outcomes_of(audit: AuditEvidence, config: VerdictConfig | None = None) -> list[KeptOutcome]:
+def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
     """Return the outcome of every risk of every training whose files are known, whatever earlier audits found."""
-    config, alone = config or _config_of(audit), replace(audit, earlier=None)
+    config, alone = _config_of(audit), replace(audit, earlier=None)
     return [
         _outcome(risk, audit.models[number], alone, config)
         for numbers in _models(audit).values()
