@@ -529,14 +529,14 @@ def test_the_example_of_every_command_is_a_line_that_the_command_takes() -> None
         ("reticent nothing", ""),
     ],
 )
-def test_a_shell_completes_commands(typed: str, shown: str) -> None:
-    words = typed.split(" ")
-    asked = {"_RETICENT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    code = "import sys; sys.argv = ['reticent']; from reticent.cli import main; main()"
-    found = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False
-    )
-    assert (found.returncode, sorted(found.stdout.split())) == (0, shown.split())
+def test_a_shell_completes_commands(
+    typed: str, shown: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_RETICENT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    assert command() == 0
+    assert sorted(capfd.readouterr().out.split()) == shown.split()
 
 
 @pytest.mark.parametrize(
