@@ -217,7 +217,7 @@ fuzz = st.lists(st.sampled_from(EVIL) | st.text(max_size=4), max_size=12).map(""
 
 
 @pytest.mark.parametrize("name", TOYS)
-@settings(max_examples=40)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(fuzz, max_size=4))
 @example(["it's  \n\n ok", "'s", " 's", "\n", "a\u0301 \u0301b", "x\u200d \u200dy"])
 @example(["abcdefghijklmn, abcdefghijklmno abcdefghijklmnop", "[MASK]", "12/05/1999 x-y-z (a)b"])

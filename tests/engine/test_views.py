@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ from reticent.engine.word_ids import NumberedWords, WordWriter
 #: Of every way that a text comes to tokens, and one whose ids need three bytes.
 WIDE = plain_tokenizer(*(f"none{i}" for i in range(70_000)), "a", "b", "Smith", "12")
 TOKENIZERS = {**{name: tokenizer_json(name) for name in KINDS}, "wide": WIDE}
-#: Documents of a real corpus; 0 for all.
-LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "60")) or None
+#: Documents of a real corpus.
+LIMIT = 60
 
 
 pieces = st.sampled_from(
