@@ -255,9 +255,9 @@ def _canaries(record: Record) -> str:
     costs = [f"{_way(row)} {_in(row['perplexity'])}" for row in record["rows"]]
     regime, tried = record["chosen"], record["pilot"]["regimes"]
     return (
-        f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who were "
-        f"never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} regimes "
-        f"of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
+        f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who "
+        f"were never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} "
+        f"regimes of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
     )
 
 
