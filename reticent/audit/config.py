@@ -214,11 +214,12 @@ class ShadowConfig(Section):
 
 
 class HeadsConfig(Section):
-    """Attacks on the classifiers that a job keeps (``classify.save_model``): who they were trained on, by the labels
-    that they give, and attributes of these people.
+    """Attacks on the classifiers and taggers that a job keeps (``save_model``): who they were trained on, by the labels
+    that they give, attributes of these people that a classifier tells, and names that a tagger tells.
 
-    The audit has this part only if the job has this section. Cost: ``num_shadows`` trainings of each last classifier,
-    and for each person who is asked about a pass over every alternative of every attribute.
+    The audit has this part only if the job has this section. Cost: ``num_shadows`` trainings of each last head; as many
+    of an unprotected one on each base model, the control of heads that protect; and for each person who is asked about
+    a pass over every alternative of every attribute.
     """
 
     section: ClassVar[str] = "audit.heads"
@@ -238,7 +239,10 @@ class HeadsConfig(Section):
     records: str | None = Field(
         default=None, description="table with individual_id and these columns; default: columns of the documents"
     )
-    num_individuals: int = Field(default=1000, ge=1, description="most individuals of each side who are asked about")
+    num_individuals: int = Field(
+        default=1000, ge=1, description="most individuals of each side who are asked about attributes"
+    )
+    language: Literal["en", "fr"] = Field(default="en", description="language of the prompts of taggers")
     num_alternatives: int = Field(
         default=15, ge=1, description="most other values that each true one is compared with, drawn for each individual"
     )

@@ -173,7 +173,7 @@ def detect(
     if own and out is not None:
         raise PolicyError("--out: a run or a job has its own place")
     # Settings of later commands stay as they were.
-    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
+    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "tag", "audit")
     kept = own or out is not None
     used = (*SEARCHED, "split", "canaries", "seed", *(["audit.num_bootstrap"] if evaluate else []))
     job = job_from_source(source, out, detector, keep=keep, settings=settings, used=None if kept else used)

@@ -372,7 +372,7 @@ def index(
         out,
         detector,
         marked=True,
-        keep=("protect", "model", "train", "classify", "audit"),  # later commands keep the settings they chose
+        keep=("protect", "model", "train", "classify", "tag", "audit"),  # later commands keep the settings they chose
         sections={"index": {"max_n": max_n}},
         settings=settings,
     )

@@ -229,7 +229,7 @@ def check_run(
         _require_devices(run)
         _require_bases(run, trains=trains)
         _require_pool(run)
-    if run.job.classify is not None and classifies:
+    if run.job.heads and classifies:
         resolve("reticent.ext.classify.stage:check_settings")(run)
     if audits:
         require_audit(run)
@@ -267,7 +267,8 @@ def _require_extras(run: Run) -> None:
 
     for model in run.job.model:
         settings = run.job.training(model)
-        private = [recipe for recipe in model.recipes if run.job.recipe(recipe).private]
+        heads = [head.section for head in run.job.heads]
+        private = [recipe for recipe in (*model.recipes, *heads) if run.job.recipe(recipe).private]
         for setting, wanted, module, extra in (
             (f"recipe {', '.join(private)}", private, "opacus", "dp"),
             ("train.lora", settings.lora, "peft", "dp"),
@@ -296,7 +297,8 @@ def _check_private(run: Run) -> None:
     from reticent.job.dependencies import unaccounted_stages
 
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
-    if not any(map(any, is_private.values())) and any(run.job.training(model).dp for model in run.job.model):
+    wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
+    if not wanted and any(run.job.training(model).dp for model in run.job.model):
         raise PolicyError("train.dp: no recipe of the job is trained by DP-SGD; add dp-mlm or dp-clm, or leave it out")
     if all(map(all, is_private.values())):
         _refuse_plain_clip(run.job.train, "train")

@@ -10,12 +10,14 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world, whole, whole_state
 from reticent.trainer.export import write_model
-from reticent.trainer.labels import ProtectedStore, Targets, make_targets, protect_store
+from reticent.trainer.labels import ProtectedStore, Targets, label_windows, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
@@ -239,6 +241,7 @@ def train(
     world: World | None = None,
     context: ContextWords | None = None,
     has_spans_and_index: bool = False,
+    labels: Callable[[TokenStore], np.ndarray] | None = None,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
@@ -272,6 +275,9 @@ def train(
     has_spans_and_index : bool
         The tokens were made with both, as those of a run: a kind of identifiers of which none was found is
         no error, if there is one of another kind that the recipe protects.
+    labels : callable, optional
+        For a recipe with a head: returns the labels of the tokens of an epoch, int64, a class of each document or a tag
+        of each token. Of a long document a class is learned by one window, drawn anew in each epoch.
 
     Raises
     ------
@@ -299,11 +305,14 @@ def train(
             "model would read the identifiers themselves"
         )
     out, world = Path(out), world or join_world()
+    if (labels is None) != (recipe.head is None):
+        raise PolicyError(f"recipe {recipe.name}: labels are what a head learns; give both or none")
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
     special = _with_end(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
-    require_sound(model, recipe.objective)
+    if recipe.head is None:
+        require_sound(model, recipe.objective)
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
@@ -313,6 +322,8 @@ def train(
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
+    if labels is not None:
+        identity["labels"] = hashlib.sha256(np.ascontiguousarray(labels(protected.store)).data).hexdigest()
     with ExitStack() as held:
         if world.is_main:
             held.enter_context(only_training_in(out))
@@ -329,7 +340,8 @@ def train(
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
         windows = _cut(protected, special, config, device)
-        step.prepare(model, windows, state.private)
+        is_class = recipe.head == "class"
+        step.prepare(model, windows.one_of_each(seed=config.seed, epoch=0) if is_class else windows, state.private)
         at_error = held.enter_context(ExitStack())
         at_error.callback(step.give_up)
         optimizer = make_optimizer(
@@ -378,11 +390,17 @@ def train(
                     )
                     windows = _cut(protected, special, config, device)
                 run.ledger.begin_epoch(state.epoch, protected.fingerprint)
+                drawn = {"seed": step.mask_seed, "epoch": state.epoch}
+                read = windows.one_of_each(**drawn) if is_class else windows
                 replace = (
                     None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
                 )
-                make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
-                _take_steps(run, windows, make, progress)
+                make: MakeTargets = (
+                    _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
+                    if labels is None
+                    else partial(label_windows, windows=read, labels=labels(protected.store), recipe=recipe, **drawn)
+                )
+                _take_steps(run, read, make, progress)
                 _end_epoch(run, recipe, fast_tokenizer, adapter)
                 state.begin_epoch()
                 if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
@@ -568,7 +586,7 @@ def _with_end(
     special: SpecialIds, recipe: Recipe, config: TrainConfig, model: PreTrainedModel, world: World
 ) -> SpecialIds:
     """The special tokens, with an end of a text only where it is a target; the checkpoints then stop at it."""
-    if recipe.objective != "clm" or not config.end_of_text:
+    if not recipe.is_causal or not config.end_of_text:
         return replace(special, end=None)
     if special.end is None or special.end >= num_rows(model):
         if world.is_main:

@@ -145,7 +145,7 @@ def plan_privacy(
     ------
     PolicyError
         ``target_delta`` is not below 1/units, there would be over a million steps, or ``target_epsilon`` is set
-        although no epsilon can be given.
+        although no epsilon can be given, or needs noise beyond the gradients of all units of a step.
     """
     if find_spec("opacus") is None:
         raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
@@ -171,6 +171,13 @@ def plan_privacy(
     if sigma is None:
         assert config.target_epsilon is not None
         sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant)
+        if sigma > (expected := rate * num_units):  # more in each number than all gradients of a step can add up to
+            least = epsilon_of(rate, expected, num_steps, delta, config.accountant)
+            raise PolicyError(
+                f"train.dp.target_epsilon: {config.target_epsilon:g} needs noise of {sigma:.3g} times the gradient of "
+                f"one {config.unit}, and a step has {expected:.3g} of {num_units:,}: nothing could be learned; epsilon "
+                f"{show_epsilon(least)} is the least at this size, or take larger batches or fewer epochs"
+            )
     epsilon: float | None = None
     accountant: str = config.accountant
     if not unaccounted:

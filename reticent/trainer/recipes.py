@@ -20,6 +20,7 @@ __all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom
 
 Objective = Literal["mlm", "clm"]
 Context = Literal["keep", "surrogate", "tag"]
+Head = Literal["class", "tags"]
 
 #: Flag bit of a token that the goldfish loss drops. It is set when training starts; no store on disk has it.
 DROPPED: Final = 4
@@ -58,6 +59,9 @@ class Recipe:
         BERT's split is (0.8, 0.1, 0.1).
     private : bool
         Trained by DP-SGD.
+    head : {"class", "tags"}, optional
+        A new head in place of the model's own learns labels in place of words: a class of each document, or a tag of
+        each token. Then ``objective`` is that of the base model, and no word is a target.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Recipe:
     goldfish_h: int = 13
     mask_split: tuple[float, float, float] = (1.0, 0.0, 0.0)
     private: bool = False
+    head: Head | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in ("mlm", "clm"):
@@ -93,6 +98,8 @@ class Recipe:
             self._wrong("mask_split", "three shares (masked, random, kept) that add up to 1", shares)
         if self.objective == "clm" and shares[0] != 1:
             self._wrong("mask_split", "none: clm masks no word", shares)
+        if self.head and (self.never_target or self.replaces_indirect or self.goldfish_k or shares[0] != 1):
+            self._wrong("head", "no protection of targets, as no word is one", self.head)
 
     def _wrong(self, what: str, expected: str, got: object) -> None:
         raise PolicyError(f"recipe {self.name}: {what}: expected {expected}; got {got}")
@@ -102,6 +109,11 @@ class Recipe:
         """Flag bits of all tokens that are not targets, replacements of identifiers and dropped tokens included."""
         replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether each token predicts the next."""
+        return self.objective == "clm" and self.head is None
 
     @property
     def replaces_indirect(self) -> bool:
@@ -132,6 +144,8 @@ class Recipe:
     def about(self) -> str:
         """A description in one line."""
         parts = ["masked" if self.objective == "mlm" else "causal"]
+        if self.head:
+            parts.append({"class": "a new head for classes of documents", "tags": "a new head for tags"}[self.head])
         if self.text == "pseudonymised":
             parts.append("X for direct identifiers")
         if self.context != "keep":
@@ -158,12 +172,14 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values. ``context_indirect`` is included only if it is not "keep", so records that
-        are older than this field still match their recipes.
+        """Return the fields as JSON values, without ``context_indirect`` where it is "keep" and ``head`` where there is
+        none, so records that are older than these fields still match their recipes.
         """
         values = {**asdict(self), "mask_split": list(self.mask_split)}
         if not self.replaces_indirect:
             del values["context_indirect"]
+        if self.head is None:
+            del values["head"]
         return values
 
     @property
@@ -259,7 +275,7 @@ def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
     """
     if name in RECIPES or name == "base":
         raise PolicyError(f"recipes.{name}: a recipe of this name is there already; choose another")
-    known = {field.name for field in fields(Recipe)} - {"name"}
+    known = {field.name for field in fields(Recipe)} - {"name", "head"}
     unknown = sorted(set(changes) - known)
     if unknown:
         raise PolicyError(f"recipes.{name}.{unknown[0]}: unknown field; expected base, {', '.join(sorted(known))}")

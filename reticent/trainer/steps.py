@@ -526,7 +526,7 @@ class PlainStep:
 
     def __init__(self, recipe: Recipe, config: TrainConfig, world: World, device: torch.device):
         self.config, self.world, self.device = config, world, device
-        self.causal = recipe.objective == "clm"
+        self.causal = recipe.is_causal
         self.mask_seed, self.max_grad_norm = config.seed, config.max_grad_norm
         self.network: torch.nn.Module | None = None
         self.autocast = partial(autocast, config.bf16, device)

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from fixtures.audits import evidence, tiny_audit
-from fixtures.jobs import Recorder
+from fixtures.jobs import changed, make_hospital
+from fixtures.jobs import values_of as job_values
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
 
@@ -28,9 +30,9 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.classify.documents import labelled_documents
 from reticent.ext.head_attacks.attributes import Question, ask, told_attribute, told_share, with_value
 from reticent.ext.head_attacks.measure import head_evidence, labels_alone
-from reticent.ext.head_attacks.scores import Classifier
+from reticent.ext.head_attacks.scores import Classifier, Tagger
 from reticent.ext.head_attacks.stage import read_heads
-from reticent.job.config import parse_job
+from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.export import write_model
@@ -150,6 +152,7 @@ def evidence_of(gain: float, start: str, *, protects: bool = False, num_shadows:
         members,
         head_of(members, label, 9, gain),
         HeadShadows(shadows) if shadows else None,
+        labels=(np.arange(len(label)), label),
         objective=CLASSIFIER,
         recipe=f"classify/{start}",
         epoch=8,
@@ -227,6 +230,8 @@ def person_of(row: Any) -> tuple[str, str]:
 
 def test_gates_judge_heads_by_the_recipe_below_them(plain: ModelEvidence, quiet: ModelEvidence) -> None:
     heads = judged([plain, quiet])
+    on_base = replace(quiet, start="base")
+    assert [head.is_plain for head in (plain, on_base, replace(on_base, protects=False))] == [True, False, True]
     gates = [
         GateConfig(measure="membership_auc", at_most=0.6),
         GateConfig(measure="membership_auc", at_most=0.6, attack="label_lira", recipes=("mlm",)),
@@ -243,11 +248,12 @@ def test_gates_judge_heads_by_the_recipe_below_them(plain: ModelEvidence, quiet:
 def test_labels_that_tell_the_sides_are_a_fault_of_the_run() -> None:
     """A control: labels alone, without any head."""
     store, members, label = sides()
-    found = labels_alone(store.individual, members, label, BOOTSTRAP)
+    found = labels_alone(store.individual, members, np.arange(len(label)), label, BOOTSTRAP)
     assert found.auc.low is not None
     assert found.auc.high is not None
     assert found.auc.low < 0.5 < found.auc.high
-    told = labels_alone(store.individual, members, np.where(members & (label < 2), 0, label), BOOTSTRAP)
+    shifted = np.where(members & (label < 2), 0, label)
+    told = labels_alone(store.individual, members, np.arange(len(label)), shifted, BOOTSTRAP)
     assert told.by == "labels"
     assert told.auc.low is not None
     assert told.auc.low > 0.5
@@ -314,20 +320,24 @@ def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_toy_that_overfits_is_found_and_one_that_saw_other_people_is_not(folder: Path, finished: Path) -> None:
     run = Run(parse_job(values_of(folder, finished)))
     model = run.job.model[0]
-    documents, config = labelled_documents(run, model), run.job.classifying(model)
+    documents, config = labelled_documents(run, model, run.job.classify), run.job.classifying(model)
     base, _ = read_heads(run)
     attack, side = base.membership["label_loss"], documents.is_train
     sides = [len(np.unique(documents.store.individual[own])) for own in (side, ~side)]
     assert [attack.num_members, attack.num_nonmembers] == sides
     for name in ("label_loss", "label_only", "label_lira"):
         assert base.membership[name].verdict == DISTINGUISHABLE, name
+    for number in range(4):
+        said, known = HeadScores.load(finished / f"head-shadows/classify/toy/base/{number:02d}/scores.npz")
+        assert said.own[known].mean() > said.own[~known].mean() + 0.5  # it was trained on its own half
     # The same head says nothing of sides that its training did not draw: half of the members against the other half.
     classifier = Classifier(finished / "classification/toy/base/base", model.objective, config, 64)
     log_probs = classifier.log_probs(documents.store)
     own = np.flatnonzero(documents.is_train)
     half = np.arange(len(own)) % 2 == 0
     scores = HeadScores.of_classes(log_probs[own], documents.classes[own])
-    about = {"objective": CLASSIFIER, "recipe": "x", "epoch": 0, "start": "base", "protects": False}
+    about: dict[str, Any] = {"objective": CLASSIFIER, "recipe": "x", "epoch": 0, "start": "base", "protects": False}
+    about["labels"] = np.arange(len(own)), documents.classes[own]
     other = head_evidence(documents.store.select(own), half, scores, None, bootstrap=BOOTSTRAP, **about)
     assert all(holds_chance(attack.auc) for attack in other.membership.values())
     # What it scores is what it was measured by: the classes that it gave to held-out documents.
@@ -353,9 +363,8 @@ def test_a_job_shows_its_classifiers_with_their_files_and_makes_nothing_twice(fo
     rows = {row["recipe"]: row for row in evidence["risks"]["rows"]}
     assert {"mlm", *heads} == set(rows)
     assert "classify/base" in (finished / "dossier/dossier.html").read_text()
-    before = {path: path.stat().st_ino for path in finished.rglob("manifest.json") if "corpus" not in path.parts}
-    recorder = Recorder()
-    execute(Run(parse_job(values_of(folder, finished)), recorder), "report")
+    before = {path: path.stat().st_ino for path in finished.rglob("manifest.json")}
+    execute(Run(parse_job(values_of(folder, finished))), "report")
     assert {path: path.stat().st_ino for path in before} == before
     for path in finished.glob("head*/**/*"):
         assert path.stat().st_mode & 0o077 == 0
@@ -365,7 +374,7 @@ def test_a_job_shows_its_classifiers_with_their_files_and_makes_nothing_twice(fo
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
-        ("classify", {"save_model": False}, "audit.heads attacks classifiers that are kept"),
+        ("classify", {"save_model": False}, "audit.heads attacks heads that are kept"),
         ("heads", {"num_shadows": 2}, "give 4 or more"),
         ("heads", {"num_shadows": 5}, "multiple of 2"),
         ("gate", {"measure": "attribute", "at_most": 0.1}, "needs .audit.heads. with attributes"),
@@ -391,3 +400,68 @@ def test_a_missing_column_of_an_attribute_is_named_before_any_training(
     with pytest.raises(CorpusError, match="height"):
         execute(Run(parse_job(values_of(folder, tmp_path / "run", **heads))), "report")
     assert not (tmp_path / "run/models").exists()
+
+
+# -------------------------------------------------------------------------------------- taggers, and heads that protect
+
+
+@pytest.fixture(scope="module")
+def protected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job whose classifier reads tags and whose tagger reads surrogates."""
+    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 40)
+    base = hospital / "bert"
+    tokenizer = load_tokenizer(toy_tokenizer("bert"))
+    write_model(toy_model("bert"), tokenizer, base, recipe=get_recipe("mlm"), epoch=0)
+    values = changed(job_values(hospital, hospital / "run"), model__base=str(base), model__recipes=["mlm"])
+    values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8, "device": "cpu"}
+    head = {"num_epochs": 1, "save_model": True, "from_recipes": ["base"]}
+    values["classify"] = {"label": "label", "min_individuals": 2, "text": "tag", **head}
+    values["tag"] = head
+    values["audit"] = {"num_bootstrap": 100, "attacks": ["loss"], "heads": {"num_shadows": 4}}
+    return execute(Run(parse_job(values)), "report")
+
+
+@pytest.mark.heavy
+def test_heads_that_protect_stand_beside_an_unprotected_one_and_taggers_are_asked_for_names(protected: Path) -> None:
+    evidence = json.loads((protected / "report/report.json").read_text())
+    heads = {head["recipe"]: head for head in evidence["heads"]}
+    assert {name: (head["objective"], head["protects"]) for name, head in heads.items()} == {
+        "classify/unprotected": ("classifier", False),
+        "classify/base": ("classifier", True),
+        "tag/unprotected": ("tagger", False),
+        "tag/base": ("tagger", True),
+    }
+    for name, head in heads.items():
+        assert len(head["membership"]) == 7
+        assert head["membership"]["label_lira"]["num_shadows"] == 4
+        assert ("digest" in head) is not name.endswith("unprotected")  # the control is not kept
+    for name in ("tag/unprotected", "tag/base"):
+        assert set(heads[name]["names"]) == {"told", "blind", "over_blind"}
+        assert heads[name]["names"]["told"]["unit"] == "individuals"
+    rows = {row["recipe"]: {r["risk"] for r in row["results"] if r["relevant"]} for row in evidence["risks"]["rows"]}
+    assert rows["tag/base"] == {"words", "individual"}
+    assert not [path for path in protected.glob("head*/**/*") if path.name in ("model", "tokens", "model.safetensors")]
+
+
+@pytest.mark.heavy
+def test_a_tagger_is_scored_token_by_token(protected: Path) -> None:
+    """Means over the tokens of each document, against one window at a time by transformers itself."""
+    run = Run(load_kept_job(protected / "job.json"))
+    (model,), config = run.job.model, run.job.of_model(run.job.tag, None)
+    documents = labelled_documents(run, model, config)
+    tagger = Tagger(protected / "tagging/toy/base/base", "mlm", config, 64)
+    found = tagger.scores(documents.store, documents.tags)
+    offsets, room = documents.store.doc_offsets, config.window_length - 2
+    for document in range(3):
+        own = []
+        for first in range(offsets[document], offsets[document + 1], room):
+            ids = documents.store.input_ids[first : min(first + room, offsets[document + 1])].astype(np.int64)
+            tags = documents.tags[first : first + len(ids)]
+            row = [tagger.tokenizer.cls_token_id, *ids.tolist(), tagger.tokenizer.sep_token_id]
+            with torch.inference_mode():
+                said = torch.log_softmax(tagger.model(torch.tensor([row])).logits[0, 1:-1].double(), -1).numpy()
+            own += [
+                (one[true], one.max(), one.argmax() == true) for one, true in zip(said, tags, strict=True) if true >= 0
+            ]
+        means = np.mean(np.array(own, dtype=float), axis=0)
+        assert (found.own[document], found.top[document], found.right[document]) == pytest.approx(means, abs=1e-4)

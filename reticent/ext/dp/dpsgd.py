@@ -451,9 +451,11 @@ def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
     A unit without a target has loss 0 and gradient 0.
     """
     head = lm_head(model)
-    logits_BMV = (
-        model(**rows.inputs).logits[rows.at] if head is None else head(model.base_model(**rows.inputs)[0][rows.at])
-    )
+    if head is not None:
+        logits_BMV = head(model.base_model(**rows.inputs)[0][rows.at])
+    else:
+        logits = model(**rows.inputs).logits
+        logits_BMV = logits[rows.at] if logits.ndim == 3 else logits[rows.at[0].expand_as(rows.labels_BM)]
     losses_BM = F.cross_entropy(
         logits_BMV.float().transpose(1, 2), rows.labels_BM, reduction="none", ignore_index=IGNORE_INDEX
     )
@@ -642,6 +644,7 @@ class NoisyGradient:
     seed : int, the secret seed of samples and noise
     rank, num_ranks : rank of this process and number of processes; all have the same weights
     autocast : context of forward passes; in lower precision, clipping is exact with ``clipping="hooks"`` only
+    num_labels : labels of a head; None for one that predicts words
     """
 
     def __init__(
@@ -656,7 +659,9 @@ class NoisyGradient:
         rank: int = 0,
         num_ranks: int = 1,
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        num_labels: int | None = None,
     ):
+        self.num_labels = num_labels
         self.model, self.config, self.plan, self.device = model, config, plan, device
         self.seed, self.rank, self.num_ranks, self.autocast = seed, rank, num_ranks, autocast
         self.make_rows = UnitRowsMaker(model, objective, device)
@@ -748,7 +753,8 @@ class NoisyGradient:
         ids = np.resize(free, (2, length)).astype(np.int64)
         attention = np.arange(length) < np.array([[length], [max(2, length - 2)]])
         ids[~attention] = windows.special.pad
-        labels = np.where(attention, ids, IGNORE_INDEX)
+        num_labels = self.num_labels or num_rows(self.model)
+        labels = np.where(attention, ids % num_labels, IGNORE_INDEX)
         batch = Batch(np.arange(2), ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention)
         self._check_one_unit(Part(batch, Targets(ids, labels), np.zeros(2, dtype=np.int64)))
         self._checked = False  # of a real one too
@@ -895,7 +901,7 @@ class PrivateStep:
         self.budget = _budget(privacy)
         self.noisy = NoisyGradient(
             model,
-            self.recipe.objective,
+            "clm" if self.recipe.is_causal else "mlm",
             privacy,
             self.plan,
             self.device,
@@ -904,6 +910,7 @@ class PrivateStep:
             num_ranks=world.size,
             # Hooks take norms and sums in float32 of what the passes gave; ghost clipping computes a gradient twice.
             autocast=partial(autocast, config.bf16 if privacy.clipping == "hooks" else "off", self.device),
+            num_labels=model.config.num_labels if self.recipe.head else None,
         )
         try:
             self.noisy.rehearse(windows)

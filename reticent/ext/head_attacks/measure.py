@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reticent.audit.evidence.heads import ToldAttribute
+from reticent.audit.evidence.heads import ToldAttribute, ToldNames
 from reticent.audit.evidence.leakage import SideUtility, Utility
 from reticent.audit.evidence.membership import Blind
 from reticent.audit.evidence.model import ModelEvidence
@@ -28,6 +28,7 @@ def head_evidence(
     scores: HeadScores,
     shadows: HeadShadows | None,
     *,
+    labels: tuple[np.ndarray, np.ndarray],
     objective: str,
     recipe: str,
     epoch: int,
@@ -36,12 +37,14 @@ def head_evidence(
     bootstrap: Bootstrap,
     copied: np.ndarray | None = None,
     attributes: Mapping[str, ToldAttribute] | None = None,
+    names: ToldNames | None = None,
 ) -> ModelEvidence:
     """Return every attack on a head, beside what the labels tell alone.
 
     Parameters
     ----------
     store : the D labelled documents of members and held-out individuals; members : bool array, shape (D,)
+    labels : as for `labels_alone`
     recipe : name of the head in tables; start : recipe of the checkpoint that it was trained on, of ``epoch``
     copied : as for `MembershipAudit`
     """
@@ -69,18 +72,23 @@ def head_evidence(
         privacy={},
         membership=membership,
         best_attack=best_of(areas),
-        blind=labels_alone(store.individual, members, scores.label, bootstrap),
+        blind=labels_alone(store.individual, members, *labels, bootstrap),
         attributes=dict(attributes) if attributes else None,
+        names=names,
     )
 
 
-def labels_alone(individuals: np.ndarray, members: np.ndarray, label: np.ndarray, bootstrap: Bootstrap) -> Blind:
-    """Return what tells members without the head: the true labels of their documents, or the number of these.
+def labels_alone(
+    individuals: np.ndarray, members: np.ndarray, documents: np.ndarray, labels: np.ndarray, bootstrap: Bootstrap
+) -> Blind:
+    """Return what tells members without the head: the true labels in their documents, or the number of these.
 
-    The labels of a document are its only word here.
+    Parameters
+    ----------
+    individuals, members : of each document, shape (D,)
+    documents, labels : int64 arrays, shape (labels,), each label in place of a word of its document
     """
-    num, none = len(label), np.zeros(len(label), dtype=np.uint8)
-    documents = np.arange(num)
-    bag = Words(documents, np.ones(num, dtype=np.int64), documents, individuals, none, none)
-    found = blind_baseline(bag, label, members, units=bootstrap.get("units"), seed=bootstrap["seed"])
+    num, none = len(labels), np.zeros(len(labels), dtype=np.uint8)
+    bag = Words(np.arange(num), np.ones(num, dtype=np.int64), documents, individuals[documents], none, none)
+    found = blind_baseline(bag, labels, members, units=bootstrap.get("units"), seed=bootstrap["seed"])
     return replace(found, by="labels") if found.by == "words" else found

@@ -28,7 +28,7 @@ from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.windows import Windows, cut_windows, padding_multiple
 
 if TYPE_CHECKING:
-    from reticent.trainer.config import ClassifyConfig
+    from reticent.trainer.config import HeadConfig
 
 __all__ = ["Classifier", "Tagger"]
 
@@ -44,7 +44,7 @@ class _Head:
 
     kind = "AutoModelForSequenceClassification"
 
-    def __init__(self, folder: Path, objective: str, config: ClassifyConfig, batch_size: int):
+    def __init__(self, folder: Path, objective: str, config: HeadConfig, batch_size: int):
         import transformers
 
         self._config, self._batch_size = config, batch_size
@@ -92,7 +92,7 @@ class Classifier(_Head):
     def log_probs(self, store: TokenStore) -> np.ndarray:
         """Return the log-probability of every class of each document, float64 (D, C); those of one sum to 1."""
         windows = self._windows(store)
-        if self._config.windows == "first":
+        if getattr(self._config, "windows", None) == "first":
             kept = np.diff(windows.documents, prepend=-1) > 0
             parts = {name: getattr(windows, name)[kept] for name in ("documents", "starts", "lengths")}
             windows = replace(windows, **parts)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import (
     ValidationError,
@@ -37,7 +37,7 @@ from reticent.core.section import Section, explain, shared_fields
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
 from reticent.engine.sources.formats import format_of
-from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.config import ClassifyConfig, HeadConfig, ModelSection, TrainConfig
 from reticent.trainer.distributed import launched
 from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
 
@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 
+AnyHead = TypeVar("AnyHead", bound=HeadConfig)
 #: The word in place of a seed that is to be drawn.
 DRAW = "draw"
 
@@ -161,7 +162,7 @@ class Job(JobSettings):
             **dict.fromkeys(NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights"),
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
-            "classify": "trains on top of a training of the job",
+            **dict.fromkeys(("classify", "tag"), "trains on top of a training of the job"),
             "recipes": "are of trainings, and none is made",
             "audit.groups": "compares people whom a split dealt at random, and this one is given",
         }
@@ -254,9 +255,17 @@ class Job(JobSettings):
         require_distinct([*RECIPES, *self.recipes], "recipes")
         if self.classify is not None and not (self.classify.label or self.corpus.label):
             raise ValueError("classify needs the column of classes: classify.label or corpus.label")
-        if self.audit.heads is not None and not (self.classify and self.classify.save_model):
+        for head in self.heads:
+            if head.section in self.recipes:
+                raise ValueError(f"recipes.{head.section}: is the name of a section of the job; choose another")
+            known = {"base", *(recipe for model in self.model for recipe in model.recipes)}
+            if self.model and (unknown := set(head.from_recipes or ()) - known):
+                raise ValueError(f"{head.section}.from_recipes: no model is trained with {sorted(unknown)[0]}")
+            if head.private and None in ([self.training(model).dp for model in self.model] or [self.train.dp]):
+                raise ValueError(f"{head.section}.private: DP-SGD needs [train.dp], with target_epsilon say")
+        if self.audit.heads is not None and not (self.heads and all(head.save_model for head in self.heads)):
             raise ValueError(
-                "audit.heads attacks classifiers that are kept: it needs [classify] with save_model = true"
+                "audit.heads attacks heads that are kept: it needs [classify] or [tag] with save_model = true"
             )
         for name in self.detect.detectors:
             needs_marks = "spans" in getattr(DETECTORS[name].load(), "columns", ())
@@ -285,6 +294,8 @@ class Job(JobSettings):
         own = self.recipes.get(name)
         if own is not None:
             return own.named(name)
+        if (head := next((head for head in self.heads if head.section == name), None)) is not None:
+            return head.recipe()
         if self.subject is not None and name in self.subject.copies:
             return Recipe(name=name, objective=self.subject.objective)
         return get_recipe(name, also=self.recipes)
@@ -305,8 +316,13 @@ class Job(JobSettings):
         settings: TrainConfig = with_job_settings(TrainConfig(**{**self.train.model_dump(), **own}), self)
         return settings
 
+    @property
+    def heads(self) -> tuple[HeadConfig, ...]:
+        """The sections of new heads on the job's models."""
+        return tuple(head for head in (self.classify, self.tag) if head is not None)
+
     def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:
-        """Return the settings of classifying from a model's checkpoints, with its device and precision.
+        """Return the settings of classifying from a model's checkpoints, as `of_model` does.
 
         Raises
         ------
@@ -315,9 +331,13 @@ class Job(JobSettings):
         """
         if self.classify is None:
             raise PolicyError("classify needs the column of classes: classify.label (--set classify.label=COLUMN)")
+        return self.of_model(self.classify, model)
+
+    def of_model(self, head: AnyHead, model: ModelSection | None) -> AnyHead:
+        """Return the settings of a head on a model's checkpoints, with its device and precision."""
         training = self.train if model is None else self.training(model)
-        shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16")}
-        return self.classify.model_copy(update=shared)
+        shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16", "save_minutes")}
+        return head.model_copy(update=shared)
 
     def changed(self, **sections: Any) -> Job:
         """Return the job with other sections, checked as a whole; the settings of the whole job are put into them."""

@@ -35,7 +35,7 @@ from reticent.job.gates import judge_gates, judge_settings
 from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
 from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
-from reticent.job.stages.shadows import shadows_of
+from reticent.job.stages.shadows import shadows_of, shadows_of_heads
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -156,7 +156,7 @@ _PARTS = (
     ),
     Part(
         "classification",
-        ("classify",),
+        ("classify", "tag"),
         "reticent.ext.classify.stage:classification_inputs",
         "reticent.ext.classify.stage:read_results",
     ),
@@ -226,7 +226,11 @@ def _delete_stale(run: Run) -> None:
     """
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
-    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
+    wanted |= {run.folder / shadow.tokens for shadow in shadows_of_heads(run)}
+    heads = list((run.folder / "head-shadows").glob("**/[0-9][0-9]*"))
+    if heads:
+        wanted |= {run.folder / name for name in resolve("reticent.ext.head_attacks.stage:shadow_names")(run)}
+    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*"), *heads]
     made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
     stale = [path for path in shadows if path not in wanted]
     for path in sorted([*stale, *(path for path in made if not _has_checkpoint(run, path))]):

@@ -46,13 +46,13 @@ def train_steps(run: Run) -> Iterator[Step]:
 
 
 def _make_room(run: Run, training: Training) -> None:
-    """Move a training (and classification) without ``seeds`` into the place of the training with the job's seed, which
+    """Move a training (and its heads) without ``seeds`` into the place of the training with the job's seed, which
     it is. The other way round nothing is moved: several trainings would have to go.
     """
 
     place = run.folder / "models" / training.model.name / training.recipe
     if training.seed is not None:
-        for kind in ("models", "classification"):
+        for kind in ("models", "classification", "tagging"):
             nest_artifact(run.folder / kind / training.model.name / training.recipe, f"seed-{run.job.seed}")
     elif any(place.glob("seed-*")):
         raise ArtifactError(
