@@ -390,16 +390,18 @@ def train(
                     )
                     windows = _cut(protected, special, config, device)
                 run.ledger.begin_epoch(state.epoch, protected.fingerprint)
-                drawn = {"seed": step.mask_seed, "epoch": state.epoch}
-                read = windows.one_of_each(**drawn) if is_class else windows
+                read = windows.one_of_each(seed=step.mask_seed, epoch=state.epoch) if is_class else windows
                 replace = (
                     None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
                 )
                 make: MakeTargets = (
                     _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
                     if labels is None
-                    else partial(label_windows, windows=read, labels=labels(protected.store), recipe=recipe, **drawn)
-                )
+                    else partial(
+                        label_windows, windows=read, labels=labels(protected.store), recipe=recipe,
+                        seed=step.mask_seed, epoch=state.epoch,
+                    )
+                )  # fmt: skip
                 _take_steps(run, read, make, progress)
                 _end_epoch(run, recipe, fast_tokenizer, adapter)
                 state.begin_epoch()

@@ -161,8 +161,10 @@ def result_of(
     documents: LabelledTokens | TaggedTokens, job: Job, head: HeadConfig, model: str | None, rows: list[ClassifiedStart]
 ) -> ClassificationEvidence:
     is_train, individual = documents.is_train, documents.store.individual
-    is_class = isinstance(documents, LabelledTokens)
-    column = {"label": job.classifying().label or job.corpus.label} if is_class else {}
+    if isinstance(documents, LabelledTokens):
+        classes, column = documents.class_names, {"label": job.classifying().label or job.corpus.label}
+    else:
+        classes, column = documents.categories, {}
     return ClassificationEvidence(
         format=FORMAT,
         task=head.head,
@@ -174,7 +176,7 @@ def result_of(
             "seed": job.seed,
             "small_cell": job.audit.small_cell,
         },
-        classes=list(documents.class_names if is_class else documents.categories),
+        classes=list(classes),
         documents={
             "train": int(np.count_nonzero(is_train)),
             "heldout": int(np.count_nonzero(~is_train)),

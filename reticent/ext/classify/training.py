@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from reticent.trainer.privacy import Guarantee, PrivacyConfig
-    from reticent.trainer.recipes import Recipe
+    from reticent.trainer.recipes import Objective, Recipe
 
 __all__ = ["Classified", "ClassifyConfig", "StepReport", "classify", "train_head"]
 
@@ -266,7 +266,7 @@ def _new_head(
     return model, special
 
 
-def _objective_of(folder: Path | str) -> str:
+def _objective_of(folder: Path | str) -> Objective:
     """The objective of the model: "mlm" if a token attends to all tokens, "clm" if only to those before it."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
