@@ -156,6 +156,7 @@ def evidence_of(folder: Path) -> dict[str, Any]:
             "all": round(sum(taken for taken in seconds.values() if taken)),
             "index": sum(taken for name, taken in seconds.items() if taken and name.startswith("index")),
             "ner": seconds.get("spans"),
+            "trainings": sum(taken for name, taken in seconds.items() if taken and name.startswith("models/")),
             "training": {
                 name: taken for name, taken in seconds.items() if taken and re.match("models/.*/pp.lm($|/)", name)
             },
@@ -208,8 +209,8 @@ def cut_ngrams(run: Any, least: int = 2) -> dict[str, list[list[float]]]:
 
 
 def blacklist(run: Any) -> dict[str, float]:
-    """Share of the members' words that are protected where they stand, as here, and if every word is that is an
-    identifier anywhere, as a blacklist of words protects.
+    """Percent of the members' words that are protected where they were found, as here, and of those that are an
+    identifier anywhere, as a blacklist of words protects them.
     """
     users: dict[str, set[int]] = defaultdict(set)
     direct: Counter[str] = Counter()
