@@ -233,9 +233,11 @@ def test_every_number_of_a_row_stands_beside_hand_made_evidence(evidence: dict[s
     for row in ROWS:
         if row.part in evidence:
             ours = row.ours(evidence[row.part])
-            missing[row.name] = [key for key in anchors_of(row) if ours.get(key) is None]
+            missing[row.slug] = [key for key in anchors_of(row) if ours.get(key) is None]
     # From 1,000 others on.
-    assert {name: keys for name, keys in missing.items() if keys} == {"Figure 11": ["tpr.mlm", "tpr.ppmlm", "tpr.mlma"]}
+    assert {name: keys for name, keys in missing.items() if keys} == {
+        "1-figure-11": ["tpr.mlm", "tpr.ppmlm", "tpr.mlma"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -275,7 +277,7 @@ def test_a_job_of_fewer_recipes_is_a_job() -> None:
 
 
 def test_an_older_record_stands_in_for_a_run_that_is_not_made(evidence: dict[str, Any]) -> None:
-    (row,) = (row for row in ROWS if row.name == "Figure 7")
+    (row,) = (row for row in ROWS if row.slug == "1-figure-7")
     share = estimate(0.7, 0.6, 0.8)
     kept = [{"recipe": "ppmlm", "epoch": 64, "utility": share, "privacy": share, "loss_auc": share, "violations": 0}]
     older = source1.of_record({"individuals": {"members": 9}, "documents": 9, "seeds": [1], "rows": kept})
@@ -332,7 +334,7 @@ def test_the_page_says_a_sentence_for_every_row(evidence: dict[str, Any]) -> Non
     page = found.pop("reproduction.md")
     assert len(found) == len(PICTURES)
     for row in ROWS:
-        (text,) = re.findall(rf"^### {re.escape(row.name)}: .*\n\n(.*)$", page, re.MULTILINE)
+        (text,) = re.findall(rf"^### {re.escape(row.name)}: {re.escape(row.title)}\n\n(.*)$", page, re.MULTILINE)
         assert text.startswith(("**Reproduced", "**Same direction", "**Not reproduced", "**Cannot be")), row.name
     assert all(f"](reproduction/{row.slug}.svg)" in page for row in PICTURES)
     assert "would protect 14.0 % of these notes" in page
