@@ -38,13 +38,20 @@ FIRST = tuple(stem.format(o) for o in ("mlm", "clm") for stem in ("{}", "{}a", "
 # ----------------------------------------------------------------------------------------------------------- evidence
 
 
-def make_experiment(size: str, folder: Path, recipes: Sequence[str] = ()) -> dict[str, Any]:
+def make_experiment(size: str, folder: Path) -> dict[str, Any]:
     """Run what is not done of the job of `reticent new-job`, in ``folder``; returns what the figures need.
 
-    Only some ``recipes``, if any are named: the rest goes on from there. Size cpu takes one of the job's three seeds;
-    size base the user's own i2b2 2006, where it is.
+    Size cpu takes one of the job's three seeds; size base the user's own i2b2 2006, where it is.
     """
-    folder, text, one = _prepared(size, folder, recipes)
+    text, one = _prepared(size, folder)
+    _reticent(folder, "run", "job.toml", *one)
+    return {"text": text, **evidence_of(folder / "run")}
+
+
+def make_first(size: str, folder: Path) -> dict[str, Any]:
+    """The same of the recipes that most figures need, on a hospital of a third of the people: it is done first."""
+    people = re.sub(r"--individuals (\d+)", lambda found: f"--individuals {int(found[1]) // 3}", SIZES[size].synth)
+    text, one = _prepared(size, folder, FIRST, SIZES[size].synth if size == "toy" else people)
     _reticent(folder, "run", "job.toml", *one)
     return {"text": text, **evidence_of(folder / "run")}
 
@@ -55,29 +62,24 @@ def make_corpus(size: str, folder: Path) -> dict[str, Any]:
     from reticent.job.run import Run
     from reticent.job.stages.audit import corpus_section
 
-    folder, text, one = _prepared(size, folder)
+    text, one = _prepared(size, folder)
     _reticent(folder, "run", "job.toml", "--until", "index", *one)
     run = Run(load_kept_job(folder / "run" / "job.json"))
     return {"text": text, "trainings": 0, **of_corpus(run, corpus_section(run))}
 
 
-def _prepared(size: str, folder: Path, recipes: Sequence[str] = ()) -> tuple[Path, str, tuple[str, ...]]:
-    """The folder of the experiment with its documents and its job, what the documents are, and settings of the run."""
-    folder = folder.with_name(EXPERIMENT)
-    folder.mkdir(exist_ok=True)
+def _prepared(
+    size: str, folder: Path, recipes: Sequence[str] = (), synth: str | None = None
+) -> tuple[str, tuple[str, ...]]:
+    """Write documents and job into the folder; returns what the documents are, and settings of the run."""
     own = size == "base" and N2C2.is_dir()
     if not own and not (folder / HOSPITAL).is_dir():
-        _reticent(folder, "synth", HOSPITAL, *SIZES[size].synth.split())
+        _reticent(folder, "synth", HOSPITAL, *(synth or SIZES[size].synth).split())
     source = (str(N2C2), "--set", "corpus.format=i2b2-2006", "--set", "corpus.label=label") if own else ()
     job = _reticent(folder, "new-job", *source, "--size", size, stdout=subprocess.PIPE)
     (folder / "job.toml").write_text(with_recipes(job, recipes) if recipes else job)
     one = ("--set", "train.seeds=[0]") if size == "cpu" else ()
-    return folder, "i2b2 2006" if own else "a generated hospital", one
-
-
-def make_first(size: str, folder: Path) -> dict[str, Any]:
-    """The same of the recipes that most figures need."""
-    return make_experiment(size, folder, FIRST)
+    return "i2b2 2006" if own else "a generated hospital", one
 
 
 def with_recipes(job: str, recipes: Sequence[str]) -> str:
@@ -812,8 +814,8 @@ PARTS = (
         on="{text}: {members} members, {documents} notes",
         minutes={"toy": 0.1, "cpu": 0.2, "base": 0.2},
     ),
-    Part(name=FEWER, make=make_first, on=f"{_ON}; six of the recipes", minutes={"toy": 1, "cpu": 40, "base": 300}),
-    Part(name=EXPERIMENT, make=make_experiment, on=_ON, minutes={"cpu": 40, "base": 300}),
+    Part(name=FEWER, make=make_first, on=f"{_ON}; six of the recipes", minutes={"toy": 1, "cpu": 20, "base": 150}),
+    Part(name=EXPERIMENT, make=make_experiment, on=_ON, minutes={"cpu": 90, "base": 900}),
     Part(name=OLDER, record="experiment", read=of_record, on=f"{_ON}; an older record, of fewer measures"),
     Part(name="s1-mtsamples", record="real_corpora_mtsamples", on="MTSamples: 1,185 reports, models of 27 members"),
     Part(name="s1-meddocan", record="real_corpora_meddocan", on="MEDDOCAN: 750 Spanish notes, models of 37 members"),
