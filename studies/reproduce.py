@@ -14,14 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record_io import RAW, ROOT, STUDIES, record_path, write_record
 from studies.reproduction.page import pages
 from studies.reproduction.rows import Part, rule_hash
-from studies.reproduction.table import PARTS, ROWS, TITLES
+from studies.reproduction.table import PARTS, ROWS
 
 PAGE = ROOT / "docs" / "benchmarks"
 RULES = "rules.json"
@@ -36,14 +36,17 @@ def evidence_of_records() -> dict[str, dict[str, Any] | None]:
     return found
 
 
-def freeze(work: Path) -> None:
-    """Write down the rules before anything runs; a folder that was begun with others is refused."""
-    rules = {str(source): rule_hash(source) for source in TITLES}
+def freeze(work: Path, sources: Iterable[int]) -> dict[str, str]:
+    """Write down the rules of these sources before anything of them runs, and return them; a folder in which one was
+    begun with another rule is refused.
+    """
+    rules = {str(source): rule_hash(source) for source in sources}
     kept = json.loads((work / RULES).read_text()) if (work / RULES).exists() else {}
     changed = [source for source, rule in rules.items() if kept.get(source, rule) != rule]
     if changed:
         raise SystemExit(f"{work}: was begun with another rule for source {', '.join(changed)}: choose another --work")
-    (work / RULES).write_text(json.dumps(rules | kept))
+    (work / RULES).write_text(json.dumps(kept | rules))
+    return rules
 
 
 def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
@@ -53,16 +56,14 @@ def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(done.read_text())
         return found
     assert part.make is not None, f"{part.name} has minutes and nothing that makes it"
+    rules = freeze(work, sorted({row.source for row in ROWS if part.name in (row.part, *row.instead)}))
     (work / part.name).mkdir(exist_ok=True)
     evidence = part.make(size, work / part.name)
     if evidence is None:
         print(f"skipped {part.name}: what it needs is not here")
         return None
-    rules = json.loads((work / RULES).read_text())
-    sources = {str(row.source) for row in ROWS if row.part == part.name}
-    evidence["rule"] = {source: rules[source] for source in sources}
-    done.write_text(json.dumps(evidence))
-    return evidence
+    done.write_text(json.dumps(evidence | {"rule": rules}))
+    return evidence | {"rule": rules}
 
 
 def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
@@ -71,7 +72,6 @@ def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
             return run(size, Path(folder), only)
     work.mkdir(parents=True, exist_ok=True)
-    freeze(work)
     evidence: dict[str, dict[str, Any] | None] = {}
     for part in PARTS:
         if (only and part.name not in only) or size not in part.minutes or (part.record and size != "toy"):
