@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "ATTACK_SETTINGS",
@@ -254,7 +255,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             tokenizer=run.base_of(model),
             progress=advance,
             epoch_store=epoch_store,
-            privacy=_privacy(run, model) if recipe.private else None,
+            privacy=_privacy(run, model, recipe) if recipe.private else None,
             world=World(),
             context=public_context(run, model, recipe, of=drawn),
             has_spans_and_index=True,
@@ -263,10 +264,10 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     return result.checkpoints[config.num_epochs]
 
 
-def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
+def _privacy(run: Run, model: ModelSection, recipe: Recipe) -> PrivacyConfig:
     """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
-    return privacy_of(run, model).replace(**unspent)
+    return privacy_of(run, model, recipe).replace(**unspent)
 
 
 def shadow_config(run: Run) -> ShadowConfig:
