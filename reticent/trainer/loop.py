@@ -11,6 +11,7 @@ finite, the device itself skips this step and all later ones, and the host finds
 from __future__ import annotations
 
 import hashlib
+import math
 import signal
 import threading
 import time
@@ -213,7 +214,8 @@ def _has_target(store: TokenStore, recipe: Recipe) -> bool:
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
-    share of each epoch's time in which the loop waited for data, and the guarantee of DP-SGD.
+    share of each epoch's time in which the loop waited for data, the guarantee of DP-SGD, and by epoch that of the
+    checkpoints up to it.
     """
 
     checkpoints: dict[int, Path]
@@ -224,6 +226,7 @@ class TrainResult:
     seconds: float
     waited: list[float] = field(default_factory=list)
     guarantee: Guarantee | None = None
+    spent: dict[int, Guarantee] = field(default_factory=dict)
 
 
 def train(
@@ -428,6 +431,7 @@ def train(
             seconds=state.seconds + run.clock.lap(),
             waited=state.waited,
             guarantee=step.guarantee,
+            spent={epoch: spent for epoch in state.checkpoints if (spent := step.after(epoch)) is not None},
         )
 
 
@@ -528,7 +532,9 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     state.waited.append(times["waited"])
     about = {"epoch": state.epoch, "step": state.step}
     padding = 1 - state.num_filled / state.num_cells
-    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
+    spent = run.step.after(state.epoch)
+    cost = {} if spent is None or spent.epsilon in (None, math.inf) else {"epsilon": spent.epsilon}
+    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding, **cost})
     run.metrics.log({**about, **times}, "timings.jsonl")
     if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
@@ -536,7 +542,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
         if run.world.is_main:
             write_model(
                 run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
-                guarantee=run.step.guarantee, weights=weights,
+                guarantee=run.step.guarantee, spent=spent, weights=weights,
             )  # fmt: skip
 
 
