@@ -889,6 +889,7 @@ ROWS = (
         draw11,
         "the loss attack over people",
         "True positives at 1 % are given from 1,000 others on, and here there are fewer.",
+        (FEWER, OLDER),
     ),
     _row("Figure 12", "low-cost membership", figure12, draw12, "the adversary has the training documents"),
     _row(
