@@ -347,7 +347,7 @@ def test_rows_inside_a_value_are_suspected_where_the_grammar_is_kept(
     assert "warning: 1 quoted values" in capfd.readouterr().err
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.text(alphabet='ab",;\n ', max_size=8), min_size=3, max_size=6),
     st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),

@@ -153,7 +153,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(160), deadline=None)
+@settings(max_examples=examples(160))
 @given(
     st.lists(st.tuples(people, documents), min_size=1, max_size=7),
     st.sampled_from(list(TOKENIZERS)),

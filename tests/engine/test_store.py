@@ -59,7 +59,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80))
 @given(
     st.lists(st.integers(0, 150), max_size=12),
     st.integers(0, 2**32),
@@ -89,7 +89,7 @@ def test_what_is_written_is_opened_and_the_bytes_do_not_depend_on_batches(
     assert set(content(folder / "a")) == FILES | ({"ids_high.bin"} if vocab_size > 1 << 16 else set())
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(1, 200), min_size=1, max_size=8),
     st.integers(0, 2**32),
@@ -146,7 +146,7 @@ def view_of(store: TokenStore, chosen: list[int], folder: Path, vocab_size: int 
     return open_tokens(folder / "view")
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.integers(0, 90), st.booleans()), max_size=9),
     st.integers(0, 2**32),

@@ -52,7 +52,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(people, documents), min_size=2, max_size=9),
     st.sampled_from(list(TOKENIZERS)),

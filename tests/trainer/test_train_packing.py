@@ -56,14 +56,14 @@ def best_fit(lengths: list[int], capacity: int) -> list[int]:
     return rows
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(1, 12), max_size=40), st.booleans())
 def test_packing_matches_the_oracle(lengths: list[int], falling: bool) -> None:
     lengths = sorted(lengths, reverse=True) if falling else lengths
     assert pack_rows(np.array(lengths, dtype=np.int64), 12).tolist() == best_fit(lengths, 12)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 4), st.integers(0, 3))
 def test_an_epoch_holds_every_window_once_in_rows_that_fit(lengths: list[int], batch_size: int, epoch: int) -> None:
     windows = cut_windows(make_store(*([(9, 0, 0)] * length for length in lengths)), 16, BERT)

@@ -6,7 +6,6 @@ import gzip
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -315,7 +314,8 @@ def test_any_database_with_a_driver_is_read_by_its_profile(duck: Any, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "of_register"), [*product(["BIGINT", "VARCHAR", "DECIMAL(20, 0)"], repeat=2), ("UUID", "UUID")]
+    ("kind", "of_register"),
+    [("BIGINT", "VARCHAR"), ("VARCHAR", "DECIMAL(20, 0)"), ("DECIMAL(20, 0)", "BIGINT"), ("UUID", "UUID")],
 )
 def test_who_withdrew_is_left_out_by_any_database(duck: Any, tmp_path: Path, kind: str, of_register: str) -> None:
     made = "lpad(({})::VARCHAR, 32, '0')" if kind == "UUID" else "{}"

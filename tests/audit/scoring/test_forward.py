@@ -500,7 +500,7 @@ def test_a_model_that_diverged_is_refused(store: TokenStore) -> None:
 words = st.integers(1, 3).flatmap(lambda n: st.tuples(*[st.integers(4, 8)] * n)) | st.integers(50, 52)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(words, max_size=12), max_size=4), st.integers(1, 8), st.integers(0, 2**63))
 def test_folds_share_out_the_words_of_each_document_evenly(documents: list[list[Word]], folds: int, seed: int) -> None:
     store = store_of(*documents)
