@@ -413,6 +413,11 @@ class CanaryAudit(CanaryConfig):
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
 
 
+def validation_of(num_subjects: int) -> int:
+    """Return how many subjects a soft prompt that is trained on so many is validated on, where nothing else is said."""
+    return max(8, num_subjects // 4)
+
+
 class SoftPromptConfig(Section):
     """Training of a soft prompt (ProPILE, sections 4.3 and A.4)."""
 
@@ -444,7 +449,7 @@ class SoftPromptConfig(Section):
 
     @property
     def held_for_validation(self) -> int:
-        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
+        return validation_of(self.num_subjects) if self.num_validation is None else self.num_validation
 
 
 class SoftPromptStudy(Section):
@@ -492,8 +497,15 @@ class ProbeConfig(Section):
         default=(3,), min_length=1, description="widths of the beam search; the exact match is that of the first"
     )
     longest: Literal["published", "fit"] = Field(
-        default="published",
-        description="new tokens: the published number for the type, or at least those of the longest target",
+        default="fit",
+        description="new tokens: those of the longest target and of a few words before it, if these are more than the "
+        "published number for the type; or that number alone",
+    )
+    num_draws: int = Field(
+        default=0,
+        ge=0,
+        description="answers drawn at temperature 1 to each prompt of a causal model, beside what likelihoods promise "
+        "of as many; 0: none",
     )
     masking: Masking = Field(default="together", description="tokens of the target that a masked model does not see")
     soft_prompt: SoftPromptConfig | None = Field(

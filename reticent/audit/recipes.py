@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
-from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
+from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, parted_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -42,6 +43,10 @@ def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
 
 def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
     """Return the recipe of this name; None if neither Reticent nor the settings of the audit define it."""
+    stem, epsilon = parted_name(name)
+    if epsilon is not None:
+        found = recipe_of(stem, audit)
+        return None if found is None else replace(found, name=name)
     if name in RECIPES:
         return RECIPES[name]
     own = own_recipes(audit).get(name)

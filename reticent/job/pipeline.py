@@ -20,7 +20,7 @@ from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
-from reticent.job.checks import check_run, check_sides
+from reticent.job.checks import check_budget, check_run, check_sides
 from reticent.job.gates import judge_again
 from reticent.job.maker import build_step, look_at
 from reticent.trainer.distributed import join_world, launched, leave_world
@@ -155,6 +155,8 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
                 is_shown = True
             if stage.name == "foundation" and audits:
                 check_sides(run)
+            if stage.name == "foundation" and any(other.name == "train" for other in stages):
+                check_budget(run)
             if stage.name == "train":
                 _train(run)
             else:

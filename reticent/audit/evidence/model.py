@@ -66,6 +66,8 @@ class ModelEvidence:
     ledger: Annotated[Ledger | None, PARTS] = None
     #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
+    #: What this checkpoint and those before it have spent of it.
+    epsilon: Annotated[float | None, SETTING] = optional()
     #: Weights of a base model that its files lack, as the head of an encoder: they were drawn at random.
     num_drawn: Annotated[int | None, SETTING] = optional()
     utility: Annotated[Utility, PARTS]

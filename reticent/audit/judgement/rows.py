@@ -411,8 +411,8 @@ def _words(subject: Subject) -> Iterator[Number]:
     for name, at in _at_threshold(subject.model).items():
         yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
     yield from _told(subject, ("rare", "direct"))
-    if found := subject.model.names:
-        for words, area in (("", found.told), (", more than by the names alone", found.over_blind)):
+    if names := subject.model.names:
+        for words, area in (("", names.told), (", more than by the names alone", names.over_blind)):
             yield Number(f"names of members told from others{words}", _bounded(simultaneous(area, 2)), CHANCE)
 
 

@@ -341,9 +341,9 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
 
-def outcomes_of(audit: AuditEvidence, config: VerdictConfig | None = None) -> list[KeptOutcome]:
+def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
     """Return the outcome of every risk of every training whose files are known, whatever earlier audits found."""
-    config, alone = config or _config_of(audit), replace(_of_every_model(audit), earlier=None)
+    config, alone = _config_of(audit), replace(_of_every_model(audit), earlier=None)
     return [
         _outcome(risk, alone.models[number], alone, config)
         for numbers in _models(alone).values()

@@ -58,6 +58,7 @@ from reticent.audit.texts import (
     model_name,
 )
 from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.trainer.recipes import parted_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -204,7 +205,7 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
         return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
-    own = own_recipes(audit).get(model.recipe)
+    own = own_recipes(audit).get(parted_name(model.recipe)[0])
     of_corpus = {"k": audit.corpus.k, "n": audit.corpus.n}
     given = (
         {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}

@@ -50,7 +50,8 @@ def head_evidence(
     """
     asked = AttackedIndividuals(store, members, bootstrap, copied=copied)
     attacks, compared = asked.attacked(head_scores(scores, shadows), head_controls(shadows))
-    own, before = ({name: one[side] for name, one in compared.items()} for side in (0, 1))
+    own = {name: one[0] for name, one in compared.items()}
+    before = {name: one[1] for name, one in compared.items()}
     areas = joint_areas(own, asked.codes, asked.code_member, base=before, **bootstrap)
     num_shadows = None if shadows is None else len(shadows.scores)
     membership = {

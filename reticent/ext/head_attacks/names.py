@@ -47,8 +47,10 @@ def told_names(
 
 def _halved(advantage: Estimate) -> Estimate:
     """The accuracy that an advantage is of, or 0.5 and half of a difference of two."""
-    ends = {name: getattr(advantage, name) for name in ("value", "low", "high")}
-    return replace(advantage, **{name: None if end is None else CHANCE + end / 2 for name, end in ends.items()})
+    value, low, high = (
+        None if end is None else CHANCE + end / 2 for end in (advantage.value, advantage.low, advantage.high)
+    )
+    return replace(advantage, value=value, low=low, high=high)
 
 
 def _of_people(estimate: Estimate) -> Estimate:

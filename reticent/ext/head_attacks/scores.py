@@ -141,4 +141,5 @@ class Tagger(_Head):
                 np.add.at(total_4D[row], of_document, values)
             np.add.at(count_D, of_document, 1.0)
         with np.errstate(invalid="ignore"):
-            return HeadScores(*(total_4D / count_D), np.zeros(store.num_documents, dtype=np.int64))
+            own, top, entropy, right = total_4D / count_D
+        return HeadScores(own, top, entropy, right, np.zeros(store.num_documents, dtype=np.int64))

@@ -185,7 +185,7 @@ class Head:
         from reticent.ext.classify.training import classify
 
         train: Any = classify if self.is_classifier else tag
-        privacy = unspent_privacy(self.run, self.model) if config.private else None
+        privacy = unspent_privacy(self.run, self.model, None) if config.private else None
         with self.run.progress.task(f"train a {self.title}", None, "steps") as advance:
             train(
                 self.checkpoint, documents, config, out=folder, progress=advance, epoch_store=epoch_store,

@@ -7,6 +7,7 @@ text, marked or not. Everything drawn is a function of the seed. The sets hold n
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
-__all__ = ["FEATURES", "AttackSet", "Mentions", "build_attack_set", "names_of_corpus", "read_conll", "read_names"]
+__all__ = [
+    "FEATURES",
+    "AttackSet",
+    "Mentions",
+    "build_attack_set",
+    "names_of_corpus",
+    "read_conll",
+    "read_names",
+    "read_pairs",
+]
 
 #: Columns of `AttackSet.features`: the whole input of the blind baseline.
 FEATURES = ("characters", "words", "longest word", "capitals", "least word count", "mean word count")
@@ -169,6 +179,54 @@ def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[s
     if not names:
         raise CorpusError(f"{path}: no name in it")
     return names
+
+
+def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
+    """Read given pairs: a CSV with the columns pair, name, label (1: trained on, 0: not) and perhaps side (dev, test).
+
+    A file of published scores, as `reticent tagger thesis` reads it, is one; its other columns are ignored. Without
+    sides half of the pairs, drawn by ``seed``, are for development.
+
+    Raises
+    ------
+    CorpusError
+        The file is no such CSV, a pair has not one name of each label, or a side has fewer than two pairs.
+    """
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CorpusError(f"{path}: cannot be read ({cause(error)})") from None
+    for column in ("pair", "name", "label"):
+        if column not in (reader.fieldnames or ()):
+            raise CorpusError(f"{path}: no column {column}; expected pair, name, label and perhaps side")
+    found: dict[str, dict[str, set[str]]] = {}
+    for row in rows:
+        pair = found.setdefault(row["pair"], {"1": set(), "0": set(), "side": set()})
+        pair.get(row["label"], set()).add(row["name"])
+        pair["side"].add(row.get("side") or "")
+    for number, pair in found.items():
+        if (len(pair["1"]), len(pair["0"])) != (1, 1):
+            raise CorpusError(f"{path}: pair {number}: expected one name of label 1 and one of label 0")
+        if len(pair["side"]) > 1 or not pair["side"] <= {"", "dev", "test"}:
+            raise CorpusError(f"{path}: pair {number}: column side: expected dev or test")
+    num = len(found)
+    positives, negatives = (tuple(name for pair in found.values() for name in pair[label]) for label in "10")
+    is_dev = np.array(["dev" in pair["side"] for pair in found.values()], dtype=bool)
+    if all(pair["side"] == {""} for pair in found.values()):
+        is_dev[generator(seed, 33).permutation(num)[: num // 2]] = True
+    if min(is_dev.sum(), num - is_dev.sum()) < 2:
+        raise CorpusError(f"{path}: expected two pairs or more on either side, got {num} in all")
+    describe = _Describer([*positives, *negatives])
+    return AttackSet(
+        positives=positives,
+        negatives=negatives,
+        occurrences=np.zeros(num, dtype=np.int64),  # not known
+        is_dev=is_dev,
+        features=np.stack([describe(positives), describe(negatives)]),
+        counts={"pairs": num, "dev_pairs": int(is_dev.sum()), "test_pairs": num - int(is_dev.sum())},
+    )
 
 
 def names_of_corpus(

@@ -290,5 +290,8 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
         areas = over_source(run, measurement, source)
         beside = {name: replace(one, over_source=areas.get(name)) for name, one in measured.membership.items()}
         measured = replace(measured, membership=beside)
-    measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
+    epsilon = counts.get("epsilons", {}).get(str(measurement.epoch))
+    measured = replace(
+        measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"), epsilon=epsilon
+    )
     return with_files(measured, manifest)

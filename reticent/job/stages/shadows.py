@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "ATTACK_SETTINGS",
@@ -271,7 +272,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             tokenizer=run.base_of(model),
             progress=advance,
             epoch_store=epoch_store,
-            privacy=unspent_privacy(run, model) if recipe.private else None,
+            privacy=unspent_privacy(run, model, recipe) if recipe.private else None,
             world=World(),
             context=public_context(run, model, recipe, of=drawn),
             has_spans_and_index=True,
@@ -280,10 +281,10 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     return result.checkpoints[config.num_epochs]
 
 
-def unspent_privacy(run: Run, model: ModelSection) -> PrivacyConfig:
+def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> PrivacyConfig:
     """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
-    return privacy_of(run, model).replace(**unspent)
+    return privacy_of(run, model, recipe).replace(**unspent)
 
 
 def shadow_config(run: Run) -> ShadowConfig:
