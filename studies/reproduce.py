@@ -14,15 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record_io import RAW, ROOT, STUDIES, record_path, write_record
 from studies.reproduction.page import pages
 from studies.reproduction.rows import Part, rule_hash
-from studies.reproduction.table import PARTS, ROWS, TITLES
+from studies.reproduction.table import PARTS, ROWS
 
 PAGE = ROOT / "docs" / "benchmarks"
 RULES = "rules.json"
@@ -32,19 +31,22 @@ def evidence_of_records() -> dict[str, dict[str, Any] | None]:
     """The evidence of every part that has a record."""
     found = {}
     for part in PARTS:
-        path = record_path(part.record or f"reproduction-{part.name}")
-        found[part.name] = json.loads(path.read_text()) if path.exists() else None
+        path = record_path(part.file)
+        found[part.name] = part.read(json.loads(path.read_text())) if path.exists() else None
     return found
 
 
-def freeze(work: Path) -> None:
-    """Write down the rules before anything runs; a folder that was begun with others is refused."""
-    rules = {str(source): rule_hash(source) for source in TITLES}
+def freeze(work: Path, sources: Iterable[int]) -> dict[str, str]:
+    """Write down the rules of these sources before anything of them runs, and return them; a folder in which one was
+    begun with another rule is refused.
+    """
+    rules = {str(source): rule_hash(source) for source in sources}
     kept = json.loads((work / RULES).read_text()) if (work / RULES).exists() else {}
     changed = [source for source, rule in rules.items() if kept.get(source, rule) != rule]
     if changed:
         raise SystemExit(f"{work}: was begun with another rule for source {', '.join(changed)}: choose another --work")
-    (work / RULES).write_text(json.dumps(rules | kept))
+    (work / RULES).write_text(json.dumps(kept | rules))
+    return rules
 
 
 def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
@@ -53,19 +55,15 @@ def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
     if done.exists():
         found: dict[str, Any] = json.loads(done.read_text())
         return found
+    assert part.make is not None, f"{part.name} has minutes and nothing that makes it"
+    rules = freeze(work, sorted({row.source for row in ROWS if part.name in (row.part, *row.instead)}))
     (work / part.name).mkdir(exist_ok=True)
-    started, used = time.perf_counter(), time.process_time()
     evidence = part.make(size, work / part.name)
     if evidence is None:
         print(f"skipped {part.name}: what it needs is not here")
         return None
-    evidence |= {"wall_seconds": round(time.perf_counter() - started), "cpu_seconds": round(time.process_time() - used)}
-    evidence["rule"] = {
-        str(source): rule_hash(source) for source in {row.source for row in ROWS if row.part == part.name}
-    }
-    done.write_text(json.dumps(evidence))
-    print(f"{part.name}: {evidence['wall_seconds']} s", flush=True)
-    return evidence
+    done.write_text(json.dumps(evidence | {"rule": rules}))
+    return evidence | {"rule": rules}
 
 
 def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
@@ -74,20 +72,20 @@ def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
             return run(size, Path(folder), only)
     work.mkdir(parents=True, exist_ok=True)
-    freeze(work)
-    evidence = dict.fromkeys(part.name for part in PARTS) if size == "toy" else evidence_of_records()
+    evidence: dict[str, dict[str, Any] | None] = {}
     for part in PARTS:
         if (only and part.name not in only) or size not in part.minutes or (part.record and size != "toy"):
             continue
         found = make(part, size, work)
         if found is not None:
             evidence[part.name] = found
-            write_record(f"reproduction-{part.name}", found, size, STUDIES)
+            write_record(part.file, found, size, STUDIES)
     folder = work / "page" if size == "toy" else PAGE
-    drawn = write_pages(evidence, folder)
+    drawn = write_pages(evidence if size == "toy" else evidence_of_records(), folder)
     print(f"{folder / 'reproduction.md'}: {len(drawn)} pictures")
     if size == "toy" and not only:
-        missing = set(TITLES) - {int(Path(name).name.split("-")[0]) for name in drawn}
+        sources = {row.source for row in ROWS if row.figure is not None}
+        missing = sources - {int(Path(name).name.split("-")[0]) for name in drawn}
         assert not missing, f"no picture of source {missing}"
     return None
 

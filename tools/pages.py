@@ -20,6 +20,9 @@ from benchmarks.engine import TOKENIZERS, megabytes_per_second
 from benchmarks.protection import fastest
 from benchmarks.record_io import RECORD, record_path, spread
 from benchmarks.spark import EXPLODE, INDEX, ONE, READ, cpu_of
+from studies.reproduce import evidence_of_records
+from studies.reproduction.page import QUESTION
+from studies.reproduction.page import pages as reproduction
 from studies.sampled_recall import mean_and_worst
 from tools.figure import Dot, Dots, draw, draw_plane
 from tools.tables import TABLES, TB, megabytes, range_text
@@ -252,9 +255,9 @@ def _canaries(record: Record) -> str:
     costs = [f"{_way(row)} {_in(row['perplexity'])}" for row in record["rows"]]
     regime, tried = record["chosen"], record["pilot"]["regimes"]
     return (
-        f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who were "
-        f"never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} regimes "
-        f"of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
+        f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who "
+        f"were never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} "
+        f"regimes of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
     )
 
 
@@ -860,7 +863,9 @@ def pages() -> Iterator[tuple[Path, str]]:
         yield FOLDER / f"{page.stem}.svg", draw(page.figure(*records))
     demo = json.loads((RECORD / "demo.json").read_text())
     yield FOLDER.parent / "assets" / "demo.svg", draw_plane(*demo_plane(demo))
-    listed = "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
+    yield from ((FOLDER / name, text) for name, text in reproduction(evidence_of_records()))
+    listed = f"- [{QUESTION}](reproduction.md)\n"
+    listed += "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
     path = FOLDER / "index.md"
     kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
     yield (
@@ -891,6 +896,7 @@ def main() -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             different.append(str(path.relative_to(ROOT)))
             if not check:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     print(*different, sep="\n")
     sys.exit(1 if check and different else 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-__all__ = ["Bars", "Boxes", "Line", "Panel", "draw", "line_of"]
+__all__ = ["Bars", "Boxes", "Line", "Panel", "bars_of", "draw", "line_of"]
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 46
@@ -95,6 +95,13 @@ def line_of(name: str, rows: Mapping[float, Mapping[str, Any] | None], join: str
     found = [(x, row) for x, row in rows.items() if row is not None and row["value"] is not None]
     ends = [None if row.get("low") is None else (row["low"], row["high"]) for _, row in found]
     return Line(name=name, points=[(x, row["value"]) for x, row in found], ends=ends, join=join)
+
+
+def bars_of(name: str, found: Sequence[Mapping[str, Any] | None]) -> Bars:
+    """Bars of estimates; None for one that was not measured."""
+    values = [None if each is None else each["value"] for each in found]
+    ends = [None if each is None or each["low"] is None else (each["low"], each["high"]) for each in found]
+    return Bars(name=name, values=values, ends=ends)
 
 
 def draw(panels: Sequence[Panel], about: str) -> str:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,22 +72,34 @@ class Row:
     """A figure, a table or a number of a source, and how ours is made; ``cannot`` says why there is none.
 
     ``ours`` gives the numbers of the evidence by the key of their anchor, ``figure`` draws them: the evidence of the
-    part and the row's anchors by key, to SVG.
+    part and the row's anchors by key, to SVG. ``instead`` names parts with fewer models, the best first, whose evidence
+    is read while that of the part is not made. ``text`` names another text on which the place is measured once more.
     """
 
     source: int
     place: str
     title: str
     part: str = ""
+    instead: tuple[str, ...] = ()
     how: str = ""
     ours: Callable[[Measured], Ours] = _none
     figure: Callable[[Measured, Mapping[str, Anchor]], str] | None = None
     cannot: str = ""
     note: str = ""
+    text: str = ""
+
+    def measured_in(self, evidence: Mapping[str, Measured | None]) -> str:
+        """The part whose evidence there is; the row's own where there is none."""
+        return next((name for name in (self.part, *self.instead) if evidence.get(name) is not None), self.part)
+
+    @property
+    def name(self) -> str:
+        """The place, with the text where the place has a row of its own for another text."""
+        return f"{self.place} on {self.text}" if self.text else self.place
 
     @property
     def slug(self) -> str:
-        return f"{self.source}-{''.join(c if c.isalnum() else '-' for c in self.place.lower()).strip('-')}"
+        return f"{self.source}-{'-'.join(re.findall(r'[a-z0-9]+', self.name.lower()))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,24 +108,45 @@ class Part:
 
     Attributes
     ----------
-    make : (size, folder) -> evidence, as JSON; what is done in the folder is not done again. None: cannot be made here
-    on : text, models and people, in a line
+    make : (size, folder) -> evidence, as JSON; what is done in the folder is not done again, and what cannot be made
+        here is None. Without it the record is another study's, which has a command of its own
+    on : text, models and people, in a line; names in braces are those of the evidence
     minutes : size -> expected minutes on two cores; a size that has none is not run
-    record : a record of another study that holds the evidence already; it is made at size toy only
+    record, read : a record of another study that holds the evidence already, and what makes evidence of it
     """
 
     name: str
-    make: Callable[[str, Path], dict[str, Any] | None]
     on: str
-    minutes: Mapping[str, float]
+    make: Callable[[str, Path], dict[str, Any] | None] | None = None
+    minutes: Mapping[str, float] = field(default_factory=dict)
     record: str = ""
+    read: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+    @property
+    def file(self) -> str:
+        """The name of its record."""
+        return self.record or f"reproduction-{self.name}"
 
 
 @cache
 def anchors() -> tuple[Anchor, ...]:
-    """All published numbers."""
-    found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))["anchor"]
-    return tuple(Anchor(**values) for values in found)
+    """All published numbers: single ones, and those of printed tables, whose keys are ``row.column``."""
+    found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))
+    return (
+        *(Anchor(**values) for values in found["anchor"]),
+        *(each for table in found["table"] for each in _of(table)),
+    )
+
+
+def _of(table: dict[str, Any]) -> Iterator[Anchor]:
+    columns, rows = table["columns"], table["rows"]
+    shared = {name: value for name, value in table.items() if name not in ("columns", "rows")}
+    for key, line in rows:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        for (column, tolerance), cell in zip(columns, cells, strict=False):
+            if column:
+                own = {"key": f"{key}.{column}", "says": f"{name}: {column}", "quote": line}
+                yield Anchor(**shared, **own, value=float(cell), tolerance=tolerance)
 
 
 def anchors_of(row: Row) -> dict[str, Anchor]:

@@ -170,7 +170,7 @@ def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn |
     promised = within_draws(np.exp(answers.log_probs[:, scored]), config.num_draws)
     return Drawn(
         num_draws=config.num_draws,
-        found=share_estimate(answers.drawn[:, scored].any(axis=0), *asked),
+        found=share_estimate(np.asarray(answers.drawn[:, scored].any(axis=0)), *asked),
         promised=mean_estimate(promised, *asked),
     )
 
