@@ -148,7 +148,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
             rows.append(classify_one(kept[epoch], stage.recipe, epoch, documents, config, job, out, tell))
     result = result_of(documents, job, model.name, rows)
     (folder / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
-    counts.update(result.documents, classes=len(documents.class_names), models=len(epochs))
+    known = {name: count for name, count in result.documents.items() if count is not None}
+    counts.update(known, classes=len(documents.class_names), models=len(epochs))
 
 
 def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
