@@ -36,7 +36,19 @@ from reticent.job.pipeline import STAGES
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
-COMMANDS += ("bench", "new-job", "status", "budget", "audit-model", "score", "probe", "tagger", "export", "spark")
+COMMANDS += (
+    "bench",
+    "reproduce",
+    "new-job",
+    "status",
+    "budget",
+    "audit-model",
+    "score",
+    "probe",
+    "tagger",
+    "export",
+    "spark",
+)
 COMMANDS += ("redact",)
 SECRET = "Zyxwvut"
 

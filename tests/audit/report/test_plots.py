@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from fixtures.audits import (
 )
 
 from reticent.audit.evidence.corpus import CorpusEvidence
-from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.audit.report import corpus_plots, epoch_plots, epsilon_plot, figure, membership_plots, plots
 
 pytestmark = pytest.mark.heavy
 
@@ -67,9 +68,26 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         figures[name] = drawn_figure
         return f"<svg>{name}</svg>"
 
-    for module in (corpus_plots, epoch_plots, plots, membership_plots):
+    for module in (corpus_plots, epoch_plots, epsilon_plot, plots, membership_plots):
         monkeypatch.setattr(module, "to_svg", keep)
     return figures
+
+
+def test_a_sweep_has_utility_and_membership_against_epsilon_beside_the_plain_model(drawn: dict[str, Any]) -> None:
+    arms = [(0.5, "dp-clm-epsilon-0.5"), (8, "dp-clm-epsilon-8"), (8, "other")]
+    found = entries(model("base", "clm", 0, auc=0.5), model("clm", "clm", 16, auc=0.7))
+    for epsilon, recipe in arms:
+        (one,) = entries(model(recipe, "clm", 16, auc=0.5 + epsilon / 100))
+        found.append(replace(one, guarantee=f"epsilon {epsilon:.2f} at delta 1e-5 per individual"))
+    assert epsilon_plot.epsilon_panels(found[:3]) == []
+    assert len(epsilon_plot.epsilon_panels(found)) == 2
+    for name in ("utility", "loss"):
+        (axis,) = drawn[f"fig-epsilon-{name}-clm"].axes
+        assert [label.get_text() for label in axis.get_xticklabels()] == ["0.5", "8"]
+        (points,) = [marks.get_offsets() for marks in axis.collections if len(marks.get_offsets()) == 2]
+        assert points[:, 0].tolist() == [0.5, 8.0]
+    assert points[:, 1].tolist() == pytest.approx([0.505, 0.58])
+    assert 0.7 in [line.get_ydata()[0] for line in axis.lines]
 
 
 def test_every_figure_renders_from_tiny_evidence(panels: Panels) -> None:
