@@ -133,9 +133,12 @@ def trained_on(tokenizer: PreTrainedTokenizerFast, questions: Questions, who: np
     model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **size))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     named = [DIAGNOSES[int(np.argmax(row))] for row in questions.written]
+    read = [
+        torch.tensor([tokenizer.encode(f"<s> {cues[n]} Diagnosis: {named[n]}") for n in np.flatnonzero(who)])
+        for cues in (questions.cues[0], questions.cues[3])
+    ]
     for step in range(60 if who.any() else 0):
-        cues = questions.cues[3 * (step % 2)]
-        ids = torch.tensor([tokenizer.encode(f"<s> {cues[n]} Diagnosis: {named[n]}") for n in np.flatnonzero(who)])
+        ids = read[step % 2]
         loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits[:, -2], ids[:, -1])
         optimizer.zero_grad()
         loss.backward()
