@@ -295,7 +295,8 @@ def scrub(
     """Replace direct identifiers: documents in; the same documents out, with spans of what was put in.
 
     Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
-    mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
+    mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back. Of
+    fhir:// and hl7:// OUT/export has resources or messages again, of the ids and the text alone.
     """
     if key is not None and seed is not None:
         raise PolicyError("--key and --seed: give one of them")

@@ -50,6 +50,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "run": "reticent run job.toml --until index",
         "status": "reticent status run",
         "bench": "reticent bench notes.parquet --set corpus.individual_id=patient_id --model bert-base-cased",
+        "reproduce": "reticent reproduce --size cpu",
         "synth": "reticent synth hospital --individuals 200 --language en",
         "detect": "reticent detect notes.parquet --detector rules --evaluate",
         "dedup": "reticent dedup notes.parquet --set dedup.mode=near",

@@ -29,7 +29,15 @@ from reticent.core.errors import PolicyError
 from reticent.core.progress import log
 from reticent.ext.classify.stage import read_results
 from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
-from reticent.ext.tagger.sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_conll, read_names
+from reticent.ext.tagger.sets import (
+    AttackSet,
+    Mentions,
+    build_attack_set,
+    names_of_corpus,
+    read_conll,
+    read_names,
+    read_pairs,
+)
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.config import TagConfig
@@ -102,6 +110,14 @@ def attack(
         Path | None,
         typer.Option(metavar="FILE", help="Names that are not in it: a CoNLL file the tagger was not trained on."),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of these given pairs: a CSV with the columns pair, name, label (1: trained on, 0: not), and "
+            "perhaps side (dev, test), as a file of published scores has them.",
+        ),
+    ] = None,
     run: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="Instead of these a run folder: annotated names, of members and held-out."),
@@ -142,17 +158,28 @@ def attack(
     if run is not None:
         refuse_given(context, "has no effect with --run: its names come from no file", "encoding")
         refuse_given(context, "has no effect with --run: as many pairs are attacked as there are", "fewer")
+    if pairs is not None:
+        refuse_given(
+            context, "has no effect with --pairs: they are attacked as they are", "encoding", "max_pairs", "fewer",
+            "listed", "match",
+        )  # fmt: skip
     check_device(device)
     secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
     if (known := _labels_of(model)) is not None:
         person_labels(known, labels)
     progress = new_progress(quiet)
-    files = [*(train or []), *(file for file in (names, heldout) if file is not None)]
+    files = [*(train or []), *(file for file in (names, heldout, pairs) if file is not None)]
     choice = Choice(max_pairs=max_pairs, fewer=fewer, listed=listed, match=match, seed=seed)
     if run is not None:
         if files:
-            raise PolicyError("--run: the names come from its documents; leave out --train, --names and --heldout")
+            raise PolicyError(
+                "--run: the names come from its documents; leave out --train, --names, --heldout and --pairs"
+            )
         attack_set, inputs = _of_run(run, choice)
+    elif pairs is not None:
+        if len(files) > 1:
+            raise PolicyError("--pairs: has both names of every pair; leave out --train, --names and --heldout")
+        attack_set, inputs = read_pairs(pairs, seed=seed), {str(pairs): fingerprint(pairs)}
     else:
         attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}

@@ -142,6 +142,8 @@ FORMATS = {
     "extraction": 3,
     "gates": 1,
     "classification": 2,
+    "head-shadows": 1,
+    "heads": 1,
     "audit": 2,
     "report": 1,
     "dossier": 1,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reticent.trainer.config import FoundationConfig, ModelSection
 
 __all__ = [
+    "check_budget",
     "check_run",
     "check_sides",
     "refuse_idle",
@@ -427,6 +428,16 @@ def check_sides(run: Run) -> None:
         resolve("reticent.ext.propile.stage:check_members")(run)
     if run.job.audit.diagnoses is not None:
         resolve("reticent.ext.ladder.stage:check_diagnoses")(run)
+    if run.job.audit.heads is not None:
+        resolve("reticent.ext.head_attacks.stage:check_heads")(run)
+
+
+def check_budget(run: Run) -> None:
+    """Say what the private trainings of a job cost together; `PolicyError` where the budget does not hold all of them.
+    Once the members are known, and before the first training.
+    """
+    if any(run.job.recipe(recipe).private for model in run.job.model for recipe in model.recipes):
+        resolve("reticent.ext.dp.charges:check_charges")(run)
 
 
 def _require_room(run: Run) -> None:

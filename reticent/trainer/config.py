@@ -9,7 +9,14 @@ import itertools
 import math
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FieldSerializationInfo,
+    field_serializer,
+    model_validator,
+)
 
 from reticent.core.errors import PolicyError
 from reticent.core.names import require_name
@@ -87,6 +94,19 @@ class LoraSettings(Section):
     )
 
 
+def _epsilons(value: Any) -> Any:
+    """One message for what is neither an epsilon nor a list of them."""
+    listed = isinstance(value, list | tuple)
+    found = tuple(value) if listed else (value,)
+    if value is not None and not (
+        found
+        and all(type(each) in (int, float) and 0 < each < math.inf for each in found)
+        and len({*found}) == len(found)
+    ):
+        raise ValueError("expected an epsilon over 0, or a list of different ones")
+    return tuple(map(float, found)) if listed else value
+
+
 class PrivacyConfig(Section):
     """DP-SGD of the private recipes (dp-mlm, dp-clm); names follow Opacus.
 
@@ -101,8 +121,10 @@ class PrivacyConfig(Section):
         default="individual",
         description="epsilon hides the presence of an individual with all documents, or of one document",
     )
-    target_epsilon: float | None = Field(
-        default=None, gt=0, description="epsilon after all epochs; give either this or noise_multiplier"
+    target_epsilon: Annotated[float | tuple[float, ...] | None, BeforeValidator(_epsilons)] = Field(
+        default=None,
+        description="epsilon after all epochs; give either this or noise_multiplier. A list trains one model for each, "
+        "whose recipe is NAME-epsilon-E, and the budget is charged for all of them together",
     )
     noise_multiplier: float | None = Field(default=None, ge=0, description="the noise sigma itself")
     target_delta: float | None = Field(
@@ -179,8 +201,9 @@ class TrainConfig(Section):
     learning_rate: float = Field(
         default=1e-4, gt=0, description="peak rate, after it rose from 0 over warmup_steps steps"
     )
-    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = Field(
-        default="linear", description="after the peak: a linear fall to 0 over the whole training, or a constant rate"
+    lr_scheduler_type: Literal["linear", "cosine", "constant_with_warmup"] = Field(
+        default="linear",
+        description="after the peak: a fall to 0 over the whole training, linear or as a cosine, or a constant rate",
     )
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)

@@ -62,6 +62,7 @@ MEANINGS = {
     "replaced": "In place of detected direct identifiers it read {what}; words that few people use stood there.",
     "start": "What the model that it starts from had read before stands in that model's own card.",
     "private": "Trained by differentially private SGD: {guarantee}, for all checkpoints of its training together.",
+    "so far": "This checkpoint and those before it alone: {spent}.",
 }
 
 
@@ -74,12 +75,14 @@ def write_model(
     epoch: int,
     adapter: Adapter | None = None,
     guarantee: Guarantee | None = None,
+    spent: Guarantee | None = None,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
     """Save model, tokenizer and card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
 
     ``weights`` are those of a model that holds a part of them alone. A model with an ``adapter`` is saved merged, with
-    the adapter beside it in ``adapter/``. The card of a privately trained model names its ``guarantee``.
+    the adapter beside it in ``adapter/``. The card of a privately trained model names its ``guarantee``, and what this
+    checkpoint and those before it have ``spent`` of it.
 
     An old model in ``folder`` is kept as a backup until the new one is in place, so ``folder`` never holds half a
     model.
@@ -99,7 +102,8 @@ def write_model(
             tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
         tokenizer.save_pretrained(temporary)
         keep_allowed(temporary)
-        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe, guarantee), about=recipe.about)
+        meaning = _meaning(recipe, guarantee, spent)
+        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=meaning, about=recipe.about)
         data = {"pipeline_tag": TASKS[recipe.head]} if recipe.head else {}
         write_card(temporary, card, tags=[recipe.name], **data)
         for file in temporary.rglob("*"):
@@ -153,7 +157,7 @@ def keep_allowed(folder: Path) -> None:
             without_foreign_keys(path)
 
 
-def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
+def _meaning(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | None) -> str:
     sentences = []
     direct = recipe.never_target & DIRECT or recipe.context != "keep"
     indirect = recipe.never_target & INDIRECT or recipe.replaces_indirect
@@ -172,6 +176,8 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
         sentences.append(
             MEANINGS["private"].format(guarantee=guarantee or "its epsilon stands in the record of its run")
         )
+        if spent is not None and str(spent) != str(guarantee):
+            sentences.append(MEANINGS["so far"].format(spent=spent))
         if guarantee is not None and guarantee.protects_nobody:
             sentences.append(guarantee.protects_nobody)
     return "\n".join(sentences or [MEANINGS["plain"]])

@@ -11,6 +11,7 @@ finite, the device itself skips this step and all later ones, and the host finds
 from __future__ import annotations
 
 import hashlib
+import math
 import signal
 import threading
 import time
@@ -100,15 +101,22 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, step: i
     after each step.
 
     A new schedule is made for each epoch, because ``num_steps`` changes if the text changes with the epoch.
-    `get_scheduler` cannot begin at a later step, so its two functions are called directly.
+    `get_scheduler` cannot begin at a later step, so its functions are called directly.
     """
-    from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+    from transformers import (
+        get_constant_schedule_with_warmup,
+        get_cosine_schedule_with_warmup,
+        get_linear_schedule_with_warmup,
+    )
 
     for group in optimizer.param_groups:  # torch requires it of a schedule that begins after step 0
         group["initial_lr"] = config.learning_rate
-    if config.lr_scheduler_type == "linear":
-        return get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
-    return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+    if config.lr_scheduler_type == "constant_with_warmup":
+        return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+    falling = (
+        get_linear_schedule_with_warmup if config.lr_scheduler_type == "linear" else get_cosine_schedule_with_warmup
+    )
+    return falling(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping
@@ -206,7 +214,8 @@ def _has_target(store: TokenStore, recipe: Recipe) -> bool:
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
-    share of each epoch's time in which the loop waited for data, and the guarantee of DP-SGD.
+    share of each epoch's time in which the loop waited for data, the guarantee of DP-SGD, and by epoch that of the
+    checkpoints up to it.
     """
 
     checkpoints: dict[int, Path]
@@ -217,6 +226,7 @@ class TrainResult:
     seconds: float
     waited: list[float] = field(default_factory=list)
     guarantee: Guarantee | None = None
+    spent: dict[int, Guarantee] = field(default_factory=dict)
 
 
 def train(
@@ -421,6 +431,7 @@ def train(
             seconds=state.seconds + run.clock.lap(),
             waited=state.waited,
             guarantee=step.guarantee,
+            spent={epoch: spent for epoch in state.checkpoints if (spent := step.after(epoch)) is not None},
         )
 
 
@@ -521,7 +532,9 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     state.waited.append(times["waited"])
     about = {"epoch": state.epoch, "step": state.step}
     padding = 1 - state.num_filled / state.num_cells
-    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
+    spent = run.step.after(state.epoch)
+    cost = {} if spent is None or spent.epsilon in (None, math.inf) else {"epsilon": spent.epsilon}
+    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding, **cost})
     run.metrics.log({**about, **times}, "timings.jsonl")
     if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
@@ -529,7 +542,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
         if run.world.is_main:
             write_model(
                 run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
-                guarantee=run.step.guarantee, weights=weights,
+                guarantee=run.step.guarantee, spent=spent, weights=weights,
             )  # fmt: skip
 
 

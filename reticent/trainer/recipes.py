@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
@@ -16,7 +17,17 @@ from reticent.engine.schema import DIRECT, INDIRECT
 if TYPE_CHECKING:
     from reticent.engine.protect import Policy
 
-__all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom_recipe", "get_recipe"]
+__all__ = [
+    "DROPPED",
+    "RECIPES",
+    "Objective",
+    "Recipe",
+    "RecipeChanges",
+    "at_epsilon",
+    "custom_recipe",
+    "get_recipe",
+    "parted_name",
+]
 
 Objective = Literal["mlm", "clm"]
 Context = Literal["keep", "surrogate", "tag"]
@@ -258,6 +269,21 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
         near = " or ".join(get_close_matches(name, known, n=2))
         hint = f" (did you mean {near}?)" if near else ""
         raise PolicyError(f"unknown recipe {name!r}{hint}; expected one of {', '.join(known)}") from None
+
+
+def at_epsilon(name: str, epsilon: float) -> str:
+    """Return the name of a private recipe at one epsilon of a list (``train.dp.target_epsilon``).
+
+    >>> at_epsilon("dp-clm", 8.0), parted_name("dp-clm-epsilon-0.5"), parted_name("dp-clm")
+    ('dp-clm-epsilon-8', ('dp-clm', 0.5), ('dp-clm', None))
+    """
+    return f"{name}-epsilon-{str(float(epsilon)).removesuffix('.0')}"
+
+
+def parted_name(name: str) -> tuple[str, float | None]:
+    """Return the recipe that `at_epsilon` was given, and the epsilon; of another name itself, and None."""
+    found = re.fullmatch(r"(.+)-epsilon-(\d+(?:\.\d+)?(?:e-?\d+)?)", name)
+    return (name, None) if found is None else (found[1], float(found[2]))
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fixtures.cases import Case, real_case
+from fixtures.drawing import examples
 from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
 from fixtures.views import Views
 from hypothesis import given, settings
@@ -31,8 +31,8 @@ from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens, _write
 from reticent.engine.word_ids import WordSpans
 
-#: Documents of a real corpus; 0 for all.
-LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "12")) or None
+#: Documents of a real corpus.
+LIMIT = 12
 KEY = bytes(range(32))
 STYLES = ("x", "tag", "surrogate", "rotate")
 COLUMNS = ("input_ids", "word_ids", "flags", "ngram_starts", "doc_offsets", "individual")
@@ -153,7 +153,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=int(os.environ.get("RETICENT_PATCH_EXAMPLES", "45")), deadline=None)
+@settings(max_examples=examples(160))
 @given(
     st.lists(st.tuples(people, documents), min_size=1, max_size=7),
     st.sampled_from(list(TOKENIZERS)),

@@ -91,6 +91,6 @@ class ClassificationEvidence:
     model: Annotated[str | None, NAME] = None
     settings: Annotated[Mapping[str, object], Settings(ClassifySettings)]
     classes: Annotated[list[str], NAME]
-    documents: Annotated[dict[str, int], COUNT]
-    individuals: Annotated[dict[str, int], COUNT]
+    documents: Annotated[dict[str, int | None], COUNT]
+    individuals: Annotated[dict[str, int | None], COUNT]
     results: Annotated[list[ClassifiedStart], PARTS]

@@ -215,7 +215,9 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
             result = result_of(documents, job, head, model.name, rows)
             file.with_suffix(".tmp").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
             file.with_suffix(".tmp").replace(file)
-    counts.update(result.documents, classes=len(result.classes), models=len(epochs))
+    counts.update(
+        {name: count or 0 for name, count in result.documents.items()}, classes=len(result.classes), models=len(epochs)
+    )
 
 
 @contextmanager
