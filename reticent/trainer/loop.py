@@ -297,7 +297,7 @@ def train(
     special = _with_end(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     require_sound(model, recipe.objective)
-    step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
+    step = _choose_step(recipe, config, privacy, world, device)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
     protected = protect_store(store, recipe, special, vocab_size, has_spans_and_index=has_spans_and_index)
@@ -321,7 +321,7 @@ def train(
         adapter = _adapt(model, recipe, config)
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
-        windows = _cut(protected, special, config, device)
+        windows = _cut(protected, special, config, device, keyed=recipe.private)
         step.prepare(model, windows, state.private)
         at_error = held.enter_context(ExitStack())
         at_error.callback(step.give_up)
@@ -369,7 +369,7 @@ def train(
                     protected = protect_store(
                         epoch_store(state.epoch), recipe, special, vocab_size, has_spans_and_index=has_spans_and_index
                     )
-                    windows = _cut(protected, special, config, device)
+                    windows = _cut(protected, special, config, device, keyed=recipe.private)
                 run.ledger.begin_epoch(state.epoch, protected.fingerprint)
                 replace = (
                     None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
@@ -514,16 +514,12 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
 
 
 def _choose_step(
-    recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device, *,
-    changes: bool,
-) -> Step:  # fmt: skip
-    """The kind of step for this recipe; ``changes`` says that the text changes with the epoch."""
+    recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device
+) -> Step:
     if privacy is None:
         if recipe.private:
             raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
         return PlainStep(recipe, config, world, device)
-    if changes:
-        raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
     return resolve("reticent.ext.dp.dpsgd:PrivateStep")(recipe, config, privacy, world, device)
 
 
@@ -552,9 +548,13 @@ def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
         model.gradient_checkpointing_disable()
 
 
-def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
+def _cut(
+    protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device, *, keyed: bool
+) -> Windows:
     multiple = padding_multiple(device)
-    return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True)
+    return cut_windows(
+        protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True, keyed=keyed
+    )
 
 
 def _with_end(
