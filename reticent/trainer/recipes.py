@@ -11,6 +11,7 @@ from pydantic import Field
 
 from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section
+from reticent.engine.protect import Words
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ class Recipe:
         BERT's split is (0.8, 0.1, 0.1).
     private : bool
         Trained by DP-SGD.
+    words : {"counted", "public", "private"}
+        What tells an indirect identifier: that fewer than k individuals use it; that it is on no public list
+        (`protect.public_words`); that it is neither there nor in the private vocabulary (`[threshold]`). In the last
+        two the flags of an individual follow from their own documents, or cost epsilon.
     """
 
     name: str
@@ -71,6 +76,7 @@ class Recipe:
     goldfish_h: int = 13
     mask_split: tuple[float, float, float] = (1.0, 0.0, 0.0)
     private: bool = False
+    words: Words = "counted"
 
     def __post_init__(self) -> None:
         if self.objective not in ("mlm", "clm"):
@@ -151,6 +157,8 @@ class Recipe:
             parts.append(f"one token in {self.goldfish_k} dropped by a hash of the {self.goldfish_h} before it")
         if self.mask_split[0] != 1:
             parts.append("split " + "/".join(f"{100 * share:g}" for share in self.mask_split))
+        if self.words != "counted":
+            parts.append(f"shared words by {'a public list' if self.words == 'public' else 'a private vocabulary'}")
         if self.freeze_embeddings:
             parts.append("embeddings frozen")
         if self.private:
@@ -158,12 +166,14 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values. ``context_indirect`` is included only if it is not "keep", so records that
-        are older than this field still match their recipes.
+        """Return the fields as JSON values. ``context_indirect`` and ``words`` are included only if they are not their
+        defaults, so records that are older than these fields still match their recipes.
         """
         values = {**asdict(self), "mask_split": list(self.mask_split)}
         if not self.replaces_indirect:
             del values["context_indirect"]
+        if self.words == "counted":
+            del values["words"]
         return values
 
     @property
@@ -198,6 +208,11 @@ class RecipeChanges(Section):
         default=None, description="shares of the drawn words that are masked, replaced at random, kept; mlm only"
     )
     private: bool | None = Field(default=None, description="DP-SGD")
+    words: Words | None = Field(
+        default=None,
+        description="what tells an indirect identifier: fewer than k users; that it is not on protect.public_words; "
+        "that it is neither there nor in the private vocabulary ([threshold])",
+    )
     k: int | None = Field(default=None, description="protect.k of this recipe alone; so n and policy")
     n: int | None = None
     policy: Literal["all", "last", "cover", "paper"] | None = None
@@ -228,6 +243,8 @@ RECIPES: Mapping[str, Recipe] = {
         *_pair("ipp", "-surrogate", never_target=INDIRECT, context_indirect="surrogate"),
         *_pair("pp", "-surrogate", never_target=DIRECT | INDIRECT, context="surrogate", context_indirect="surrogate"),
         *_pair("dp-", "", private=True),
+        *_pair("dp-", "-public", never_target=DIRECT | INDIRECT, private=True, words="public"),
+        *_pair("private-", "", never_target=DIRECT | INDIRECT, private=True, words="private"),
         Recipe(name="goldfish", objective="clm", goldfish_k=4),
     )
 }

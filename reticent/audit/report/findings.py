@@ -492,8 +492,14 @@ def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]], t: Texts) -> Itera
 
 
 def said_of_epsilon(guarantee: str, t: Texts) -> str:
-    """Return the sentence, behind others, about an epsilon that protects nobody; nothing about any other."""
-    return " " + t("common.protects_nobody", limit=t.count(int(MEANINGLESS))) if protects_nobody(guarantee) else ""
+    """Return the sentences, behind others, on what an epsilon is of, and on one that protects nobody; nothing where
+    there is none.
+    """
+    if not guarantee.startswith("epsilon"):
+        return ""
+    limit = t.count(int(MEANINGLESS))
+    nobody = " " + t("common.protects_nobody", limit=limit) if protects_nobody(guarantee) else ""
+    return f" {t('common.epsilon_of_weights')}{nobody}"
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:

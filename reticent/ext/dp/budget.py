@@ -137,7 +137,7 @@ class Budget:
             raise PolicyError("train.dp.budget_epsilon: a run on this corpus has no epsilon, so no total can be given")
         if any(each.guarantee.unit != unit for each in before):
             raise PolicyError(
-                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; "
+                f"train.dp.budget_epsilon: the budget file holds runs of another unit than per {unit} on this corpus; "
                 "they do not add up, so no total can be given"
             )
         limit = self.max_delta if self.max_delta is not None else 1 / num_units

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "ATTACK_SETTINGS",
@@ -117,7 +118,8 @@ class Shadow:
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
-        return protecting(self.run, index, self.run.job.protection(self.recipe).k, self.individuals)
+        policy = self.run.job.protection(self.recipe)
+        return protecting(self.run, index, policy.k, self.individuals, words=policy.words)
 
     @property
     def title(self) -> str:
@@ -126,15 +128,16 @@ class Shadow:
     def tokens_artefact(self) -> Artefact:
         """Return its tokens; beside corpus, split and spans they depend on the draw."""
         run, job = self.run, self.run.job
+        policy = job.protection(self.recipe)
         config = {
-            **job.protection(self.recipe).model_dump(),
+            **policy.cache_key(),
             **job.index.model_dump(),
             "splits": [MEMBERS],
             "style": self.style,
             "tokenizer": digest_of(run.tokenizer_of(self.model)),
             "seed": job.seed,
             "shadow": self.number,
-            **noise_settings(run),
+            **noise_settings(run, policy),
         }
         inputs = {**run.corpus_input(), **{name: run.fingerprints.of(name) for name in ("split", "spans")}}
         inputs |= variant_inputs(run, self.model, self.style)
@@ -254,7 +257,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             tokenizer=run.base_of(model),
             progress=advance,
             epoch_store=epoch_store,
-            privacy=_privacy(run, model) if recipe.private else None,
+            privacy=_privacy(run, model, recipe) if recipe.private else None,
             world=World(),
             context=public_context(run, model, recipe, of=drawn),
             has_spans_and_index=True,
@@ -263,10 +266,10 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     return result.checkpoints[config.num_epochs]
 
 
-def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
+def _privacy(run: Run, model: ModelSection, recipe: Recipe) -> PrivacyConfig:
     """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
-    return privacy_of(run, model).replace(**unspent)
+    return privacy_of(run, model, recipe).replace(**unspent)
 
 
 def shadow_config(run: Run) -> ShadowConfig:

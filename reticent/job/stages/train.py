@@ -102,7 +102,7 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             tokenizer=run.base_of(model),
             progress=_watching(run, f"tokens/{model.name}/{run.job.tokens(recipe.name)}", advance),
             epoch_store=epoch_store,
-            privacy=privacy_of(run, model) if recipe.private else None,
+            privacy=privacy_of(run, model, recipe) if recipe.private else None,
             context=public_context(run, model, recipe),
             has_spans_and_index=True,
         )
