@@ -33,6 +33,7 @@ from reticent.job.run import Run
 from reticent.trainer import labels, loop
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.privacy import STAGES
+from reticent.trainer.steps import PlainStep
 from reticent.trainer.windows import Windows
 
 pytest.importorskip("opacus")
@@ -40,7 +41,7 @@ pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.m
 
 PUBLIC = ["the", "patient", "was", "seen", "with", "pain", "today", "and", "heart", "fever", "cough", "stable", "no"]
 RARE = ["zoster", "quinsy", "scurvy", "ague", "dropsy", "catarrh", "lumbago", "croup"]
-#: By individual; p02 is called as a word that x writes small, and others write the name of x.
+#: By individual; the name of p02 is a word that x writes small, and three others write the name of x.
 NAMES = ["Marlow", "Brandt", "Winter", "Okafor", "Lindqvist", "Moreau", "Tanaka", "Novak", "Petrov", "Silva"]
 #: The words of the private vocabulary, where it is held fixed.
 VOCABULARY = ("zoster", "ague")
@@ -54,6 +55,7 @@ SURROGATES = {
 #: Recipes that tell no word by a list.
 COUNTED = ("dp-mlm", "counted-mlm")
 Seen = dict[str, list[Any]]
+_TAKE_STEPS = loop._take_steps
 
 
 def documents(seed: int) -> list[dict[str, str]]:
@@ -62,11 +64,12 @@ def documents(seed: int) -> list[dict[str, str]]:
     rows = []
     for number, name in enumerate(NAMES):
         for document in range(1 + int(random.integers(3))):
-            words = [*random.choice(PUBLIC, 9), *random.choice(RARE, 2), name, "Hargrove", *random.choice(PUBLIC, 3)]
-            text = f"Seen for {' '.join(words)}. Mrs. {name} called."
+            others = ["Hargrove"] if 4 <= number <= 6 else []
+            words = [*random.choice(PUBLIC, 9), *random.choice(RARE, 2), name, *others, *random.choice(PUBLIC, 3)]
+            text = f"Seen for {' '.join(words)}.{f' Mrs. {name} called.' if number != 2 else ''}"
             rows.append({"doc_id": f"p{number:02}-{document}", "individual_id": f"p{number:02}", "text": text})
     copied = next(row["text"] for row in rows if row["individual_id"] == "p03")
-    own = f"Note of Hargrove with {' '.join(RARE)}. In winter the winter, one winter. Mrs. Hargrove and no winter."
+    own = f"Note of Hargrove with {' '.join(RARE)}. {'In winter the winter was no winter. ' * 9}Mrs. Hargrove."
     texts = enumerate((copied, own, own.replace("Note", "Letter")))
     return [*({"doc_id": f"a-{n}", "individual_id": "a", "text": text} for n, text in texts), *rows]
 
@@ -84,6 +87,7 @@ def hospital(folder: Path, rows: list[dict[str, str]], households: dict[str, str
     ]
     pq.write_table(pa.Table.from_pylist(people), folder / "records.parquet")
     (folder / "names.txt").write_text("\n".join(row["last_name"] for row in people))
+    (folder / "all-names.txt").write_text("\n".join(NAMES))
     (folder / "public.txt").write_text("\n".join(PUBLIC))
     for kind in ("bert", "gpt2"):
         toy_model(kind).save_pretrained(folder / kind)
@@ -129,7 +133,10 @@ def seen(values: Values, monkeypatch: pytest.MonkeyPatch) -> Seen:
     """What a training sees of each individual in two epochs, and its plan."""
     found: Seen = {}
 
-    def take_steps(run: Any, windows: Windows, make: Any, _: Any) -> None:
+    def take_steps(run: Any, windows: Windows, make: Any, progress: Any) -> None:
+        if isinstance(run.step, PlainStep):  # of a base
+            _TAKE_STEPS(run, windows, make, progress)
+            return
         plan, step, store = run.step.plan_epoch(windows, make, run.state), run.step, windows.store
         found.setdefault("plan", [step.plan.sample_rate, step.plan.num_steps, step.plan.expected_units])
         found["plan"].append(step.plan.guarantee.delta)
@@ -144,7 +151,7 @@ def seen(values: Values, monkeypatch: pytest.MonkeyPatch) -> Seen:
                 if run.state.epoch == 1 and number == 0:
                     step.noisy.add_gradients(PhysicalBatches([part], [rows], Ledger()), 0)
                     arrays += [weight.grad.numpy() for weight in run.model.parameters() if weight.grad is not None]
-                own = found.setdefault(ids[0].partition("-")[0], [])
+                own = found.setdefault(ids[0] if step.plan.guarantee.unit == "record" else ids[0].partition("-")[0], [])
                 own.append((*about, [array.tobytes() for array in arrays]))
         run.state.step, run.state.num_cells = run.state.step + 1, 1
 
@@ -163,19 +170,24 @@ def fixed_vocabulary(_: Run, index: NgramIndex, k: int, *__: Any) -> NgramIndex:
 
 
 def both(
-    folder: Path, seed: int, recipe: str, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], **more: Any
+    folder: Path,
+    seed: int,
+    recipe: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    x: str = "a",
+    households: dict[str, str] | None = None,
 ) -> tuple[Seen, Seen]:
-    """What is seen of D, and of D + x."""
+    """What is seen of D, and of D + x but of x: an individual, or a document."""
     rows = documents(seed)
     sides = []
-    for name, kept in (("without", [row for row in rows if row["individual_id"] != "a"]), ("with", rows)):
-        place = hospital(folder / name, kept, **more)
+    for name, kept in (("without", [row for row in rows if not row["doc_id"].startswith(x)]), ("with", rows)):
+        place = hospital(folder / name, kept, households)
         own = {key: value(place) if callable(value) else value for key, value in change.items()}
         sides.append(seen(job(place, recipe, **own), monkeypatch))
-    without, with_x = sides
-    assert "a" not in without
-    assert with_x.pop("a", None) or more
-    return without, with_x
+    assert x not in sides[0]
+    sides[1].pop(x, None)
+    return sides[0], sides[1]
 
 
 RECIPES = ["dp-mlm", "dp-mlm-public", "private-mlm", "text-mlm", "dp-clm-public"]
@@ -227,10 +239,30 @@ def _without_identifiers(store: TokenStore, recipe: Any, special: Any, vocab_siz
 
 
 NOTHING: dict[str, Any] = {}
+REFERENCE = {
+    "name": "toy",
+    "objective": "mlm",
+    "recipes": ["dp-mlm"],
+    "foundation": {
+        "kind": "bert",
+        "text": "reference",
+        "hidden_size": 8,
+        "num_layers": 1,
+        "num_heads": 1,
+        "num_epochs": 1,
+    },
+}
+ALONE = {"detect__detectors": ["gazetteer"], "detect__records": NOTHING}
 #: Stage -> recipe, change of the job, what is put back.
 PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], None] | None]] = {
     "deduplication": ("dp-mlm", {"dedup": {"mode": "exact", "scope": "corpus"}, "threshold": NOTHING}, None),
-    "the planting of canaries": ("dp-mlm", {"canaries": {"num": 1, "arms": ["protected"]}}, None),
+    "the draw of the user-inference holdout": (
+        "dp-mlm",
+        {"split__user_inference_holdout": 0.5, "train__dp__unit": "record", "train__dp__max_documents": 4},
+        None,
+    ),
+    "the base model": ("dp-mlm", {"split__reference": 0.5, "model": [REFERENCE]}, None),
+    "the planting of canaries": ("dp-mlm", {"canaries": {"num": 4, "arms": ["protected"]}}, None),
     "the choice of protected words": ("counted-mlm", {"threshold": NOTHING}, None),
     "the choice of protected words: the scope corpus": (
         "dp-mlm-public", {}, _patched(Policy, "scope_of", lambda *_: "corpus"),
@@ -239,15 +271,13 @@ PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], No
     "the choice of replaced words: by a key of the documents": ("text-mlm", {}, _by_documents),
     "the propagation of identifiers": ("dp-mlm-public", {"detect__propagate": True}, None),
     "a detector that learns from all documents": (
-        "dp-mlm-public", {"detect__records": lambda place: str(place / "records.parquet")}, None,
+        "dp-mlm-public",
+        {**ALONE, "detect__gazetteer": lambda place: {"lists": {"NAME": str(place / "all-names.txt")}}},
+        None,
     ),
     "lists of names": (
         "dp-mlm-public",
-        {
-            "detect__detectors": ["gazetteer"],
-            "detect__records": NOTHING,
-            "detect__gazetteer": lambda place: {"lists": {"NAME": str(place / "names.txt")}, "guard": False},
-        },
+        {**ALONE, "detect__gazetteer": lambda place: {"lists": {"NAME": str(place / "names.txt")}, "guard": False}},
         None,
     ),
     "the number of individuals": ("dp-mlm", {"train__dp__num_units": None, "train__dp__sample_rate": None}, None),
@@ -271,8 +301,15 @@ def test_with_a_stage_put_back_an_individual_more_moves_others(
     monkeypatch.setattr("reticent.trainer.privacy.refuse_promise", lambda *_: None)
     if put_back is not None:
         put_back(monkeypatch)
-    without, with_x = both(tmp_path, 0, recipe, monkeypatch, change)
+    x = "p02-1" if change.get("train__dp__unit") == "record" else "a"
+    without, with_x = both(tmp_path, 0, recipe, monkeypatch, change, x)
     assert without != with_x
+
+
+def test_every_stage_that_is_refused_is_put_back() -> None:
+    assert {stage.name for stage in STAGES.values() if not stage.accounted} <= {
+        key.partition(":")[0] for key in PUT_BACK
+    }
 
 
 def test_a_household_is_the_unit_where_one_moves_another_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,8 +327,9 @@ def test_a_household_is_the_unit_where_one_moves_another_of_it(tmp_path: Path, m
 def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = hospital(tmp_path, documents(0))
-    monkeypatch.setattr(noise, "_noisy", lambda *_: pytest.fail("drawn"))
+    place = hospital(tmp_path / "hospital", documents(0))
+    drawn: list[object] = []
+    monkeypatch.setattr(noise, "_noisy", lambda _, index, *more: drawn.extend(more[3:]) or index)
     models = ["dp-mlm-public", "private-mlm"]
     run = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, model=[
         {"name": "toy", "base": str(place / "bert"), "objective": "mlm", "recipes": models}
@@ -303,6 +341,7 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     assert not (public.flags & INDIRECT).all()
     first, second = (privacy_of(run, run.job.model[0], run.job.recipe(name)) for name in models)
     assert first == second
+    assert not drawn  # for words on no list
     declared = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, train__dp__num_units=100_000)))
     found = privacy_of(declared, declared.job.model[0], declared.job.recipe("private-mlm"))
     assert found.vocabulary == (gaussian_sigma(0.5, 0.5e-4), 0.5e-4)
