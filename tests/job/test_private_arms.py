@@ -30,6 +30,7 @@ from reticent.job.config import parse_job
 from reticent.job.dependencies import privacy_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.job.text_checks import check_text
 from reticent.trainer import labels, loop
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.privacy import STAGES
@@ -342,6 +343,8 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     first, second = (privacy_of(run, run.job.model[0], run.job.recipe(name)) for name in models)
     assert first == second
     assert not drawn  # for words on no list
+    checked = check_text(run)
+    assert all(checked[f"tokens/toy/{run.job.tokens(name)}"] for name in models)  # held to the text, or it raises
     declared = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, train__dp__num_units=100_000)))
     found = privacy_of(declared, declared.job.model[0], declared.job.recipe("private-mlm"))
     assert found.vocabulary == (gaussian_sigma(0.5, 0.5e-4), 0.5e-4)
