@@ -279,11 +279,13 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 # The tables of `reticent detect`: the spans of each detector, and how they compare with annotations.
 
 
-def counts_table(spans: dict[str, dict[str, int]]) -> Table:
+def counts_table(spans: Mapping[str, Mapping[str, int | None]]) -> Table:
     """Return spans by category and detector; propagated spans of all detectors are one column."""
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
-        columns.setdefault(name.partition(":")[0], Counter()).update(counts)
+        columns.setdefault(name.partition(":")[0], Counter()).update(
+            {each: count or 0 for each, count in counts.items()}
+        )
     table = _table("category", *columns, title="Spans found")
     for name in sorted({category for counts in columns.values() for category in counts}):
         table.add_row(name, *(f"{counts[name]:,}" for counts in columns.values()))
@@ -369,7 +371,11 @@ def _by_detector(found: DetectionEvidence) -> Table:
     for name, scores in found.alone.items():
         relaxed = (scores.overall.relaxed, scores.any_label.relaxed)
         rates = [rate for match in relaxed for rate in (match.precision, match.recall)]
-        table.add_row(name, *map(_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}")
+        table.add_row(
+            name,
+            *map(_value, [*rates, scores.covered["overall"]]),
+            f"{sum(count or 0 for count in found.only[name].values()):,}",
+        )
     return table
 
 
@@ -536,19 +542,23 @@ def classification_table(result: ClassificationEvidence) -> Table:
         for key, what in (
             ("unlabelled", "documents without a label"),
             ("without_text", "without text"),
-            ("of_rare_classes", f"of {documents['rare_classes']} rare classes"),
+            ("of_rare_classes", f"of {documents.get('rare_classes')} rare classes"),
+            ("rare_categories", "categories of a single person"),
         )
-        if documents[key]
+        if documents.get(key)
     ]
+    kind = "classes" if result.task == "class" else "categories of identifiers"
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 2, 0, 0),
         show_edge=False,
-        title=f"{result.model}: {len(result.classes)} classes" if result.model else None,
+        title=f"{result.model}: {len(result.classes)} {kind}" if result.model else None,
         title_justify="left",
         caption=f"Trained on {documents['train']:,} documents of {individuals['train']:,} people, measured "
         f"on {documents['heldout']:,} of {individuals['heldout']:,} held out. In brackets: 95 % intervals over "
-        "individuals." + (f" Left out: {', '.join(left_out)}." if left_out else ""),
+        "individuals."
+        + (" Strict: kind, first and last token." if result.task == "tags" else "")
+        + (f" Left out: {', '.join(left_out)}." if left_out else ""),
         caption_justify="left",
     )
     table.add_column("start", overflow="fold")  # a long name goes on in the next line: numbers are never cut

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "by_household",
     "privacy_of",
     "privacy_unit",
     "repeated_settings",
@@ -39,6 +40,8 @@ def training_dependencies(
     recipe that does not look at the flags does not depend on them.
     """
     recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
+    if recipe.private:
+        settings = settings.replace(dp=run.job.privacy(training.model, training.recipe))
     seed = run.job.seed if training.seed is None else training.seed
     tokens = tokens or f"tokens/{training.model.name}/{run.job.tokens(training.recipe)}"
     read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
@@ -76,7 +79,7 @@ def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> P
     ``recipe`` says what is protected, and so what epsilon includes; None: nothing is.
     """
 
-    settings = run.job.training(model).dp
+    settings = run.job.privacy(model, "" if recipe is None else recipe.name)
     assert settings is not None  # the job was checked
     vocabulary = None
     if recipe is not None and recipe.words == "private":
@@ -101,10 +104,14 @@ def privacy_unit(job: Job, model: ModelSection) -> Literal["individual", "househ
     """
     settings = job.training(model).dp
     assert settings is not None  # the job was checked
-    by_household = job.corpus.household_id is not None and job.split.by != "individual"
-    if settings.unit == "household" and not by_household:
+    if settings.unit == "household" and not by_household(job):
         raise PolicyError('train.dp.unit = "household": needs corpus.household_id, and a split by household (split.by)')
-    return "household" if settings.unit == "individual" and by_household else settings.unit
+    return "household" if settings.unit == "individual" and by_household(job) else settings.unit
+
+
+def by_household(job: Job) -> bool:
+    """Return whether households are kept together, where they count and vote once."""
+    return job.corpus.household_id is not None and job.split.by != "individual"
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.core.errors import PolicyError
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.resolve import resolve
 from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
 from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
 from reticent.engine.public_words import read_public_words
@@ -62,7 +63,13 @@ def vocabulary_noise(run: Run, k: int) -> Noise | None:
     """
     noise = run.job.threshold.noise
     assert noise is not None  # the job was checked
-    number = _declared(run.job) or run.index("index").num_units
+    number = _declared(run.job)
+    if not number:
+        try:
+            number = run.index("index").num_units
+        except ArtifactError:  # a look at a plan
+            split = run.job.split
+            number = round(run.whole_corpus.num_individuals * (1 - split.heldout - split.reference))
     return noise if noise.shares(k, number)[number] > 0.5 else None
 
 
@@ -83,13 +90,16 @@ def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
 def _noisy(
     run: Run, index: NgramIndex, k: int, noise: Noise, individuals: Individuals | None, listed: np.ndarray | None = None
 ) -> NgramIndex:
-    key, voters = _key(run), None
-    if noise.max_words is not None and individuals is not None:
-        voters = _voters(run, index, individuals, noise, key, listed)
-    elif noise.max_words is not None:  # of the run's members, for each of its recipes and trainings
-        name = "voters" if listed is None else "voters of words on no list"
-        voters = run.once(name, key, lambda: _voters(run, index, run.individuals, noise, key, listed))
-    return noisy_index(index, k, noise, key, voters=voters)
+    key = _key(run)
+    if noise.max_words is None:
+        return noisy_index(index, k, noise, key)
+    if individuals is not None:  # of shadow models, which nobody sees: nothing is spent
+        return noisy_index(index, k, noise, key, voters=_voters(run, index, individuals, noise, key, listed))
+    # Of the run's members, for each of its recipes and trainings.
+    name = "voters" if listed is None else "voters of words on no list"
+    voters = run.once(name, key, lambda: _voters(run, index, run.individuals, noise, key, listed))
+    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, key, k, index.num_units):
+        return noisy_index(index, k, noise, key, voters=voters)
 
 
 def _voters(
