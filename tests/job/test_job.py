@@ -270,7 +270,8 @@ def test_every_recipe_can_stand_in_a_job() -> None:
     for name, recipe in RECIPES.items():
         train = {"dp": {"target_epsilon": 8.0}} if recipe.private else {}
         model = {**MODEL, "objective": recipe.objective, "recipes": [name], "train": train}
-        job = parse_job({**VALID, "model": [model]})
+        words = {"protect": {"public_words": "generated"}, "threshold": {"epsilon": 1.0, "unit": "individual"}}
+        job = parse_job({**VALID, "model": [model], **(words if recipe.words != "counted" else {})})
         assert job.model[0].recipes == (name,)
 
 

@@ -337,6 +337,19 @@ class Job(JobSettings):
                     raise ValueError(
                         f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
                     )
+                if found.words == "counted":
+                    continue
+                where = f"model {model.name}: recipe {name}"
+                if self.protect.public_words is None:
+                    raise ValueError(f'{where} needs a list of public words: protect.public_words = "wordfreq:en", say')
+                if self.protection(name).n > 1:
+                    raise ValueError(f"{where} tells single words apart: it needs n = 1 (protect.n, recipes.{name}.n)")
+                of_individual = self.threshold.epsilon is not None and self.threshold.unit == "individual"
+                if found.words == "private" and not of_individual:
+                    raise ValueError(
+                        f"{where} draws a private vocabulary: it needs threshold.epsilon, and threshold.unit = "
+                        '"individual"'
+                    )
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
@@ -353,13 +366,17 @@ class Job(JobSettings):
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
-        """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe's table sets."""
-        own = self.recipes.get(parted_name(recipe)[0])
-        return self.protect if own is None else own.protection(self.protect)
+        """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe and its table
+        set."""
+        own, words = self.recipes.get(parted_name(recipe)[0]), self.recipe(recipe).words
+        policy = self.protect if own is None else own.protection(self.protect)
+        return policy if words == "counted" else policy.model_copy(update={"words": words})
 
     def tokens(self, recipe: str) -> str:
         """Return the name of the tokens that a recipe is trained on; recipes of one protection and text share them."""
         name, own = self.recipe(recipe).tokens, self.protection(recipe)
+        if own.words != "counted":  # of single words
+            return f"{name}-{own.words}" if own.k == self.protect.k else f"{name}-{own.words}-k{own.k}"
         return name if own == self.protect else f"{name}-k{own.k}-n{own.n}-{own.policy}"
 
     def training(self, model: ModelSection) -> TrainConfig:
@@ -523,6 +540,7 @@ PATHS = (
 )
 PERHAPS_PATHS = (
     *("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names"),
+    "protect.public_words",
     *("subject.model", "subject.base", "subject.also"),
 )
 #: Values of these that are no path, though a file may be called so.
