@@ -17,6 +17,7 @@ import torch
 from scipy import stats
 
 from reticent.audit.evidence.probe import PairedTest
+from reticent.audit.scoring.endpoint import Server
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.prompts import ProbeConfig, Prompts
 from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
@@ -43,7 +44,8 @@ class Answers:
     Attributes
     ----------
     log_probs, null_log_probs : float64, log Pr of the true item and of the null
-    num_tokens, null_num_tokens : int64
+    num_tokens, null_num_tokens : int64; 0 without a question
+    has_log_probs : False of a server that gives no probability: NaN then says nothing of who was asked
     matches : beam size -> metric -> bool (templates, subjects); beam size 0 is the filling of masks
     counts : as in `Prompts`, and the prompts that did not fit into the model
     """
@@ -55,6 +57,13 @@ class Answers:
     null_num_tokens: np.ndarray
     matches: dict[int, dict[str, np.ndarray]]
     counts: dict[str, int]
+    has_log_probs: bool = True
+
+    @property
+    def answered(self) -> np.ndarray:
+        """Subjects who could be asked, bool (subjects,)."""
+        is_known = ~np.isnan(self.log_probs) if self.has_log_probs else self.num_tokens > 0
+        return is_known.any(axis=0)
 
 
 # ------------------------------------------------------------------- arithmetic
@@ -110,7 +119,7 @@ def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
 
 
 def probe_target(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     objective: str,
     prompts: Prompts,
@@ -148,7 +157,7 @@ def probe_target(
         objective,
     )
     told = (lambda done: progress("likelihood", done, len(pairs))) if progress else None
-    if objective == "mlm":
+    if objective == "mlm" and not isinstance(model, Server):
         scores, guesses = score_masked_pairs(
             model, tokenizer, pairs, masking=config.masking, batch_tokens=config.batch_tokens, progress=told
         )
@@ -171,7 +180,9 @@ def probe_target(
     is_same = [item == null for item, null in zip(prompts.items, prompts.nulls, strict=True)]
     null_log_probs[:, is_same] = log_probs[:, is_same]  # no difference, not one of rounding
     counts = dict(prompts.counts)
-    counts["too_long"] = int(np.sum(np.isnan(log_probs).all(0) & (num_tokens > 0).any(0)))
+    has_log_probs = not isinstance(model, Server) or model.gives_log_probs
+    if has_log_probs:
+        counts["too_long"] = int(np.sum(np.isnan(log_probs).all(0) & (num_tokens > 0).any(0)))
     counts["tokenised_apart"] = pairs.num_apart
     if objective == "mlm":
         matched = np.zeros(shape, dtype=bool)
@@ -181,11 +192,13 @@ def probe_target(
         matches = {0: {"exact_match": matched}}
     else:
         matches = _generate(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
-    return Answers(prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts)
+    return Answers(
+        prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts, has_log_probs
+    )  # fmt: skip
 
 
 def _generate(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     prompts: Prompts,
     pairs: Pairs,
