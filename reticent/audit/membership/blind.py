@@ -190,7 +190,7 @@ class _Shown:
     @property
     def are_too_few(self) -> bool:
         sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
-        return min(sides) < 2 or self.told["words"].shape[1] == 0
+        return bool(min(sides) < 2 or self.told["words"].shape[1] == 0)
 
 
 def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -2,8 +2,8 @@
 (definitions.md#between-people-who-are-alike).
 
 Where words, length or dates tell the two sides, an attack may tell no more than these. Members and others are put into
-five strata by the log-odds of membership that all of this gives together [@rosenbaum1983; @cochran1968], and compared
-within each. What the strata do not see, such as who wrote the notes, is not matched: the area decides nothing.
+strata, five at most, by the log-odds of membership that all of this gives together [@rosenbaum1983; @cochran1968], and
+compared within each. What the strata do not see, such as who wrote the notes, is not matched: the area decides nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from reticent.audit.stats.intervals import Bootstrap, auc_estimate
 __all__ = ["NUM_STRATA", "matched_area", "strata_of"]
 
 NUM_STRATA = 5
-#: Individuals with a score that a stratum has of each side, at least: a smaller one is where the sides do not overlap.
-SMALLEST_SIDE = 10
+#: Units for each stratum, and individuals with a score that one has of each side at least: a smaller one is where the
+#: sides do not overlap.
+UNITS, SMALLEST_SIDE = 40, 10
 
 
 def strata_of(
     all_codes: np.ndarray, codes: np.ndarray, scores: np.ndarray, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the stratum of each of ``all_codes``, int64, -1 without a score: fifths of the units by their mean score.
+    """Return the stratum of each of ``all_codes``, int64: equal parts of the units by their mean score, one for each
+    `UNITS` up to `NUM_STRATA`; -1 without a score, and of all where there are too few for two.
 
     Parameters
     ----------
@@ -35,10 +37,11 @@ def strata_of(
     units : household of each individual (by code), which has one stratum; None: each is one
     """
     strata = np.full(len(all_codes), -1)
-    if len(codes):
-        _, unit = np.unique(codes if units is None else np.asarray(units)[codes], return_inverse=True)
+    _, unit = np.unique(codes if units is None else np.asarray(units)[codes], return_inverse=True)
+    num = min(NUM_STRATA, (int(unit.max(initial=-1)) + 1) // UNITS)
+    if num > 1:
         means = np.bincount(unit.reshape(-1), scores) / np.bincount(unit.reshape(-1))
-        bounds = np.quantile(means, np.arange(1, NUM_STRATA) / NUM_STRATA)
+        bounds = np.quantile(means, np.arange(1, num) / num)
         strata[np.searchsorted(all_codes, codes)] = np.searchsorted(bounds, means, side="left")[unit.reshape(-1)]
     return strata
 

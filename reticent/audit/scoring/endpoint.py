@@ -44,6 +44,7 @@ HERE = ("localhost", "127.0.0.1", "::1")
 #: Variable with the key of a server, if it wants one.
 KEY = "RETICENT_ENDPOINT_KEY"
 TRIES, SECONDS = 3, 120.0
+GOES_ON = "what was answered is kept; the same command goes on"
 #: By how much a log-probability may be over 0.
 ROUNDING = 1e-3
 
@@ -178,9 +179,7 @@ def score_endpoint(
             try:
                 found = _kept_numbers(about, ids, known, answers)
             except ArtifactError as error:
-                raise ArtifactError(
-                    f"{error}; {number:,} of {len(windows):,} windows are scored and kept; the same command goes on"
-                ) from None
+                raise ArtifactError(f"{error}; {number:,} of {len(windows):,} windows are scored; {GOES_ON}") from None
             values, most = (np.array(each, dtype=np.float32) for each in found)
             chosen = at[1:] >= 0
             place, is_top = at[1:][chosen], values[chosen] >= most[chosen]
@@ -253,10 +252,13 @@ class Server:
                 }  # fmt: skip
                 digest = hashlib.sha256(json.dumps([self._about["url"], question]).encode()).hexdigest()
                 if digest not in known:
-                    texts: list[Any] = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                    try:
+                        texts: list[Any] = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                    except ArtifactError as error:
+                        raise ArtifactError(f"{error}; {GOES_ON}") from None
                     if len(texts) < num_samples or not all(isinstance(text, str) for text in texts):
                         host = self._about["host"]
-                        raise ArtifactError(f"{host}: the server writes no text; the same command goes on")
+                        raise ArtifactError(f"{host}: the server writes no text; {GOES_ON}")
                     known[digest] = [[made.ids for made in self._tokenizer.encode(texts)]]
                     answers.write(json.dumps([digest, *known[digest]]) + "\n")
                     answers.flush()
@@ -296,7 +298,7 @@ class Server:
                     try:
                         values, _ = _kept_numbers(self._about, [*prompt, *target], known, answers)
                     except ArtifactError as error:
-                        raise ArtifactError(f"{error}; what was answered is kept; the same command goes on") from None
+                        raise ArtifactError(f"{error}; {GOES_ON}") from None
                     scores[row] = sum(values[len(prompt) - 1 :])
                 if progress is not None:
                     progress(row + 1)

@@ -63,7 +63,7 @@ class Answers:
     def answered(self) -> np.ndarray:
         """Subjects who could be asked, bool (subjects,)."""
         is_known = ~np.isnan(self.log_probs) if self.has_log_probs else self.num_tokens > 0
-        return is_known.any(axis=0)
+        return np.asarray(is_known.any(axis=0))
 
 
 # ------------------------------------------------------------------- arithmetic

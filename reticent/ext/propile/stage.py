@@ -119,12 +119,14 @@ def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
     assert members.ids is not None
     if COMPASS not in run.job.probe.levels:
         return None
-    of_id, found = {who: number for number, who in enumerate(members.ids)}, {name: {} for name in members.types}
+    of_id = {who: number for number, who in enumerate(members.ids)}
+    found: dict[str, dict[int, str]] = {name: {} for name in members.types}
     for batch in run.unplanted.batches(columns=("individual_id", "text")):
         for who, text in zip(*(batch.column(name).to_pylist() for name in ("individual_id", "text")), strict=True):
-            number = of_id.get(who)
-            for name, items in members.items.items() if number is not None else ():
-                at = text.find(items[number]) if items[number] else -1
+            if (number := of_id.get(who)) is None:
+                continue
+            for name, items in members.items.items():
+                at = text.find(item) if (item := items[number]) else -1
                 if at > 0 and (before := " ".join(text[:at][-LETTERS:].split()[at > LETTERS :])):
                     found[name].setdefault(int(members.rows[number]), before)
     random = generator(run.job.seed, _STREAM)

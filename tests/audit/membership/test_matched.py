@@ -38,14 +38,16 @@ def test_an_area_is_the_mean_of_those_within_strata_that_hold_enough_of_both_sid
 
 
 def test_a_household_has_one_stratum_and_whoever_has_no_score_none() -> None:
-    scores = np.random.default_rng(1).normal(size=100)
-    codes, units = np.arange(1, 101), np.arange(202) // 2
-    strata = strata_of(np.arange(102), codes, scores, units)
-    assert (strata[[0, 101]] == -1).all()
-    assert (strata[2:100:2] == strata[3:101:2]).all()
-    alone = strata_of(codes, codes, scores)
-    assert np.bincount(alone).tolist() == [100 // NUM_STRATA] * NUM_STRATA
-    assert (np.diff(alone[np.argsort(scores)]) >= 0).all()
+    scores = np.random.default_rng(1).normal(size=300)
+    codes, units = np.arange(1, 301), np.arange(302) // 2
+    strata = strata_of(np.arange(302), codes, scores, units)
+    assert (strata[[0, 301]] == -1).all()
+    assert (strata[2:300:2] == strata[3:301:2]).all()
+    assert strata.max() == 2  # of 151 households
+    for num, parts in ((300, NUM_STRATA), (90, 2), (79, 0)):
+        alone = strata_of(codes[:num], codes[:num], scores[:num])
+        assert np.bincount(alone[alone >= 0]).tolist() == [num // parts] * parts if parts else (alone == -1).all()
+        assert (np.diff(alone[np.argsort(scores[:num])]) >= 0).all()
 
 
 def areas_of(shift: str, leak: float, trial: int) -> tuple[float, Estimate]:
