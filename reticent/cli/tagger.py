@@ -1,4 +1,4 @@
-"""The commands of the tagger attack: ``reticent tagger attack`` and ``reticent tagger thesis``."""
+"""The commands of taggers: ``reticent tagger train``, ``tagger attack`` and ``tagger thesis``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,42 @@ import typer
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.cli.help import example_of
-from reticent.cli.options import AsJson, Quiet, job_of, new_progress, read_job, refuse_given
+from reticent.cli.options import (
+    AsJson,
+    Quiet,
+    Set,
+    is_job,
+    job_from_source,
+    job_of,
+    new_progress,
+    read_job,
+    refuse_given,
+)
+from reticent.cli.show import print_classification
 from reticent.core.artifact import fingerprint, require_kind
 from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
 from reticent.core.progress import log
+from reticent.ext.classify.stage import read_results
 from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
-from reticent.ext.tagger.sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_conll, read_names
+from reticent.ext.tagger.sets import (
+    AttackSet,
+    Mentions,
+    build_attack_set,
+    names_of_corpus,
+    read_conll,
+    read_names,
+    read_pairs,
+)
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.trainer.config import TagConfig
 
 __all__ = ["tagger_app"]
 
 tagger_app = typer.Typer(
     no_args_is_help=True,
-    help="""Which names was a tagger trained on? Attack a token-classification model by what it says of names.
+    help="""Train taggers of identifiers, and ask which names a tagger was trained on, by what it says of names.
 
     Names of the training data are paired with names that are absent from it; whoever tells them apart by the tagger's
     scores, better than by the names alone, has learned who was in the data.""",
@@ -46,6 +68,31 @@ class Choice:
 Bf16 = Annotated[str, typer.Option(metavar="auto|on|off", help="bfloat16; auto is on for CUDA.")]
 
 
+@tagger_app.command(epilog=example_of("tagger train"))
+def train(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A run folder or job file (.toml), whose base models and checkpoints are taken."
+        ),
+    ],
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train taggers on base models and checkpoints, and print strict F1 on held-out individuals.
+
+    They learn where the run's detectors find identifiers, and read surrogates in their place: --set tag.text=keep
+    reads the identifiers themselves. --set tag.save_model=true keeps the taggers.
+    """
+    if not is_job(source):
+        raise PolicyError("tagger train: expected a run folder or a job file; `reticent new-job` writes one")
+    job = job_from_source(source, None, settings=settings)
+    run = Run(job if job.tag is not None else job.changed(tag=TagConfig()), new_progress(quiet))
+    execute(run, "classify")
+    print_classification([result for result in read_results(run) if result.task == "tags"], as_json)
+
+
 @tagger_app.command(epilog=example_of("tagger attack"))
 def attack(
     context: typer.Context,
@@ -62,6 +109,14 @@ def attack(
     heldout: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Names that are not in it: a CoNLL file the tagger was not trained on."),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of these given pairs: a CSV with the columns pair, name, label (1: trained on, 0: not), and "
+            "perhaps side (dev, test), as a file of published scores has them.",
+        ),
     ] = None,
     run: Annotated[
         Path | None,
@@ -103,17 +158,28 @@ def attack(
     if run is not None:
         refuse_given(context, "has no effect with --run: its names come from no file", "encoding")
         refuse_given(context, "has no effect with --run: as many pairs are attacked as there are", "fewer")
+    if pairs is not None:
+        refuse_given(
+            context, "has no effect with --pairs: they are attacked as they are", "encoding", "max_pairs", "fewer",
+            "listed", "match",
+        )  # fmt: skip
     check_device(device)
     secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
     if (known := _labels_of(model)) is not None:
         person_labels(known, labels)
     progress = new_progress(quiet)
-    files = [*(train or []), *(file for file in (names, heldout) if file is not None)]
+    files = [*(train or []), *(file for file in (names, heldout, pairs) if file is not None)]
     choice = Choice(max_pairs=max_pairs, fewer=fewer, listed=listed, match=match, seed=seed)
     if run is not None:
         if files:
-            raise PolicyError("--run: the names come from its documents; leave out --train, --names and --heldout")
+            raise PolicyError(
+                "--run: the names come from its documents; leave out --train, --names, --heldout and --pairs"
+            )
         attack_set, inputs = _of_run(run, choice)
+    elif pairs is not None:
+        if len(files) > 1:
+            raise PolicyError("--pairs: has both names of every pair; leave out --train, --names and --heldout")
+        attack_set, inputs = read_pairs(pairs, seed=seed), {str(pairs): fingerprint(pairs)}
     else:
         attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}

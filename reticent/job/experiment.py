@@ -1,13 +1,15 @@
 """The experiment of [@boutet2025] as a job file: every recipe, five lengths of training, three seeds, at four sizes.
 
-The file is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
-differ in the models and in the time they take; ``small`` and ``base`` have the published settings.
+It has all that the figures need: also the recipe with n = 3, differential privacy, text that the causal models write,
+and the classification of documents that have a class. The file is a job like any other, with a comment for each choice,
+to be read and changed before it runs. Sizes differ in the models and in the time they take; ``small`` and ``base`` have
+the published settings.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
@@ -34,7 +36,8 @@ class Size:
     ----------
     bases : objective -> hub name of the foundation model; empty where a small one is pre-trained first
     foundation : settings of that pre-training
-    recipes : stems of the recipes to compare; None: all
+    recipes : stems of the recipes to compare; None: all, also with n = 3 and with differential privacy
+    classify : settings of the classification, as published where there are none
     synth : options of `reticent synth` for a hospital of this size
     """
 
@@ -49,6 +52,7 @@ class Size:
     recipes: tuple[str, ...] | None = None
     bases: Mapping[str, str] = field(default_factory=dict)
     foundation: Mapping[str, int] = field(default_factory=dict)
+    classify: Mapping[str, float] = field(default_factory=dict)
 
 
 SIZES: Mapping[str, Size] = {
@@ -58,12 +62,14 @@ SIZES: Mapping[str, Size] = {
         device="cpu", window_length=96, learning_rate=2e-3, epochs=(1, 2), seeds=(0, 1), num_bootstrap=100,
         recipes=("{}", "{}a", "pp{}"),
         foundation={"vocab_size": 800, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_epochs": 1},
+        classify={"min_individuals": 1},
     ),
     "cpu": Size(
         about="one to two hours on 2 CPU cores with the generated hospital; small models, pre-trained here first",
         synth="--individuals 120 --words-per-document 80 --public-documents 3000 --language en",
         device="cpu", window_length=160, learning_rate=2e-3,
         foundation={"vocab_size": 3000, "hidden_size": 128, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
+        classify={"learning_rate": 1e-3, "num_epochs": 10, "min_individuals": 5},
     ),
     "small": Size(
         about="one GPU: the published settings on models of half the size",
@@ -105,7 +111,7 @@ def experiment_job(
         raise PolicyError(f"unknown size {size!r}; one of {', '.join(SIZES)}")
     chosen, generated = SIZES[size], corpus is None
     if corpus is None:
-        corpus = {"source": f"{HOSPITAL}/documents", "spans": "spans", "household_id": "household_id"}
+        corpus = {"source": f"{HOSPITAL}/documents", "spans": "spans", "household_id": "household_id", "label": "label"}
         detect = {"detectors": ["gold", "rules", "records"], "records": f"{HOSPITAL}/records.parquet"}
     bases = bases or chosen.bases
     text = "\n".join(
@@ -114,7 +120,9 @@ def experiment_job(
             *_documents(corpus, detect or {"detectors": ["rules"]}, reference=not bases and not generated),
             *_protection(),
             *(line for objective in bases or ("mlm", "clm") for line in _model(objective, chosen, bases, generated)),
-            *_training(chosen),
+            *(() if chosen.recipes else _longer(bases or ("mlm", "clm"))),
+            *_training(chosen, private="clm" in (bases or ("clm",)) and not chosen.recipes),
+            *(_classes(chosen) if generated or corpus.get("label") else ()),
         ]
     )
     return _with_reach(text, _synthetic(chosen) if generated else num_individuals)
@@ -255,13 +263,14 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
     for recipe in RECIPES.values():
         if recipe.objective != objective:
             continue
-        if getattr(recipe, "private", False):
-            head += [f'  # "{recipe.name}",  # differential privacy: needs a table [train.dp]']
+        if recipe.private:
+            used = objective == "clm" and size.recipes is None
+            head += [f'  {"" if used else "# "}"{recipe.name}",  # differential privacy, which needs [train.dp]']
         elif recipe.replaces_indirect:
             head += [f'  # "{recipe.name}",  # beyond the published experiment: identifiers are not read either']
         elif size.recipes is None or recipe.name in {stem.format(objective) for stem in size.recipes}:
             head += [f'  "{recipe.name}",']
-    head += ["]"]
+    head += ["]"] if size.recipes else [f'  "pp{objective}-n3",  # [recipes] below', "]"]
     if not bases:
         text = f"{HOSPITAL}/public" if generated else "reference"
         head += [
@@ -282,7 +291,22 @@ _PRE_TRAINED = {
 _OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-like"}
 
 
-def _training(size: Size) -> list[str]:
+def _longer(objectives: Iterable[str]) -> list[str]:
+    """Recipes that protect sequences of up to three words (§6.5)."""
+    lines = [[f"[recipes.pp{each}-n3]", f'base = "pp{each}"', "n = 3"] for each in objectives]
+    return [*(line for recipe in lines for line in (*recipe, ""))]
+
+
+def _classes(size: Size) -> list[str]:
+    """The downstream task (§6.2)."""
+    return [
+        "[classify]        # documents by their class, from the last layer of the models of 8 epochs and of 64",
+        *_fields(size.classify, {"learning_rate": "published: 2e-5; small models learn nothing with it"}),
+        "",
+    ]
+
+
+def _training(size: Size, *, private: bool) -> list[str]:
     steps = "falls linearly to 0" + ("" if size.bases else "; small models take larger steps")
     return [
         "[train]",
@@ -297,9 +321,17 @@ def _training(size: Size) -> list[str]:
         f'device = "{size.device}"'
         + ("         # refused at once where there is none" if size.device == "cuda" else ""),
         "",
+        *(
+            ["[train.dp]", "target_epsilon = 8.0  # of an individual, after all epochs; theirs is not published", ""]
+            if private
+            else ()
+        ),
         "[audit]",
         f"attacks = {_toml(DEFAULT_ATTACKS)}",
         f"num_bootstrap = {size.num_bootstrap}     # resamples of the individuals behind each interval",
+        "",
+        "[audit.generation]  # what causal models write after the beginnings of documents: BLEU, ROUGE, identifiers",
+        "temperature = 0.0   # the likeliest token",
         "",
     ]
 

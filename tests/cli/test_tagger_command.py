@@ -18,7 +18,7 @@ from reticent.core.artifact import require_kind
 from reticent.ext.tagger.prompts import PROMPTS
 from reticent.ext.tagger.result import evaluate_attack, score_table
 from reticent.ext.tagger.scores import score_names
-from reticent.ext.tagger.sets import AttackSet
+from reticent.ext.tagger.sets import AttackSet, read_pairs
 from reticent.ext.tagger.training import Examples, new_tagger, train_tagger
 from reticent.trainer.foundation import new_model, train_tokenizer
 from reticent.trainer.models import load_tokenizer
@@ -187,6 +187,29 @@ def test_heldout_names_may_come_from_a_second_file(trained: dict[str, Any], tmp_
     assert result["prompts"][1]["text"] == "[MASK] est une personne."
 
 
+def test_pairs_may_be_given_as_published_scores_have_them(trained: dict[str, Any], tmp_path: Path) -> None:
+    attack_set: AttackSet = trained["set"]
+    sides = ["dev" if dev else "test" for dev in attack_set.is_dev]
+    pairs = list(zip(attack_set.positives, attack_set.negatives, sides, strict=True))
+    lines = [
+        f'{at},"{name}",{label},{side}'
+        for at, (*names, side) in enumerate(pairs)
+        for label, name in zip((1, 0), names, strict=True)
+    ]
+    (tmp_path / "pairs.csv").write_text("\n".join(["pair,name,label,side", *lines, *lines]) + "\n")  # a row a prompt
+    found = read_pairs(tmp_path / "pairs.csv")
+    assert (found.positives, found.negatives) == (attack_set.positives, attack_set.negatives)
+    assert found.is_dev.tolist() == attack_set.is_dev.tolist()
+    out = tmp_path / "result"
+    options = ["--pairs", tmp_path / "pairs.csv", "--out", out, "--device", "cpu"]
+    assert command("tagger", "attack", trained["folder"], *options) == 0
+    result = json.loads((out / "tagger.json").read_text())
+    own = result_of(trained, 10)
+    assert result["names"] == {"pairs": 40, "dev_pairs": 20, "test_pairs": 20}
+    assert result["test"]["pairwise"]["maximum"]["accuracy"]["value"] == own.test.pairwise["maximum"].accuracy.value
+    assert result["occurrences"] == []  # nobody gave them
+
+
 def test_hashes_need_the_key(trained: dict[str, Any]) -> None:
     scores, attack_set = trained["scores"][0].copy(), trained["set"]
     scores[0, 0] = np.nan
@@ -210,6 +233,10 @@ def test_hashes_need_the_key(trained: dict[str, Any]) -> None:
         (["--train", "train.conll", "--names", "few.txt", "--bf16", "yes"], 2, "expected auto, on or off"),
         (["--train", "train.conll", "--names", "few.txt", "--key", "few.txt"], 2, "at least 16 bytes"),
         (["--run", "nowhere", "--names", "few.txt"], 2, "leave out --train"),
+        (["--pairs", "pairs.csv", "--names", "few.txt"], 2, "--pairs: has both names of every pair; leave out --train"),
+        (["--pairs", "pairs.csv", "--max-pairs", "2"], 2, "has no effect with --pairs"),
+        (["--pairs", "pairs.csv"], 1, "pair 2: expected one name of label 1 and one of label 0"),
+        (["--pairs", "few.txt"], 1, "no column pair"),
     ],
 )
 def test_input_that_cannot_be_used_ends_in_a_clear_message(
@@ -221,6 +248,7 @@ def test_input_that_cannot_be_used_ends_in_a_clear_message(
     Path("bad.conll").write_text("Ada B-PER\nBrown X I-PER\n")
     Path("few.txt").write_text("Ida Jones\n")
     Path("bad.tsv").write_text("nobody\n")
+    Path("pairs.csv").write_text("pair,name,label\n1,Ada Brown,1\n1,Ida Jones,0\n2,Carl Dunn,1\n2,Emma Fox,1\n")
     assert command("tagger", "attack", trained["folder"], "--out", "out", "--device", "cpu", *options) == status
     assert said in capsys.readouterr().err
     assert not Path("out").exists()

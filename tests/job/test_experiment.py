@@ -260,8 +260,13 @@ def test_every_size_is_a_job_that_explains_itself(size: str) -> None:
         assert [job.training(m).epochs_kept() for m in job.model] == [(4, 8, 16, 32, 64)] * 2
         assert job.train.seeds == (0, 1, 2)
         trained = {recipe for model in job.model for recipe in model.recipes}
-        assert trained == {name for name, r in RECIPES.items() if not r.private and not r.replaces_indirect}
-        assert all(f'# "{name}",' in text for name, r in RECIPES.items() if r.private or r.replaces_indirect)
+        left_out = {name for name, r in RECIPES.items() if r.replaces_indirect} | {"dp-mlm"}
+        assert trained == RECIPES.keys() - left_out | {"ppmlm-n3", "ppclm-n3"}
+        assert all(f'# "{name}",' in text for name in left_out)
+        assert {name: job.recipes[name].n for name in job.recipes} == {"ppmlm-n3": 3, "ppclm-n3": 3}
+        assert job.train.dp is not None
+    assert job.audit.generation is not None
+    assert job.classify is not None
 
 
 def test_published_settings_stand_in_the_sizes_for_a_gpu() -> None:
@@ -278,6 +283,12 @@ def test_a_job_for_ones_own_documents_and_models() -> None:
     assert job.corpus.source == 'notes "of" 2019\\x.parquet'
     assert [(m.objective, m.base) for m in job.model] == [("clm", "models/own")]
     assert "synth" not in text
+    assert (list(job.recipes), job.classify) == (["ppclm-n3"], None)
+    labelled = parse_job(tomllib.loads(experiment_job("base", corpus=corpus | {"label": "smoking"})))
+    assert labelled.classify is not None
+    assert (labelled.classify.learning_rate, labelled.classify.num_epochs) == (2e-5, 4)
+    masked = parse_job(tomllib.loads(experiment_job("cpu", corpus=corpus, bases={"mlm": "models/own"})))
+    assert (list(masked.recipes), masked.train.dp) == (["ppmlm-n3"], None)
     alone = parse_job(tomllib.loads(experiment_job("cpu", corpus=corpus)))
     assert {m.foundation.text for m in alone.model if m.foundation} == {"reference"}
     assert alone.split.reference > 0

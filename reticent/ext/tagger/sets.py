@@ -7,12 +7,14 @@ text, marked or not. Everything drawn is a function of the seed. The sets hold n
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +25,19 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
-__all__ = ["FEATURES", "AttackSet", "Mentions", "build_attack_set", "names_of_corpus", "read_conll", "read_names"]
+__all__ = [
+    "FEATURES",
+    "AttackSet",
+    "Mentions",
+    "build_attack_set",
+    "names_of_corpus",
+    "read_conll",
+    "read_names",
+    "read_pairs",
+]
 
 #: Columns of `AttackSet.features`: the whole input of the blind baseline.
 FEATURES = ("characters", "words", "longest word", "capitals", "least word count", "mean word count")
@@ -169,10 +181,59 @@ def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[s
     return names
 
 
+def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
+    """Read given pairs: a CSV with the columns pair, name, label (1: trained on, 0: not) and perhaps side (dev, test).
+
+    A file of published scores, as `reticent tagger thesis` reads it, is one; its other columns are ignored. Without
+    sides half of the pairs, drawn by ``seed``, are for development.
+
+    Raises
+    ------
+    CorpusError
+        The file is no such CSV, a pair has not one name of each label, or a side has fewer than two pairs.
+    """
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CorpusError(f"{path}: cannot be read ({cause(error)})") from None
+    for column in ("pair", "name", "label"):
+        if column not in (reader.fieldnames or ()):
+            raise CorpusError(f"{path}: no column {column}; expected pair, name, label and perhaps side")
+    found: dict[str, dict[str, set[str]]] = {}
+    for row in rows:
+        pair = found.setdefault(row["pair"], {"1": set(), "0": set(), "side": set()})
+        pair.get(row["label"], set()).add(row["name"])
+        pair["side"].add(row.get("side") or "")
+    for number, pair in found.items():
+        if (len(pair["1"]), len(pair["0"])) != (1, 1):
+            raise CorpusError(f"{path}: pair {number}: expected one name of label 1 and one of label 0")
+        if len(pair["side"]) > 1 or not pair["side"] <= {"", "dev", "test"}:
+            raise CorpusError(f"{path}: pair {number}: column side: expected dev or test")
+    num = len(found)
+    positives, negatives = (tuple(name for pair in found.values() for name in pair[label]) for label in "10")
+    is_dev = np.array(["dev" in pair["side"] for pair in found.values()], dtype=bool)
+    if all(pair["side"] == {""} for pair in found.values()):
+        is_dev[generator(seed, 33).permutation(num)[: num // 2]] = True
+    if min(is_dev.sum(), num - is_dev.sum()) < 2:
+        raise CorpusError(f"{path}: expected two pairs or more on either side, got {num} in all")
+    describe = _Describer([*positives, *negatives])
+    return AttackSet(
+        positives=positives,
+        negatives=negatives,
+        occurrences=np.zeros(num, dtype=np.int64),  # not known
+        is_dev=is_dev,
+        features=np.stack([describe(positives), describe(negatives)]),
+        counts={"pairs": num, "dev_pairs": int(is_dev.sum()), "test_pairs": num - int(is_dev.sum())},
+    )
+
+
 def names_of_corpus(
-    corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0
+    corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return the names of the members of a split, and names of held-out individuals, from the marks of the documents.
+    """Return the names of the members of a split, and names of held-out individuals, from the marks of the documents,
+    or from spans that were ``detected`` in them.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.
@@ -185,12 +246,17 @@ def names_of_corpus(
     names_of: dict[int, Counter[str]] = {}
     texts: list[str] = []
     is_member, is_heldout = individuals.mask(MEMBERS), individuals.mask(HELDOUT)
-    for batch in corpus.batches(columns=("individual_id", "text", "spans")):
-        if "spans" not in batch.schema.names:
+    columns, first = ("individual_id", "text", *(() if detected else ("spans",))), 0
+    for batch in corpus.batches(columns=columns):
+        if detected is not None:
+            marks = _rows_of(detected, first, batch.num_rows)
+        elif "spans" in batch.schema.names:
+            marks = batch.column("spans").to_pylist()
+        else:
             raise CorpusError("names of documents need marks of people (spans); these documents have none")
+        first += batch.num_rows
         codes = individuals.individual_codes(batch.column("individual_id"))
-        rows = zip(codes.tolist(), batch.column("text").to_pylist(), batch.column("spans").to_pylist(), strict=True)
-        for code, text, spans in rows:
+        for code, text, spans in zip(codes.tolist(), batch.column("text").to_pylist(), marks, strict=True):
             if is_member[code]:
                 texts.append(text)
             elif not is_heldout[code]:
@@ -210,6 +276,16 @@ def names_of_corpus(
             else:
                 heldout.append(name)
     return Mentions(members, texts), heldout
+
+
+def _rows_of(detected: SpanReader, first: int, num: int) -> list[list[dict[str, Any]]]:
+    """The spans of each of these documents, as marks are given."""
+    offsets, starts, ends, labels = detected.slice(first, num)
+    found = [
+        {"start": start, "end": end, "label": label}
+        for start, end, label in zip(starts.tolist(), ends.tolist(), labels.to_pylist(), strict=True)
+    ]
+    return [found[a:b] for a, b in pairwise(offsets.tolist())]
 
 
 def build_attack_set(

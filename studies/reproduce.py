@@ -1,0 +1,117 @@
+"""Do the results of the four sources come out? Every figure and table, the published numbers and ours beside them.
+
+    reticent reproduce --size toy|cpu|base                      # the same as: python -m studies.reproduce
+    python -m studies.reproduce --size cpu --only s1-experiment
+
+Parts (`studies.reproduction`) are made one after another, the most telling first; what is done in ``--work`` is not
+done again, so it can be stopped at any time. The rule of every verdict is hashed into the folder before anything runs.
+Size toy takes minutes and keeps nothing; cpu about 12 hours of a core; base (BERT-base, GPT-2) hours of a GPU. Then
+the records and docs/benchmarks/reproduction.md are written. What an older record answers is read, not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record_io import RAW, ROOT, STUDIES, record_path, write_record
+from studies.reproduction.page import pages
+from studies.reproduction.rows import Part, rule_hash
+from studies.reproduction.table import PARTS, ROWS
+
+PAGE = ROOT / "docs" / "benchmarks"
+RULES = "rules.json"
+
+
+def evidence_of_records() -> dict[str, dict[str, Any] | None]:
+    """The evidence of every part that has a record."""
+    found = {}
+    for part in PARTS:
+        path = record_path(part.file)
+        found[part.name] = part.read(json.loads(path.read_text())) if path.exists() else None
+    return found
+
+
+def freeze(work: Path, sources: Iterable[int]) -> dict[str, str]:
+    """Write down the rules of these sources before anything of them runs, and return them; a folder in which one was
+    begun with another rule is refused.
+    """
+    rules = {str(source): rule_hash(source) for source in sources}
+    kept = json.loads((work / RULES).read_text()) if (work / RULES).exists() else {}
+    changed = [source for source, rule in rules.items() if kept.get(source, rule) != rule]
+    if changed:
+        raise SystemExit(f"{work}: was begun with another rule for source {', '.join(changed)}: choose another --work")
+    (work / RULES).write_text(json.dumps(kept | rules))
+    return rules
+
+
+def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
+    """Return the evidence of a part, made unless it is there."""
+    done = work / f"{part.name}.json"
+    if done.exists():
+        found: dict[str, Any] = json.loads(done.read_text())
+        return found
+    assert part.make is not None, f"{part.name} has minutes and nothing that makes it"
+    rules = freeze(work, sorted({row.source for row in ROWS if part.name in (row.part, *row.instead)}))
+    (work / part.name).mkdir(exist_ok=True)
+    evidence = part.make(size, work / part.name)
+    if evidence is None:
+        print(f"skipped {part.name}: what it needs is not here")
+        return None
+    done.write_text(json.dumps(evidence | {"rule": rules}))
+    return evidence | {"rule": rules}
+
+
+def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
+    """Make what is not made, and write the records and the page; toy writes the page into its own folder."""
+    if work is None:
+        with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+            return run(size, Path(folder), only)
+    work.mkdir(parents=True, exist_ok=True)
+    evidence: dict[str, dict[str, Any] | None] = {}
+    for part in PARTS:
+        if (only and part.name not in only) or size not in part.minutes or (part.record and size != "toy"):
+            continue
+        found = make(part, size, work)
+        if found is not None:
+            evidence[part.name] = found
+            write_record(part.file, found, size, STUDIES)
+    folder = work / "page" if size == "toy" else PAGE
+    drawn = write_pages(evidence if size == "toy" else evidence_of_records(), folder)
+    print(f"{folder / 'reproduction.md'}: {len(drawn)} pictures")
+    if size == "toy" and not only:
+        sources = {row.source for row in ROWS if row.figure is not None}
+        missing = sources - {int(Path(name).name.split("-")[0]) for name in drawn}
+        assert not missing, f"no picture of source {missing}"
+    return None
+
+
+def write_pages(evidence: dict[str, dict[str, Any] | None], folder: Path) -> list[str]:
+    """Write the page and its pictures; returns the names of the pictures."""
+    drawn = []
+    for name, text in pages(evidence):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+        drawn += [name] if name.endswith(".svg") else []
+    return drawn
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=["toy", "cpu", "base"], default="cpu")
+    parser.add_argument("--work", type=Path, help="folder to keep; what is done there is not done again")
+    parser.add_argument("--only", nargs="*", default=(), choices=[part.name for part in PARTS], help="only these parts")
+    arguments = parser.parse_args()
+    run(
+        arguments.size,
+        arguments.work or (None if arguments.size == "toy" else RAW / f"reproduce-{arguments.size}"),
+        arguments.only,
+    )
+
+
+if __name__ == "__main__":
+    main()
