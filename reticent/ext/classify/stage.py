@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reticent.ext.classify.training import StepReport
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.config import HeadConfig
+    from reticent.trainer.config import HeadConfig, PrivacyConfig
 
 __all__ = ["check_documents", "check_settings", "classification_inputs", "classify_steps", "read_results"]
 
@@ -77,6 +77,17 @@ class _Stage:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
+    def privacy(self, job: Job) -> PrivacyConfig:
+        """DP-SGD of a private head; where the job lists epsilons, at that of the checkpoint it starts from."""
+        settings = job.privacy(self.model, self.recipe)
+        assert settings is not None  # the job was checked
+        if isinstance(settings.target_epsilon, tuple):
+            raise PolicyError(
+                f"{self.title}: train.dp.target_epsilon lists several; give one, or name the recipes that are trained "
+                f"at each as starts ({self.head.section}.from_recipes)"
+            )
+        return settings
+
     def unaccounted(self, job: Job) -> tuple[str, ...]:
         """Steps that no epsilon of its DP-SGD accounts for."""
         not_private = self.training is not None and not job.recipe(self.training.recipe).private
@@ -92,7 +103,7 @@ class _Stage:
         if head.section == "classify":
             settings["label"] = job.classifying().label or job.corpus.label
         if head.private:
-            settings["dp"] = (dp := job.training(self.model).dp) and dp.model_dump()
+            settings["dp"] = self.privacy(job).model_dump()
         if head.text == "surrogate" and (names := surrogate_names(job).digest()) is not None:
             settings["names"] = names
         return Artefact(self.name, FOLDERS[head.section], settings, self._inputs(run))
@@ -136,7 +147,8 @@ def check_settings(run: Run) -> None:
     """
     for stage in _stages(run):
         stage.epochs(run.job)
-        if stage.head.private and (settings := run.job.training(stage.model).dp) is not None:
+        if stage.head.private:
+            settings = stage.privacy(run.job)
             try:
                 refuse_promise(settings, stage.unaccounted(run.job))
             except PolicyError as error:
@@ -154,8 +166,9 @@ def check_documents(run: Run) -> None:
     for head in run.job.heads:
         for model in run.job.model:
             documents = labelled_documents(run, model, head)
-            if head.private and (settings := run.job.training(model).dp) is not None:
-                individual = documents.store.individual[documents.is_train]
+            individual = documents.store.individual[documents.is_train]
+            own = (stage for stage in _stages(run) if stage.head is head and stage.model is model)
+            for settings in (stage.privacy(run.job) for stage in own if head.private):
                 num_units = len(np.unique(individual)) if settings.unit == "individual" else len(individual)
                 plan_privacy(settings, num_units, head.num_epochs, head.batch_size)
 
@@ -196,7 +209,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = None
     if head.private:
-        privacy = privacy_of(run, model).replace(unaccounted=stage.unaccounted(job))
+        recipe = None if training is None else job.recipe(training.recipe)
+        privacy = privacy_of(run, model, recipe).replace(unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
             if any(row.training is not None and row.epoch == epoch for row in rows):
