@@ -85,7 +85,7 @@ test-detectors: setup
 
 test-trainers: setup
 	$(UV) install --python $(BIN)/python -q --group trainers
-	$(BIN)/pytest tests/ext/test_trainers.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(PYTEST_ARGS)
 
 # The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
 test-warehouse: setup
@@ -100,7 +100,7 @@ test-warehouse: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends openjdk-17-jre-headless; } || \
 	  echo "Java cannot be installed here, so the tests of Spark are skipped"; }
-	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py $(WORKERS) $(PYTEST_ARGS)
 
 # Chromium comes from the packages of Debian or Ubuntu; elsewhere, install Chromium or Chrome first.
 test-browser: setup
@@ -110,7 +110,7 @@ test-browser: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends chromium; } || \
 	  echo "Chromium cannot be installed here, so the tests that need it are skipped"; }
-	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
+	$(BIN)/pytest tests/browser $(WORKERS) $(PYTEST_ARGS)
 
 reproduce: setup
 	$(BIN)/reticent reproduce --size $(SIZE)

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +71,28 @@ def _version(package: str) -> str | None:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Return median, least and greatest, and how many there are."""
     return {"median": median(values), "low": min(values), "high": max(values), "n": len(values)}
+
+
+def mean_over_seeds(found: Sequence[Any]) -> Any:
+    """Return the results of several seeds as one: of each estimate the means of value and ends, and the least n; of
+    what differs otherwise a list; what is the same stays. (`reticent.audit.stats.seeds` says why means of ends.)
+
+    >>> mean_over_seeds([{"a": {"value": v, "low": 0.0, "high": 1.0, "n": 9}, "k": "x", "p": v} for v in (0.25, 0.75)])
+    {'a': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'n': 9}, 'k': 'x', 'p': [0.25, 0.75]}
+    """
+    first = found[0]
+    if isinstance(first, dict) and first.keys() >= {"value", "low", "high"}:
+        kept = [each for each in found if each["value"] is not None]
+        if not kept:
+            return first
+        ends = ("value", "low", "high")
+        means = {k: None if any(e[k] is None for e in kept) else fmean(e[k] for e in kept) for k in ends}
+        return {**first, **means, "n": min(each["n"] for each in kept)}
+    if isinstance(first, dict):
+        return {k: mean_over_seeds([e[k] for e in found]) for k in first if all(k in e for e in found)}
+    if isinstance(first, list) and all(isinstance(each, list) and len(each) == len(first) for each in found):
+        return [mean_over_seeds(items) for items in zip(*found, strict=True)]
+    return first if all(each == first for each in found) else list(found)
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from reticent.engine.synthetic import synthesize as synthesize
     from reticent.engine.tokens import write_tokens as write_tokens
     from reticent.ext.classify.labels import label_documents as label_documents
+    from reticent.ext.classify.tags import TagConfig as TagConfig
+    from reticent.ext.classify.tags import tag as tag
+    from reticent.ext.classify.tags import tag_documents as tag_documents
     from reticent.ext.classify.training import ClassifyConfig as ClassifyConfig
     from reticent.ext.classify.training import classify as classify
     from reticent.ext.redact import Redacted as Redacted
@@ -84,6 +87,7 @@ _EXPORTS: Final = {
     "Run": "job.run",
     "SplitConfig": "engine.split",
     "SynthConfig": "engine.synthetic",
+    "TagConfig": "ext.classify.tags",
     "TokenStore": "engine.store",
     "TrainConfig": "trainer.config",
     "TrainingError": "core.errors",
@@ -104,6 +108,8 @@ _EXPORTS: Final = {
     "redact_reversibly": "ext.redact",
     "split_individuals": "engine.split",
     "synthesize": "engine.synthetic",
+    "tag": "ext.classify.tags",
+    "tag_documents": "ext.classify.tags",
     "train": "trainer.loop",
     "write_index": "engine.index",
     "write_report": "audit.report.page",

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from reticent.ext.trainers.chat import chat_dataset, text_of_turns
 from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, ProtectedCollator, protected_dataset, with_permitted
 from reticent.ext.trainers.guard import TargetGuard, guard_model, guard_trainer
 
@@ -16,8 +17,10 @@ __all__ = [
     "PROTECTED",
     "ProtectedCollator",
     "TargetGuard",
+    "chat_dataset",
     "guard_model",
     "guard_trainer",
     "protected_dataset",
+    "text_of_turns",
     "with_permitted",
 ]

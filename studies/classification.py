@@ -160,7 +160,7 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
     from reticent.ext.classify.documents import labelled_documents
     from reticent.ext.classify.measure import Truth, bag_of_words, majority
 
-    documents = labelled_documents(run, model)
+    documents = labelled_documents(run, model, run.job.classifying())
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual
     truth = Truth(classes[~is_train], individual[~is_train], len(documents.class_names))
     words = bag_of_words(documents.store, classes, is_train)

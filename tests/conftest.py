@@ -10,8 +10,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest.register_assert_rewrite("fixtures", "oracles")  # before any of them is imported
+from fixtures.drawing import examples  # noqa: E402
 from fixtures.forks import Forks  # noqa: E402
 from fixtures.other_device import run_on  # noqa: E402
 from fixtures.places import DATA, TESTS, memory_with_room  # noqa: E402
@@ -20,6 +22,9 @@ from fixtures.whole_files import WholeFiles, turn_of  # noqa: E402
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more than they bring
+
+settings.register_profile("tests", deadline=None, max_examples=examples(100))  # a busy machine is slow, and no fault
+settings.load_profile("tests")
 
 # The files of tests live for seconds, but every artefact waits until the disk has it: in memory there is no wait.
 if "TMPDIR" not in os.environ and (memory := memory_with_room()):

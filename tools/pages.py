@@ -251,25 +251,23 @@ def _way(row: Record) -> str:
 
 
 def _canaries(record: Record) -> str:
-    shown = [f"{_way(row)} {_in(row['canaries']['exposure']['included'])} bits" for row in record["rows"]]
-    bounds = [row["canaries"]["one_run"]["at_least"] for row in record["rows"]]
+    shown = [f"{_way(row)} {_in(row['greedy']['in'], 0, percent=True)}" for row in record["rows"]]
+    costs = [f"{_way(row)} {_in(row['perplexity'])}" for row in record["rows"]]
+    regime, tried = record["chosen"], record["pilot"]["regimes"]
     return (
-        f"Exposure of a canary, of at most 8 bits: {'; '.join(shown)}. A secret outside the training text has 1.44 "
-        f"bits. One run shows an epsilon of at least {', '.join(f'{bound:.2f}' for bound in bounds)}."
+        f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who "
+        f"were never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} "
+        f"regimes of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
     )
 
 
 def _canaries_figure(record: Record) -> Dots:
     rows = [
-        Dot.of(
-            f"{_way(row)}: {side}",
-            row["canaries"]["exposure"][side],
-            "plain" if side == "included" else "base",
-        )
+        Dot.of(f"{_way(row)}: {name}", row["greedy"][side], kind)
         for row in record["rows"]
-        for side in ("included", "excluded")
+        for side, name, kind in (("in", "trained on", "plain"), ("out", "left out", "base"))
     ]
-    return Dots(rows=rows, axis="exposure in bits", nothing=1.44)
+    return Dots(rows=rows, axis="share of the canaries given back", nothing=0)
 
 
 def _probe_rows(record: Record) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -317,10 +317,9 @@ def _inversion(record: dict[str, Any]) -> str:
 
 
 def _canaries(record: dict[str, Any]) -> str:
-    people = record["individuals"]
     return (
-        f"{people['members']} members, each canary {record['repetitions']} times, {record['epochs']} "
-        f"epochs. {machine_line(record)}\n\n" + canary_lab.table(record["rows"])
+        f"{record['people']} people, half of them trained on; {record['canaries']} canaries, likewise. The regime was "
+        f"taken from the pilot: {record['pilot']['rule']}. {machine_line(record)}\n\n" + canary_lab.table(record)
     )
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "Explained",
     "ExtractionConfig",
     "GenerationConfig",
+    "HeadsConfig",
     "Init",
     "InversionConfig",
     "Masking",
@@ -212,6 +213,50 @@ class ShadowConfig(Section):
         return attacks
 
 
+class HeadsConfig(Section):
+    """Attacks on the classifiers and taggers that a job keeps (``save_model``): who they were trained on, by the labels
+    that they give, attributes of these people that a classifier tells, and names that a tagger tells.
+
+    The audit has this part only if the job has this section. Cost: ``num_shadows`` trainings of each last head; as many
+    of an unprotected one on each base model, the control of heads that protect; and for each person who is asked about
+    a pass over every alternative of every attribute.
+    """
+
+    section: ClassVar[str] = "audit.heads"
+
+    num_shadows: int = Field(
+        default=8,
+        ge=0,
+        le=256,
+        multiple_of=2,
+        description="shadow heads of each, an even number, as each individual is in half of them; 0: none, and no "
+        "membership is shown to be within",
+    )
+    attributes: tuple[str, ...] = Field(
+        default=(),
+        description="columns, such as sex, age group and diagnoses; several values are set apart by semicolons",
+    )
+    records: str | None = Field(
+        default=None, description="table with individual_id and these columns; default: columns of the documents"
+    )
+    num_individuals: int = Field(
+        default=1000, ge=1, description="most individuals of each side who are asked about attributes"
+    )
+    language: Literal["en", "fr"] = Field(default="en", description="language of the prompts of taggers")
+    num_alternatives: int = Field(
+        default=15, ge=1, description="most other values that each true one is compared with, drawn for each individual"
+    )
+
+    @field_validator("num_shadows")
+    @classmethod
+    def _two_on_each_side(cls, num: int) -> int:
+        if num == 2:
+            raise ValueError(
+                "num_shadows: with two, a document is in one of them, and no spread is known; give 4 or more"
+            )
+        return num
+
+
 class Explained(Section):
     """Why an outcome that an earlier audit of this run found does not hold: ``[[audit.explained]]``.
 
@@ -238,7 +283,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier", "groups")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "heads", "explained", "earlier", "groups")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -260,6 +305,7 @@ class AuditConfig(Section):
     inversion: InversionConfig | None = None
     diagnoses: DiagnosesConfig | None = None
     shadow: ShadowConfig | None = None
+    heads: HeadsConfig | None = None
     groups: tuple[str, ...] = Field(
         default=(),
         description="files of ids of individuals, one a line: a p-value for the members in each, named as its file",
@@ -367,6 +413,11 @@ class CanaryAudit(CanaryConfig):
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
 
 
+def validation_of(num_subjects: int) -> int:
+    """Return how many subjects a soft prompt that is trained on so many is validated on, where nothing else is said."""
+    return max(8, num_subjects // 4)
+
+
 class SoftPromptConfig(Section):
     """Training of a soft prompt (ProPILE, sections 4.3 and A.4)."""
 
@@ -398,7 +449,7 @@ class SoftPromptConfig(Section):
 
     @property
     def held_for_validation(self) -> int:
-        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
+        return validation_of(self.num_subjects) if self.num_validation is None else self.num_validation
 
 
 class SoftPromptStudy(Section):
@@ -446,8 +497,15 @@ class ProbeConfig(Section):
         default=(3,), min_length=1, description="widths of the beam search; the exact match is that of the first"
     )
     longest: Literal["published", "fit"] = Field(
-        default="published",
-        description="new tokens: the published number for the type, or at least those of the longest target",
+        default="fit",
+        description="new tokens: those of the longest target and of a few words before it, if these are more than the "
+        "published number for the type; or that number alone",
+    )
+    num_draws: int = Field(
+        default=0,
+        ge=0,
+        description="answers drawn at temperature 1 to each prompt of a causal model, beside what likelihoods promise "
+        "of as many; 0: none",
     )
     masking: Masking = Field(default="together", description="tokens of the target that a masked model does not see")
     soft_prompt: SoftPromptConfig | None = Field(

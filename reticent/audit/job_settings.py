@@ -25,7 +25,7 @@ from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, Surrog
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.config import ClassifyConfig, ModelSection, TagConfig, TrainConfig
 from reticent.trainer.recipes import RecipeChanges
 
 __all__ = ["JobSettings"]
@@ -67,6 +67,7 @@ class JobSettings(Section):
     )
     train: TrainConfig = TrainConfig()
     classify: ClassifyConfig | None = None
+    tag: TagConfig | None = None
     audit: AuditConfig = AuditConfig()
     probe: ProbeConfig | None = None
     canaries: CanaryAudit | None = None

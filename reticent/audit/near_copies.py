@@ -41,7 +41,7 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
         n=t.count(found.num_copied, cell),
         heldout=t.count(found.num_heldout, cell),
     )
-    attacked = [(model, attack) for model in _last(audit.models) if (attack := _strongest(model))]
+    attacked = [(model, attack) for model in _last(audit.every_model) if (attack := _strongest(model))]
     if not attacked:
         yield t("near_copies.they_are_so_few_that_no_number_leaves")
     for model, attack in attacked:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
-from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
+from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, parted_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -42,6 +43,10 @@ def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
 
 def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
     """Return the recipe of this name; None if neither Reticent nor the settings of the audit define it."""
+    stem, epsilon = parted_name(name)
+    if epsilon is not None:
+        found = recipe_of(stem, audit)
+        return None if found is None else replace(found, name=name)
     if name in RECIPES:
         return RECIPES[name]
     own = own_recipes(audit).get(name)
@@ -54,7 +59,9 @@ def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
 def is_unprotected(recipe: Recipe | None, model: ModelEvidence) -> bool:
     """Return whether a model was trained on the text as it is, with every token a target and no differential privacy.
 
-    An unknown recipe is not taken for one.
+    An unknown recipe is not taken for one. Of a classifier or a tagger its own training counts, whatever its start.
     """
+    if model.start is not None:
+        return not model.protects
     plain = recipe is not None and not recipe.uses_flags and recipe.text == "original" and not recipe.private
     return plain and not model.guarantee

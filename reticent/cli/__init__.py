@@ -82,8 +82,8 @@ BELOW = {"detect": "documents.DetectCommand", "dossier": "dossier.DossierCommand
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
 RESUMED = (
-    *("demo", "reproduce", "run", "index", "update", "protect", "export", "train", "audit", "audit-model"),
-    *("report", "dossier"),
+    *("demo", "reproduce", "run", "index", "update", "protect", "export", "train", "audit", "audit-model", "report"),
+    "dossier",
 )
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 

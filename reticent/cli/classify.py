@@ -28,7 +28,8 @@ __all__ = ["classify"]
 #: Settings that classifying documents of no run depends on.
 OF_DOCUMENTS = (
     *("corpus", "classify", "seed", "split.heldout", "split.reference", "split.by"),
-    *("train.window_length", "train.device", "train.bf16", "audit.num_bootstrap", "audit.small_cell"),
+    *("train.window_length", "train.device", "train.bf16", "train.dp", "train.save_minutes"),
+    *("audit.num_bootstrap", "audit.small_cell"),
 )
 
 
@@ -69,10 +70,11 @@ def classify(
     if own:
         run = Run(job, progress)
         execute(run, "classify")
-        print_classification(read_results(run), as_json)
+        print_classification([result for result in read_results(run) if result.task == "class"], as_json)
         return
     if not model:
         raise PolicyError("--model: missing; give a model folder to start from, or a run instead of documents")
-    if job.classify is not None and job.classify.from_epochs:
-        raise PolicyError("classify.from_epochs: belongs to a run; --model names the checkpoint itself")
+    for name in ("from_epochs", "from_recipes"):
+        if job.classify is not None and getattr(job.classify, name):
+            raise PolicyError(f"classify.{name}: belongs to a run; --model names the checkpoint itself")
     print_classification([classify_documents(job, model, out, progress)], as_json)

@@ -173,7 +173,7 @@ def detect(
     if own and out is not None:
         raise PolicyError("--out: a run or a job has its own place")
     # Settings of later commands stay as they were.
-    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
+    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "tag", "audit")
     kept = own or out is not None
     used = (*SEARCHED, "split", "canaries", "seed", *(["audit.num_bootstrap"] if evaluate else []))
     job = job_from_source(source, out, detector, keep=keep, settings=settings, used=None if kept else used)
@@ -295,7 +295,8 @@ def scrub(
     """Replace direct identifiers: documents in; the same documents out, with spans of what was put in.
 
     Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
-    mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
+    mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back. Of
+    fhir:// and hl7:// OUT/export has resources or messages again, of the ids and the text alone.
     """
     if key is not None and seed is not None:
         raise PolicyError("--key and --seed: give one of them")

@@ -75,6 +75,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "guard": "reticent guard build run --out guard",
         "guard build": "reticent guard build run --out guard",
         "guard check": "reticent guard check guard answer.txt",
+        "tagger train": "reticent tagger train run --set tag.save_model=true",
         "tagger": "reticent tagger attack models/ner --train train.conll --names census --out tagger",
         "tagger attack": "reticent tagger attack models/ner --train train.conll --names census --out tagger",
         "tagger thesis": "reticent tagger thesis base=base.csv large=large.csv",

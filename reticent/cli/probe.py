@@ -21,6 +21,7 @@ from reticent.core.artifact import fingerprint
 from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.names import require_name
+from reticent.engine.detect import make_detectors
 from reticent.ext.propile.prompts import (
     ProbeConfig,
     ProbeModel,
@@ -29,8 +30,9 @@ from reticent.ext.propile.prompts import (
     objective_of,
     require_language,
     require_questions,
+    sizes_that_fit,
 )
-from reticent.ext.propile.subjects import Subjects, read_items, read_subjects, subjects_from_spans
+from reticent.ext.propile.subjects import Subjects, read_items, read_subjects, subjects_from_notes, subjects_from_spans
 from reticent.ext.propile.templates import Template, read_templates
 
 __all__ = ["probe"]
@@ -55,7 +57,8 @@ def probe(
     documents: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Instead: Parquet of documents with marked spans; items are taken from these."
+            metavar="FILE",
+            help="Instead: Parquet of documents; items are taken from their marked spans, or from what rules find.",
         ),
     ] = None,
     out: Annotated[
@@ -89,10 +92,10 @@ def probe(
     beams: Annotated[
         list[int] | None, typer.Option(min=1, metavar="<int>", help="Beam size; repeat (default: 3).")
     ] = None,
-    fit: Annotated[
+    published: Annotated[
         bool,
         typer.Option(
-            "--fit", help="Generate as many tokens as the longest item has, not the published number for its type."
+            "--published", help="Generate the published number of tokens for a type, also where the longest has more."
         ),
     ] = False,
     masking: Annotated[
@@ -110,7 +113,9 @@ def probe(
     ] = False,
     soft_subjects: Annotated[
         int | None,
-        typer.Option(min=1, metavar="<int>", help="Individuals a soft prompt is trained on (default: 128)."),
+        typer.Option(
+            min=1, metavar="<int>", help="Individuals a soft prompt is trained on (default: 128, or as many as fit)."
+        ),
     ] = None,
     soft_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="<int>", help="Length of a soft prompt (default: 20).")
@@ -122,7 +127,8 @@ def probe(
         str | None, typer.Option(help="Start of a soft prompt: type, uniform or mean (default: type).")
     ] = None,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Vary soft prompts: 16 to 512 people, 5 to 50 tokens, every start.")
+        bool,
+        typer.Option("--sweep", help="Vary soft prompts: up to 512 people, or half of them; 5 to 50 tokens; starts."),
     ] = False,
     myself: Annotated[
         bool, typer.Option("--self", help="For one person: ask for that person's items; nothing is kept but the page.")
@@ -150,12 +156,12 @@ def probe(
     check_device(device)
     asked = {
         "targets": target, "levels": level, "given": given, "language": language, "beam_sizes": beams,
-        "longest": "fit" if fit else None, "masking": masking,
+        "longest": "published" if published else None, "masking": masking,
     }  # fmt: skip
     config = ProbeConfig(**said(asked), seed=seed, device=device, bf16=bf16)
     if myself:
         refuse_given(
-            context, "has no effect with --self", "documents", "target", "level", "given", "templates", "fit",
+            context, "has no effect with --self", "documents", "target", "level", "given", "templates", "published",
             "soft_prompt", "bf16", "as_json",
         )  # fmt: skip
         _probe_myself(models, items, subjects, out, config)
@@ -164,10 +170,13 @@ def probe(
     if (subjects is None) == (documents is None):
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
     how = {"num_subjects": soft_subjects, "num_tokens": soft_tokens, "num_epochs": soft_epochs, "init": soft_init}
-    study = _study(SoftPromptConfig(**said(how), seed=seed), sweep) if soft_prompt else None
+    if soft_prompt:
+        SoftPromptConfig(**said(how))  # refused before anything is read
     own = read_templates(templates) if templates is not None else None
     table, source = _subjects_of(subjects, documents)
-    require_questions(table, config, own)
+    targets = {target for target, _ in require_questions(table, config, own)}
+    fewest = min(sum(item is not None for item in table.items[target]) for target in targets)
+    study = _study(said(how), sweep, fewest, seed) if soft_prompt else None
     _run(_entries(models), table, source, config, study, own, templates, out, quiet, as_json)
 
 
@@ -182,12 +191,16 @@ def _entries(models: list[str]) -> list[ProbeModel]:
     return [ProbeModel(name, path, objective_of(path)) for name, path in named.items()]
 
 
-def _study(prompt: SoftPromptConfig, sweep: bool) -> SoftPromptStudy:
+def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
+    """``fewest``: people who have an item, of the type that fewest have; sizes that nobody gave follow them."""
+    sizes = sizes_that_fit(fewest)
+    fitting = {"num_subjects": min(SoftPromptConfig().num_subjects, sizes[-1])} if sizes else {}
+    prompt = SoftPromptConfig(**{**fitting, **how}, seed=seed)
     if not sweep:
         return SoftPromptStudy(prompt=prompt)
     return SoftPromptStudy(
         prompt=prompt,
-        num_subjects=tuple(n for n in (16, 32, 64, 128, 256, 512) if n != prompt.num_subjects),
+        num_subjects=tuple(n for n in sizes if n != prompt.num_subjects),
         num_tokens=tuple(n for n in (5, 10, 20, 50) if n != prompt.num_tokens),
         init=tuple(start for start in get_args(Init) if start != prompt.init),
     )
@@ -198,10 +211,14 @@ def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subject
         return read_subjects(subjects), subjects
     assert documents is not None
     try:
-        table = pq.read_table(documents, columns=["individual_id", "text", "spans"])
-    except (OSError, pa.ArrowException, KeyError):
-        raise CorpusError(f"{documents}: not Parquet with columns individual_id, text and spans") from None
-    return subjects_from_spans(table), documents
+        table = pq.read_table(documents)
+    except (OSError, pa.ArrowException):
+        table = pa.table({})
+    if {"individual_id", "text"} - {*table.column_names}:
+        raise CorpusError(f"{documents}: not Parquet with columns individual_id and text (and spans)")
+    if "spans" in table.column_names:
+        return subjects_from_spans(table), documents
+    return subjects_from_notes(table, make_detectors(["rules"])), documents
 
 
 def _run(

@@ -38,6 +38,7 @@ from reticent.core.artifact import JOB
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.sources.table import shown
 from reticent.ext.dp.budget import read_budget
+from reticent.ext.dp.charges import charge_lines, require_room
 from reticent.job.checks import refuse_too_few, require_same_documents
 from reticent.job.config import Job, load_job
 from reticent.job.demo import run_demo
@@ -91,7 +92,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
     """Print what a run of a job can show, and what it costs; `PolicyError` for what cannot work with its documents."""
     run = Run(job, new_progress(quiet))
     sides = sides_of(run)
-    lines = list(reach_lines(job, sides))
+    lines = [*reach_lines(job, sides), *(charge_lines(run) if sides is not None else ())]
     if as_json:
         members, heldout = sides or (None, None)
         typer.echo(json.dumps({"members": members, "heldout": heldout, "plan": lines}))
@@ -100,6 +101,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
             typer.echo(f"{line}.")
     if sides is not None:
         refuse_too_few(job, sides)
+        require_room(run)
 
 
 def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
@@ -372,7 +374,7 @@ def index(
         out,
         detector,
         marked=True,
-        keep=("protect", "model", "train", "classify", "audit"),  # later commands keep the settings they chose
+        keep=("protect", "model", "train", "classify", "tag", "audit"),  # later commands keep the settings they chose
         sections={"index": {"max_n": max_n}},
         settings=settings,
     )

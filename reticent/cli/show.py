@@ -536,19 +536,23 @@ def classification_table(result: ClassificationEvidence) -> Table:
         for key, what in (
             ("unlabelled", "documents without a label"),
             ("without_text", "without text"),
-            ("of_rare_classes", f"of {documents['rare_classes']} rare classes"),
+            ("of_rare_classes", f"of {documents.get('rare_classes')} rare classes"),
+            ("rare_categories", "categories of a single person"),
         )
-        if documents[key]
+        if documents.get(key)
     ]
+    kind = "classes" if result.task == "class" else "categories of identifiers"
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 2, 0, 0),
         show_edge=False,
-        title=f"{result.model}: {len(result.classes)} classes" if result.model else None,
+        title=f"{result.model}: {len(result.classes)} {kind}" if result.model else None,
         title_justify="left",
         caption=f"Trained on {documents['train']:,} documents of {individuals['train']:,} people, measured "
         f"on {documents['heldout']:,} of {individuals['heldout']:,} held out. In brackets: 95 % intervals over "
-        "individuals." + (f" Left out: {', '.join(left_out)}." if left_out else ""),
+        "individuals."
+        + (" Strict: kind, first and last token." if result.task == "tags" else "")
+        + (f" Left out: {', '.join(left_out)}." if left_out else ""),
         caption_justify="left",
     )
     table.add_column("start", overflow="fold")  # a long name goes on in the next line: numbers are never cut

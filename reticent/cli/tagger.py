@@ -1,4 +1,4 @@
-"""The commands of the tagger attack: ``reticent tagger attack`` and ``reticent tagger thesis``."""
+"""The commands of taggers: ``reticent tagger train``, ``tagger attack`` and ``tagger thesis``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,23 @@ import typer
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.cli.help import example_of
-from reticent.cli.options import AsJson, Quiet, job_of, new_progress, read_job, refuse_given
+from reticent.cli.options import (
+    AsJson,
+    Quiet,
+    Set,
+    is_job,
+    job_from_source,
+    job_of,
+    new_progress,
+    read_job,
+    refuse_given,
+)
+from reticent.cli.show import print_classification
 from reticent.core.artifact import fingerprint, require_kind
 from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
 from reticent.core.progress import log
+from reticent.ext.classify.stage import read_results
 from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
 from reticent.ext.tagger.sets import (
     AttackSet,
@@ -26,13 +38,15 @@ from reticent.ext.tagger.sets import (
     read_names,
     read_pairs,
 )
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.trainer.config import TagConfig
 
 __all__ = ["tagger_app"]
 
 tagger_app = typer.Typer(
     no_args_is_help=True,
-    help="""Which names was a tagger trained on? Attack a token-classification model by what it says of names.
+    help="""Train taggers of identifiers, and ask which names a tagger was trained on, by what it says of names.
 
     Names of the training data are paired with names that are absent from it; whoever tells them apart by the tagger's
     scores, better than by the names alone, has learned who was in the data.""",
@@ -52,6 +66,31 @@ class Choice:
 
 
 Bf16 = Annotated[str, typer.Option(metavar="auto|on|off", help="bfloat16; auto is on for CUDA.")]
+
+
+@tagger_app.command(epilog=example_of("tagger train"))
+def train(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A run folder or job file (.toml), whose base models and checkpoints are taken."
+        ),
+    ],
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train taggers on base models and checkpoints, and print strict F1 on held-out individuals.
+
+    They learn where the run's detectors find identifiers, and read surrogates in their place: --set tag.text=keep
+    reads the identifiers themselves. --set tag.save_model=true keeps the taggers.
+    """
+    if not is_job(source):
+        raise PolicyError("tagger train: expected a run folder or a job file; `reticent new-job` writes one")
+    job = job_from_source(source, None, settings=settings)
+    run = Run(job if job.tag is not None else job.changed(tag=TagConfig()), new_progress(quiet))
+    execute(run, "classify")
+    print_classification([result for result in read_results(run) if result.task == "tags"], as_json)
 
 
 @tagger_app.command(epilog=example_of("tagger attack"))

@@ -142,6 +142,8 @@ FORMATS = {
     "extraction": 3,
     "gates": 1,
     "classification": 2,
+    "head-shadows": 1,
+    "heads": 1,
     "audit": 2,
     "report": 1,
     "dossier": 1,
@@ -430,7 +432,7 @@ def write_artifact(
     Parameters
     ----------
     resume : bool, optional
-        None: the files of a writer that failed are deleted. Else a folder with a `STATE` is kept, and True begins
+        None: the files of a writer that failed are deleted. Else a folder with a `STATE` in it is kept, and True begins
         with the one that an earlier writer of the same configuration and inputs left, False with an empty one.
 
     Raises
@@ -467,7 +469,7 @@ def _write_whole(
         _free_backup_of(path)
         temporary = temporary_of(path) if resume is None else unfinished_path(path, kind, config, inputs)
         for part in parts_of(path):
-            if part != temporary or not resume or not (part / STATE).is_file():
+            if part != temporary or not resume or not _is_begun(part):
                 delete(part)
         old_umask = os.umask(0o077)
         try:
@@ -479,11 +481,16 @@ def _write_whole(
         except BaseException:
             with signals_deferred(), suppress(OSError):  # the next writer deletes the files that this one cannot
                 _recover(path)
-                if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
+                if resume is not None and temporary.exists() and not _is_begun(temporary):
                     delete(temporary)
             raise
         finally:
             os.umask(old_umask)
+
+
+def _is_begun(part: Path) -> bool:
+    """Whether there is a state to go on from, of the artefact or of a training in it."""
+    return next(part.rglob(STATE), None) is not None
 
 
 def _refuse_other_kind(path: Path, kind: str) -> None:

@@ -133,9 +133,10 @@ class FlaggedWords:
 
     def placed(self, error: CorpusError, part: Part) -> CorpusError:
         """Return an error about a document of a part as one about a row of a file."""
-        return placed(error, partial(self._place, part))
+        return placed(error, partial(self.place, part))
 
-    def _place(self, part: Part, row: int) -> str:
+    def place(self, part: Part, row: int) -> str:
+        """Return the file and row of a document of a part."""
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
 
     def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
@@ -144,7 +145,7 @@ class FlaggedWords:
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
             row = int(passed_over[0])
-            raise CorpusError(f"{self._place(part, row)}: {no_token(int(num_words[row]))}")
+            raise CorpusError(f"{self.place(part, row)}: {no_token(int(num_words[row]))}")
 
     def __iter__(self) -> Iterator[Flagged]:
         policy, threads = self._policy, self.num_threads

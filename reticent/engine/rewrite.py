@@ -34,6 +34,7 @@ class Rewritten:
     """New texts, their words, and flags and n-gram starts of these (uint8, one a word).
 
     ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none.
+    ``spans`` are the words of each replacement and its label, as `SpanWriter.write` takes them.
     """
 
     texts: pa.Array
@@ -41,6 +42,7 @@ class Rewritten:
     flags: np.ndarray
     ngram_starts: np.ndarray
     gaps: Words | None = None
+    spans: tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array] | None = None
 
 
 def words_of_view(
@@ -183,7 +185,19 @@ def replace_spans(
         *(np.ascontiguousarray(bound, dtype=np.int32) for bound in (made.edits.new_start, made.edits.new_end)),
         num_threads=options.get("num_threads", 0),
     )
-    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps)
+    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps, _words_of(edits, now, new_words, made.labels))
+
+
+def _words_of(
+    edits: _Bounds, now: _Bounds, words: Words, labels: pa.Array
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+    """The words of the new texts that each replacement meets, by documents; those that meet none are left out."""
+    low, high = now.met_by(edits)
+    met = np.flatnonzero(high > low)
+    rows = edits.rows[met]
+    firsts, ends = ((bound[met] - words.doc_offsets[rows]).astype(np.uint32) for bound in (low, high))
+    offsets = np.searchsorted(rows, np.arange(words.num_documents + 1)).astype(np.int64)
+    return offsets, firsts, ends, labels.take(pa.array(met))
 
 
 def _in_both(

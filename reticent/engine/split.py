@@ -32,6 +32,7 @@ __all__ = [
     "draw_repeated",
     "draw_user_inference_holdout",
     "given_sides",
+    "households_named",
     "households_of",
     "open_individuals",
     "split_individuals",
@@ -87,6 +88,20 @@ class Individuals:
 def households_of(units: np.ndarray | None) -> np.ndarray | None:
     """Return the units of individuals where one has several, who are kept on one side; None if every unit is one."""
     return None if units is None or len(np.unique(units)) == len(units) else np.asarray(units)
+
+
+def households_named(corpus: Corpus, individuals: Individuals) -> np.ndarray | None:
+    """Return the household of each individual that the documents name, uint32, whatever the split goes by; None where
+    they name none.
+    """
+    ids = corpus.scan()
+    if "household_id" not in ids.column_names:
+        return None
+    names, documents = sorted_codes(ids.column("individual_id"))
+    column = corpus.columns.household_id or "household_id"
+    found = np.zeros(individuals.table.num_rows, dtype=np.uint32)
+    found[individuals.individual_codes(names)] = _households(ids, documents, len(names), column)[1]
+    return found
 
 
 def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = None) -> Individuals:

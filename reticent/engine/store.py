@@ -23,15 +23,10 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.packed import PackedTokens, StoredIds, ids_of
 from reticent.engine.schema import DIRECT, INDIRECT
 
-__all__ = ["TokenStore", "open_tokens", "open_view", "tokenizer_fingerprint"]
+__all__ = ["TokenStore", "open_tokens", "open_view"]
 
 #: Columns with one entry a token.
 LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
-
-
-def tokenizer_fingerprint(path: Path | str) -> str:
-    """Return the SHA-256 of a ``tokenizer.json`` file: two stores with the same value share their ids."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 class TokenStore:

@@ -29,7 +29,7 @@ from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 from reticent.engine.token_views import NumberedCorpus, documents_of, num_set, write_view
-from reticent.engine.word_ids import NumberedWords, WordSpans
+from reticent.engine.word_ids import NumberedWords, SpanWriter, WordSpans
 
 if TYPE_CHECKING:
     from reticent import _rust
@@ -239,7 +239,8 @@ class RewrittenTokens:
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write the tokens to an existing empty folder; returns the counts of `write_tokens`.
+        """Write the tokens to an existing empty folder, and of surrogates the words that are one (`WordSpans`); returns
+        the counts of `write_tokens`.
 
         Parameters
         ----------
@@ -258,7 +259,15 @@ class RewrittenTokens:
             if self._drawn_from is None:
                 self._drawn_from = self._flagged.survey().options(self._names)
             options |= {"draw": draw, **self._drawn_from}
-        return _write(folder, self._flagged, self._texts(key, options), self._encoder, self._tokenizer_json, progress)
+        return _write(
+            folder,
+            self._flagged,
+            self._texts(key, options),
+            self._encoder,
+            self._tokenizer_json,
+            progress,
+            SpanWriter(folder) if self._style in ("surrogate", "rotate") else None,
+        )
 
     def _texts(self, key: bytes, options: dict[str, Any]) -> Iterator[tuple[Flagged, Rewritten]]:
         first = first_word = 0
@@ -295,8 +304,11 @@ def _write(
     encoder: _rust.TokenEncoder,
     tokenizer_json: str,
     progress: Callable[[int], None] | None,
+    spans: SpanWriter | None = None,
 ) -> dict[str, Any]:
-    """Write the tokens of texts with the flags of their words; returns the counts of `write_tokens`."""
+    """Write the tokens of texts with the flags of their words, and perhaps the words of their replacements; returns the
+    counts of `write_tokens`.
+    """
     counts = dict.fromkeys(("words", "direct", "indirect", "protected", "protected_tokens"), 0)
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for documents, text in texts:
@@ -307,6 +319,8 @@ def _write(
                 raise flagged.placed(error, part) from None
             flagged.check_tokens(part, documents.words, tokens.doc_offsets)
             writer.write(part.doc_ids, part.codes, tokens)
+            if spans is not None and text.spans is not None:
+                spans.write(*text.spans)
             counts["words"] += len(text.flags)
             counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
             counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
@@ -314,6 +328,8 @@ def _write(
             counts["protected_tokens"] += num_set(tokens.direct | tokens.indirect)
             if progress:
                 progress(part.last_document)
+    if spans is not None:
+        spans.close()
     if not writer.num_documents:
         raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
     (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")

@@ -125,10 +125,11 @@ def _mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np
     return individuals.mask(*splits) if individuals is not None and splits else None
 
 
-def read_spans(reader: SpanReader | None, rows: np.ndarray, *, at_once: int = 1 << 15) -> Spans:
+def read_spans(reader: SpanReader | None, rows: np.ndarray) -> Spans:
     """Return the spans of the documents of these rows of the corpus, ascending."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(np.empty(0, dtype=np.int64),) * 3]
     names = [pa.array([], pa.string()).dictionary_encode()]
+    at_once = 1 << 15
     for first in range(0, int(rows.max(initial=-1)) + 1, at_once) if reader is not None else ():
         assert reader is not None
         last_row = min(first + at_once, int(rows[-1]) + 1)

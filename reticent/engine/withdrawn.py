@@ -345,6 +345,7 @@ class Withdrawals:
     _registers: list[pa.Array] = field(default_factory=list)
     _source: Registering | None = None
     _listed: pa.Array | None = None
+    _told: pa.Array | None = None
     _passed_over: list[pa.Table] = field(default_factory=list)
 
     def begin(self, source: Any) -> None:
@@ -378,7 +379,7 @@ class Withdrawals:
         out = pa.concat_arrays(gone).unique()
         refuse_people(self.record, known, settings.ids, pa.concat_arrays([out, self.readmitted(known)]))
         if len(out):
-            self._source = origin
+            self._source, self._told = origin, out
             origin.leave_out(out)
 
     def of_lists(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -387,16 +388,19 @@ class Withdrawals:
         return gone
 
     def staying(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch (doc_id, individual_id, text and more) without those whom lists name, where its source could
-        not leave them out.
+        """Return a batch (doc_id, individual_id, text and more) without those who are left out: all of them where its
+        source cannot do it, and what a database sent all the same (SQLite compares no text with a number).
         """
-        if self._listed is None:
-            return batch
         names = batch.column("individual_id").cast(pa.string())
-        is_listed = pc.is_in(form_of(names, self.settings.ids), value_set=self._listed)
-        if pc.any(is_listed).as_py():
-            self._passed_over += hashed([batch.select(["doc_id", "individual_id", "text"]).filter(is_listed)])
-            batch = batch.filter(pc.invert(is_listed))
+        if self._told is not None:
+            is_gone = pc.is_in(names, value_set=self._told)
+        elif self._listed is not None:
+            is_gone = pc.is_in(form_of(names, self.settings.ids), value_set=self._listed)
+        else:
+            return batch
+        if pc.any(is_gone).as_py():
+            self._passed_over += hashed([batch.select(["doc_id", "individual_id", "text"]).filter(is_gone)])
+            batch = batch.filter(pc.invert(is_gone))
         return batch
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
@@ -412,7 +416,7 @@ class Withdrawals:
         """
         if not (self.record or self._source is not None or self._listed is not None):
             return
-        left = list(self._source.left_out()) if self._source else self._passed_over
+        left = [*(self._source.left_out() if self._source else ()), *self._passed_over]
         stay = individuals()
         if self._listed is not None:
             self.of_lists(pa.concat_arrays([stay, *(_joined(each.column("individual_id")) for each in left)]))

@@ -58,7 +58,8 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
         What is known of the individual, also looked for: ``{"last_name": "Weber", "birth_date": "1958-03-14"}``; the
         fields are those of the records of a job.
     detectors : sequence of Detector, optional
-        Default: those of the preset "fast" (:func:`reticent.make_detectors` makes others).
+        Default: those of the preset "fast" (:func:`reticent.make_detectors` makes others). The record is looked for
+        beside them.
 
     Raises
     ------
@@ -109,10 +110,11 @@ def _pieces(
 ) -> list[tuple[str, str | None]]:
     """The text in pieces, each with the category of the identifier that it is, or None."""
     fields = dict(record or {})
+    records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
     if detectors is None:
-        records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
-        names, options = expand_preset("fast", records)
-        detectors = make_detectors(names, options)
+        detectors = make_detectors(*expand_preset("fast", records))
+    else:
+        detectors = [*detectors, *make_detectors(list(records), records)]
     try:
         texts = pa.array([text], pa.large_string())
     except UnicodeEncodeError:

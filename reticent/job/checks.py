@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reticent.trainer.config import FoundationConfig, ModelSection
 
 __all__ = [
+    "check_budget",
     "check_run",
     "check_sides",
     "refuse_idle",
@@ -229,7 +230,7 @@ def check_run(
         _require_devices(run)
         _require_bases(run, trains=trains)
         _require_pool(run)
-    if run.job.classify is not None and classifies:
+    if run.job.heads and classifies:
         resolve("reticent.ext.classify.stage:check_settings")(run)
     if audits:
         require_audit(run)
@@ -267,7 +268,8 @@ def _require_extras(run: Run) -> None:
 
     for model in run.job.model:
         settings = run.job.training(model)
-        private = [recipe for recipe in model.recipes if run.job.recipe(recipe).private]
+        heads = [head.section for head in run.job.heads]
+        private = [recipe for recipe in (*model.recipes, *heads) if run.job.recipe(recipe).private]
         for setting, wanted, module, extra in (
             (f"recipe {', '.join(private)}", private, "opacus", "dp"),
             ("train.lora", settings.lora, "peft", "dp"),
@@ -296,7 +298,8 @@ def _check_private(run: Run) -> None:
     from reticent.job.dependencies import unaccounted_stages
 
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
-    if not any(map(any, is_private.values())) and any(run.job.training(model).dp for model in run.job.model):
+    wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
+    if not wanted and any(run.job.training(model).dp for model in run.job.model):
         raise PolicyError("train.dp: no recipe of the job is trained by DP-SGD; add dp-mlm or dp-clm, or leave it out")
     if all(map(all, is_private.values())):
         _refuse_plain_clip(run.job.train, "train")
@@ -425,6 +428,16 @@ def check_sides(run: Run) -> None:
         resolve("reticent.ext.propile.stage:check_members")(run)
     if run.job.audit.diagnoses is not None:
         resolve("reticent.ext.ladder.stage:check_diagnoses")(run)
+    if run.job.audit.heads is not None:
+        resolve("reticent.ext.head_attacks.stage:check_heads")(run)
+
+
+def check_budget(run: Run) -> None:
+    """Say what the private trainings of a job cost together; `PolicyError` where the budget does not hold all of them.
+    Once the members are known, and before the first training.
+    """
+    if any(run.job.recipe(recipe).private for model in run.job.model for recipe in model.recipes):
+        resolve("reticent.ext.dp.charges:check_charges")(run)
 
 
 def _require_room(run: Run) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
 __all__ = ["privacy_of", "repeated_settings", "surrogate_names", "training_dependencies", "unaccounted_stages"]
 
@@ -27,6 +28,8 @@ def training_dependencies(
     recipe that does not look at the flags does not depend on them.
     """
     recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
+    if recipe.private:
+        settings = settings.replace(dp=run.job.privacy(training.model, training.recipe))
     seed = run.job.seed if training.seed is None else training.seed
     tokens = tokens or f"tokens/{training.model.name}/{run.job.tokens(training.recipe)}"
     read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
@@ -56,10 +59,10 @@ def surrogate_names(job: Job) -> SurrogateNames:
     return SurrogateNames(source=job.surrogates.names, language=job.surrogates.language)
 
 
-def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
-    """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
+def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> PrivacyConfig:
+    """Return DP-SGD of a model's private recipe; its cost is noted for the documents as they were given."""
 
-    settings = run.job.training(model).dp
+    settings = run.job.privacy(model, "" if recipe is None else recipe.name)
     assert settings is not None  # the job was checked
     file = str(settings.budget_file or run.folder / BUDGET_FILE)
     corpus = run.whole_corpus.fingerprint()

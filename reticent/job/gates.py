@@ -56,7 +56,7 @@ def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
     """
 
     found = verdict(
-        evidence.models,
+        evidence.every_model,
         run.job.gate,
         evidence.extraction,
         small_cell=run.job.audit.small_cell,

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
+from reticent.core.resolve import resolve
 from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
 from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
 from reticent.engine.schema import MEMBERS
@@ -39,12 +40,15 @@ def protecting(run: Run, index: NgramIndex, k: int, individuals: Individuals | N
     if noise is None:
         return index
 
-    key, voters = _key(run), None
-    if noise.max_words is not None and individuals is not None:
-        voters = _voters(run, index, individuals, noise, key)
-    elif noise.max_words is not None:  # of the run's members, for each of its recipes and trainings
-        voters = run.once("voters", key, lambda: _voters(run, index, run.individuals, noise, key))
-    return noisy_index(index, k, noise, key, voters=voters)
+    key = _key(run)
+    if noise.max_words is None:
+        return noisy_index(index, k, noise, key)
+    if individuals is not None:  # of shadow models, which nobody sees: nothing is spent
+        return noisy_index(index, k, noise, key, voters=_voters(run, index, individuals, noise, key))
+    # Of the run's members, for each of its recipes and trainings.
+    voters = run.once("voters", key, lambda: _voters(run, index, run.individuals, noise, key))
+    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, key, k, index.num_units):
+        return noisy_index(index, k, noise, key, voters=voters)
 
 
 def _voters(run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes) -> np.ndarray:

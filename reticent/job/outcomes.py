@@ -54,11 +54,11 @@ def digest_of(files: Mapping[str, str]) -> str:
     return hashlib.sha256(canonical(of_the_model(files))).hexdigest()
 
 
-def with_files(measured: ModelEvidence, manifest: Manifest) -> ModelEvidence:
+def with_files(measured: ModelEvidence, manifest: Manifest, place: str | None = None) -> ModelEvidence:
     """Return what was measured with the digest of the model's files, and of its training but for the seed; ``manifest``
-    is that of the training.
+    is that of the training, and ``place`` where in it the model is, by default its epoch.
     """
-    start = f"epoch-{measured.epoch:04d}/"
+    start = f"{place or f'epoch-{measured.epoch:04d}'}/"
     files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
     made_from = {**manifest.config, "seed": None, "inputs": manifest.inputs}
     return replace(measured, digest=digest_of(files), kin=hashlib.sha256(canonical(made_from)).hexdigest())

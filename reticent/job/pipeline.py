@@ -20,7 +20,7 @@ from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
-from reticent.job.checks import check_run, check_sides
+from reticent.job.checks import check_budget, check_run, check_sides
 from reticent.job.gates import judge_again
 from reticent.job.maker import build_step, look_at
 from reticent.trainer.distributed import join_world, launched, leave_world
@@ -79,6 +79,7 @@ _PLAN = (
     Stage("base models", "reticent.job.stages.measure:base_steps", within="audit"),
     Stage("train", "reticent.job.stages.train:train_steps"),
     Stage("classify", "reticent.ext.classify.stage:classify_steps"),
+    Stage("heads", "reticent.ext.head_attacks.stage:head_steps", within="audit"),
     Stage("shadows", "reticent.job.stages.shadows:shadow_steps", within="audit"),
     Stage("measures", "reticent.job.stages.measure:measure_steps", within="audit"),
     Stage("extraction", "reticent.ext.extraction.stage:extraction_steps", within="audit"),
@@ -89,7 +90,7 @@ _PLAN = (
 #: Names of the stages, as a user gives them, in order.
 STAGES = tuple(stage.name for stage in _PLAN if not stage.within)
 #: From this stage on, a run is an experiment: its expected end is shown.
-EXPERIMENT = ("base models", "train", "classify", "shadows", "measures", "extraction")
+EXPERIMENT = ("base models", "train", "classify", "heads", "shadows", "measures", "extraction")
 
 
 def stages_until(until: str) -> list[Stage]:
@@ -154,6 +155,8 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
                 is_shown = True
             if stage.name == "foundation" and audits:
                 check_sides(run)
+            if stage.name == "foundation" and any(other.name == "train" for other in stages):
+                check_budget(run)
             if stage.name == "train":
                 _train(run)
             else:

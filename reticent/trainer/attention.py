@@ -140,7 +140,7 @@ def _flash(
     )[0]  # fmt: skip
 
 
-@torch.compiler.disable
+@torch._disable_dynamo  # torch.compiler.disable loads the compiler at once: a second and a half of every command
 def _one_by_one(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, *,
     dropout: float, scale: float | None, causal: bool, reach: int | None,

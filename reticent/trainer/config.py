@@ -6,13 +6,22 @@ They stand apart from the code that they configure, because that code loads torc
 # No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 import itertools
+import math
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FieldSerializationInfo,
+    field_serializer,
+    model_validator,
+)
 
 from reticent.core.errors import PolicyError
 from reticent.core.names import require_name
 from reticent.core.section import PUBLISHED, Section, of_job
+from reticent.trainer.recipes import Context, Head, Objective, Recipe
 
 __all__ = [
     "FEWEST_REPEATED",
@@ -20,9 +29,11 @@ __all__ = [
     "Bf16",
     "ClassifyConfig",
     "FoundationConfig",
+    "HeadConfig",
     "LoraSettings",
     "ModelSection",
     "PrivacyConfig",
+    "TagConfig",
     "TrainConfig",
 ]
 
@@ -83,6 +94,19 @@ class LoraSettings(Section):
     )
 
 
+def _epsilons(value: Any) -> Any:
+    """One message for what is neither an epsilon nor a list of them."""
+    listed = isinstance(value, list | tuple)
+    found = tuple(value) if listed else (value,)
+    if value is not None and not (
+        found
+        and all(type(each) in (int, float) and 0 < each < math.inf for each in found)
+        and len({*found}) == len(found)
+    ):
+        raise ValueError("expected an epsilon over 0, or a list of different ones")
+    return tuple(map(float, found)) if listed else value
+
+
 class PrivacyConfig(Section):
     """DP-SGD of the private recipes (dp-mlm, dp-clm); names follow Opacus.
 
@@ -97,8 +121,10 @@ class PrivacyConfig(Section):
         default="individual",
         description="epsilon hides the presence of an individual with all documents, or of one document",
     )
-    target_epsilon: float | None = Field(
-        default=None, gt=0, description="epsilon after all epochs; give either this or noise_multiplier"
+    target_epsilon: Annotated[float | tuple[float, ...] | None, BeforeValidator(_epsilons)] = Field(
+        default=None,
+        description="epsilon after all epochs; give either this or noise_multiplier. A list trains one model for each, "
+        "whose recipe is NAME-epsilon-E, and the budget is charged for all of them together",
     )
     noise_multiplier: float | None = Field(default=None, ge=0, description="the noise sigma itself")
     target_delta: float | None = Field(
@@ -175,8 +201,9 @@ class TrainConfig(Section):
     learning_rate: float = Field(
         default=1e-4, gt=0, description="peak rate, after it rose from 0 over warmup_steps steps"
     )
-    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = Field(
-        default="linear", description="after the peak: a linear fall to 0 over the whole training, or a constant rate"
+    lr_scheduler_type: Literal["linear", "cosine", "constant_with_warmup"] = Field(
+        default="linear",
+        description="after the peak: a fall to 0 over the whole training, linear or as a cosine, or a constant rate",
     )
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
@@ -321,20 +348,30 @@ class ModelSection(Section):
         return self
 
 
-class ClassifyConfig(Section):
-    """Classification of documents: the last layer of a checkpoint and a new head are trained.
+class HeadConfig(Section):
+    """What classifiers and taggers share: a new head on a base model, or on a checkpoint of the run."""
 
-    The job has this stage only if it has this section.
-    """
+    head: ClassVar[Head]
 
-    section: ClassVar[str] = "classify"
-
-    label: str | None = Field(default=None, description="column of the class; default: corpus.label")
+    from_recipes: Annotated[tuple[str, ...] | None, PUBLISHED] = Field(
+        default=None,
+        min_length=1,
+        description='recipes whose checkpoints to start from, "base" for the base model; default: it and all of them',
+    )
     from_epochs: tuple[int, ...] | None = Field(
         default=None,
         description="epochs of the checkpoints to start from; default: 8 and 64, if kept, or else the last",
     )
+    text: Context = Field(
+        default="keep",
+        description="what it reads for a direct identifier of a member: the identifier, a surrogate that is drawn anew "
+        "in each epoch, or a tag such as [NAME]. Held-out documents are read as they are",
+    )
+    private: bool = Field(default=False, description="DP-SGD per individual, by [train.dp]")
     num_epochs: int = Field(default=4, ge=1, le=10_000)
+    checkpoint_epochs: tuple[int, ...] = Field(
+        default=(), description="epochs of the head whose checkpoints are kept beside the last, where it is saved"
+    )
     learning_rate: float = Field(default=2e-5, gt=0)
     warmup_ratio: float = Field(
         default=0.1, ge=0, le=1, description="share of the steps over which the rate rises from 0; then it falls to 0"
@@ -342,14 +379,81 @@ class ClassifyConfig(Section):
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     batch_size: int = Field(default=16, ge=1, le=1_000_000)
-    windows: Literal["all", "first"] = Field(
-        default="all", description="windows of a long document: all, with the mean of their answers, or the first"
-    )
-    min_individuals: int | None = Field(
-        default=None, ge=1, description="leave out classes with fewer individuals on a side; default: refuse them"
+    layers: Literal["last", "all"] = Field(
+        default="last",
+        description="what is trained with the head: the last layer, or all of them; embeddings of words never are",
     )
     save_model: bool = False
+    save_minutes: Annotated[float, of_job("train.save_minutes")] = 10.0
     window_length: Annotated[int, of_job("train.window_length"), Field(ge=1)] = 512
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
     seed: Annotated[int, of_job("seed")] = 0
+
+    def recipe(self, objective: Objective = "mlm") -> Recipe:
+        """Return the recipe of its training, from a base model with this objective."""
+        return Recipe(name=self.section, objective=objective, head=self.head, context=self.text, private=self.private)
+
+    def training(self, num_windows: int) -> TrainConfig:
+        """Return the settings of its training, of which so many windows make an epoch."""
+        num_steps = self.num_epochs * -(-num_windows // self.batch_size)
+        shared = ("num_epochs", "learning_rate", "weight_decay", "max_grad_norm", "batch_size", "save_minutes")
+        return TrainConfig(
+            **{name: getattr(self, name) for name in (*shared, "window_length", "device", "bf16", "seed")},
+            checkpoint_epochs=self.checkpoint_epochs or (self.num_epochs,),
+            warmup_steps=math.ceil(self.warmup_ratio * num_steps),
+        )
+
+    @model_validator(mode="after")
+    def _one_text(self) -> Self:
+        if self.private and self.text != "keep":
+            raise ValueError(
+                'private: which words are replaced depends on all documents and is not accounted; set text to "keep"'
+            )
+        return self
+
+
+class ClassifyConfig(HeadConfig):
+    """Classification of documents: the last layer of a checkpoint and a new head are trained.
+
+    The job has this stage only if it has this section.
+    """
+
+    section: ClassVar[str] = "classify"
+    head: ClassVar[Head] = "class"
+
+    label: str | None = Field(default=None, description="column of the class; default: corpus.label")
+    windows: Literal["all", "first"] = Field(
+        default="all",
+        description="windows of a long document: all, one of them drawn for each epoch, and the mean of their answers; "
+        "or the first",
+    )
+    min_individuals: int | None = Field(
+        default=None,
+        ge=1,
+        description="leave out classes with fewer individuals on a side, or a single member; default: refuse them",
+    )
+
+
+class TagConfig(HeadConfig):
+    """A tagger of identifiers: it learns where the direct identifiers of members stand, and of which kind they are.
+
+    Their categories are those of the detectors: NAME, DATE, ID and so on. It has to learn what names look like, so they
+    cannot be left out of its loss. It reads surrogates by default, which are no individual's.
+    The job has this stage only if it has this section.
+    """
+
+    section: ClassVar[str] = "tag"
+    head: ClassVar[Head] = "tags"
+
+    text: Literal["keep", "surrogate"] = Field(
+        default="surrogate",
+        description="what it reads for a direct identifier of a member: a surrogate that is drawn anew in each epoch, "
+        "or the identifier. Held-out documents are read as they are",
+    )
+    num_epochs: int = Field(default=8, ge=1, le=10_000)
+    learning_rate: float = Field(default=1e-4, gt=0)
+    layers: Literal["last", "all"] = Field(
+        default="all",
+        description="what is trained with the head: the last layer, or all of them; embeddings of words never are",
+    )

@@ -49,12 +49,20 @@ This model was not shown to be safe to share by being here: read the audit repor
 an individual may still stand in its tokenizer or be known to its base model.
 """
 
+TASKS = {"class": "text-classification", "tags": "token-classification"}
+
 MEANINGS = {
     "plain": "Trained without protection: expect it to repeat identifiers of its training documents.",
     "pseudonymised": "Trained on text whose detected direct identifiers were replaced by X; the rest was a target.",
     "protected": "Tokens flagged as {which} were context and never a prediction target.",
     "half": "Those of {other} were targets like any other: expect it to repeat them.",
+    "class": "Its new head says the class of a document; the names of the classes stand in config.json.",
+    "tags": "Its new head says of each token whether an identifier of a kind begins there (B-) or goes on (I-).",
+    "read": "It read the documents as they are, identifiers too: expect it to know some of them.",
+    "replaced": "In place of detected direct identifiers it read {what}; words that few people use stood there.",
+    "start": "What the model that it starts from had read before stands in that model's own card.",
     "private": "Trained by differentially private SGD: {guarantee}, for all checkpoints of its training together.",
+    "so far": "This checkpoint and those before it alone: {spent}.",
 }
 
 
@@ -67,12 +75,14 @@ def write_model(
     epoch: int,
     adapter: Adapter | None = None,
     guarantee: Guarantee | None = None,
+    spent: Guarantee | None = None,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
     """Save model, tokenizer and card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
 
     ``weights`` are those of a model that holds a part of them alone. A model with an ``adapter`` is saved merged, with
-    the adapter beside it in ``adapter/``. The card of a privately trained model names its ``guarantee``.
+    the adapter beside it in ``adapter/``. The card of a privately trained model names its ``guarantee``, and what this
+    checkpoint and those before it have ``spent`` of it.
 
     An old model in ``folder`` is kept as a backup until the new one is in place, so ``folder`` never holds half a
     model.
@@ -88,10 +98,14 @@ def write_model(
         model.save_pretrained(temporary, state_dict=weights, safe_serialization=True)
         if adapter is not None:
             adapter.save(temporary / "adapter")
+        if recipe.head and tokenizer.pad_token_id is None:  # a causal classifier answers at the last token before it
+            tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
         tokenizer.save_pretrained(temporary)
         keep_allowed(temporary)
-        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe, guarantee), about=recipe.about)
-        write_card(temporary, card, tags=[recipe.name])
+        meaning = _meaning(recipe, guarantee, spent)
+        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=meaning, about=recipe.about)
+        data = {"pipeline_tag": TASKS[recipe.head]} if recipe.head else {}
+        write_card(temporary, card, tags=[recipe.name], **data)
         for file in temporary.rglob("*"):
             file.chmod(0o700 if file.is_dir() else 0o600)
         if folder.exists():
@@ -143,7 +157,7 @@ def keep_allowed(folder: Path) -> None:
             without_foreign_keys(path)
 
 
-def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
+def _meaning(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | None) -> str:
     sentences = []
     direct = recipe.never_target & DIRECT or recipe.context != "keep"
     indirect = recipe.never_target & INDIRECT or recipe.replaces_indirect
@@ -152,12 +166,18 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
     if kept:
         sentences.append(MEANINGS["protected"].format(which=" or ".join(kept)))
         sentences += [MEANINGS["half"].format(other=other) for other in others]
+    if recipe.head:
+        what = {"surrogate": "surrogates that were drawn anew each epoch", "tag": "tags such as [NAME]"}
+        read = MEANINGS["read"] if recipe.context == "keep" else MEANINGS["replaced"]
+        sentences = [MEANINGS[recipe.head], read.format(what=what.get(recipe.context)), MEANINGS["start"]]
     if recipe.text == "pseudonymised":
         sentences.append(MEANINGS["pseudonymised"])
     if recipe.private or guarantee is not None:
         sentences.append(
             MEANINGS["private"].format(guarantee=guarantee or "its epsilon stands in the record of its run")
         )
+        if spent is not None and str(spent) != str(guarantee):
+            sentences.append(MEANINGS["so far"].format(spent=spent))
         if guarantee is not None and guarantee.protects_nobody:
             sentences.append(guarantee.protects_nobody)
     return "\n".join(sentences or [MEANINGS["plain"]])

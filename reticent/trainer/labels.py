@@ -19,13 +19,14 @@ from reticent.engine.store import TokenStore
 from reticent.trainer.context import BatchContext
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import DROPPED, Recipe
-from reticent.trainer.windows import Batch, SpecialIds
+from reticent.trainer.windows import Batch, SpecialIds, Windows
 
 __all__ = [
     "ProtectedStore",
     "Targets",
     "draw_targets",
     "fingerprint_protection",
+    "label_windows",
     "make_targets",
     "protect_store",
     "replacement_ids",
@@ -122,6 +123,30 @@ def draw_targets(
     digest = int(hash_targets(labels, batch.windows, seed, epoch))
     ledger.check(labels, protected, num_eligible, epoch=epoch, digest=digest)
     return labels
+
+
+def label_windows(
+    batch: Batch, ledger: Ledger, *, windows: Windows, labels: np.ndarray, recipe: Recipe, seed: int, epoch: int
+) -> Targets:
+    """Return the inputs of a batch and the labels that a head learns, counted; no word is a target.
+
+    Parameters
+    ----------
+    labels : int64 array
+        A class of each document, which stands at the first token of a window, or a tag of each token; `IGNORE_INDEX`
+        is learned by nobody.
+    """
+    shape, own = batch.input_ids.shape, np.full(batch.input_ids.shape, IGNORE_INDEX, dtype=np.int64)
+    if recipe.head == "class":
+        filled = batch.is_text.any(axis=1)  # a row of padding alone is no window
+        own[filled, 0] = labels[windows.documents[batch.windows[filled]]]
+    else:
+        positions = windows.token_positions(batch.windows, shape[1])
+        own[batch.is_text] = labels[positions[batch.is_text]]
+    digest = int(hash_targets(own, batch.windows, seed, epoch))
+    is_target = own != IGNORE_INDEX
+    ledger.check(own, np.zeros_like(is_target), int(np.count_nonzero(is_target)), epoch=epoch, digest=digest)
+    return Targets(batch.inputs, own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,15 @@ finite, the device itself skips this step and all later ones, and the host finds
 
 from __future__ import annotations
 
+import hashlib
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +34,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world, whole, whole_state
 from reticent.trainer.export import write_model
-from reticent.trainer.labels import ProtectedStore, Targets, make_targets, protect_store
+from reticent.trainer.labels import ProtectedStore, Targets, label_windows, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
@@ -98,15 +101,22 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, step: i
     after each step.
 
     A new schedule is made for each epoch, because ``num_steps`` changes if the text changes with the epoch.
-    `get_scheduler` cannot begin at a later step, so its two functions are called directly.
+    `get_scheduler` cannot begin at a later step, so its functions are called directly.
     """
-    from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+    from transformers import (
+        get_constant_schedule_with_warmup,
+        get_cosine_schedule_with_warmup,
+        get_linear_schedule_with_warmup,
+    )
 
     for group in optimizer.param_groups:  # torch requires it of a schedule that begins after step 0
         group["initial_lr"] = config.learning_rate
-    if config.lr_scheduler_type == "linear":
-        return get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
-    return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+    if config.lr_scheduler_type == "constant_with_warmup":
+        return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+    falling = (
+        get_linear_schedule_with_warmup if config.lr_scheduler_type == "linear" else get_cosine_schedule_with_warmup
+    )
+    return falling(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping
@@ -204,7 +214,8 @@ def _has_target(store: TokenStore, recipe: Recipe) -> bool:
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
-    share of each epoch's time in which the loop waited for data, and the guarantee of DP-SGD.
+    share of each epoch's time in which the loop waited for data, the guarantee of DP-SGD, and by epoch that of the
+    checkpoints up to it.
     """
 
     checkpoints: dict[int, Path]
@@ -215,6 +226,7 @@ class TrainResult:
     seconds: float
     waited: list[float] = field(default_factory=list)
     guarantee: Guarantee | None = None
+    spent: dict[int, Guarantee] = field(default_factory=dict)
 
 
 def train(
@@ -232,6 +244,7 @@ def train(
     world: World | None = None,
     context: ContextWords | None = None,
     has_spans_and_index: bool = False,
+    labels: Callable[[TokenStore], np.ndarray] | None = None,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
@@ -265,6 +278,9 @@ def train(
     has_spans_and_index : bool
         The tokens were made with both, as those of a run: a kind of identifiers of which none was found is
         no error, if there is one of another kind that the recipe protects.
+    labels : callable, optional
+        For a recipe with a head: returns the labels of the tokens of an epoch, int64, a class of each document or a tag
+        of each token. Of a long document a class is learned by one window, drawn anew in each epoch.
 
     Raises
     ------
@@ -292,11 +308,14 @@ def train(
             "model would read the identifiers themselves"
         )
     out, world = Path(out), world or join_world()
+    if (labels is None) != (recipe.head is None):
+        raise PolicyError(f"recipe {recipe.name}: labels are what a head learns; give both or none")
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
     special = _with_end(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
-    require_sound(model, recipe.objective)
+    if recipe.head is None:
+        require_sound(model, recipe.objective)
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
@@ -306,6 +325,8 @@ def train(
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
+    if labels is not None:
+        identity["labels"] = hashlib.sha256(np.ascontiguousarray(labels(protected.store)).data).hexdigest()
     with ExitStack() as held:
         if world.is_main:
             held.enter_context(only_training_in(out))
@@ -322,7 +343,8 @@ def train(
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
         windows = _cut(protected, special, config, device)
-        step.prepare(model, windows, state.private)
+        is_class = recipe.head == "class"
+        step.prepare(model, windows.one_of_each(seed=config.seed, epoch=0) if is_class else windows, state.private)
         at_error = held.enter_context(ExitStack())
         at_error.callback(step.give_up)
         optimizer = make_optimizer(
@@ -371,11 +393,19 @@ def train(
                     )
                     windows = _cut(protected, special, config, device)
                 run.ledger.begin_epoch(state.epoch, protected.fingerprint)
+                read = windows.one_of_each(seed=step.mask_seed, epoch=state.epoch) if is_class else windows
                 replace = (
                     None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
                 )
-                make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
-                _take_steps(run, windows, make, progress)
+                make: MakeTargets = (
+                    _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
+                    if labels is None
+                    else partial(
+                        label_windows, windows=read, labels=labels(protected.store), recipe=recipe,
+                        seed=step.mask_seed, epoch=state.epoch,
+                    )
+                )  # fmt: skip
+                _take_steps(run, read, make, progress)
                 _end_epoch(run, recipe, fast_tokenizer, adapter)
                 state.begin_epoch()
                 if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
@@ -401,6 +431,7 @@ def train(
             seconds=state.seconds + run.clock.lap(),
             waited=state.waited,
             guarantee=step.guarantee,
+            spent={epoch: spent for epoch in state.checkpoints if (spent := step.after(epoch)) is not None},
         )
 
 
@@ -501,7 +532,9 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     state.waited.append(times["waited"])
     about = {"epoch": state.epoch, "step": state.step}
     padding = 1 - state.num_filled / state.num_cells
-    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
+    spent = run.step.after(state.epoch)
+    cost = {} if spent is None or spent.epsilon in (None, math.inf) else {"epsilon": spent.epsilon}
+    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding, **cost})
     run.metrics.log({**about, **times}, "timings.jsonl")
     if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
@@ -509,7 +542,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
         if run.world.is_main:
             write_model(
                 run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
-                guarantee=run.step.guarantee, weights=weights,
+                guarantee=run.step.guarantee, spent=spent, weights=weights,
             )  # fmt: skip
 
 
@@ -561,7 +594,7 @@ def _with_end(
     special: SpecialIds, recipe: Recipe, config: TrainConfig, model: PreTrainedModel, world: World
 ) -> SpecialIds:
     """The special tokens, with an end of a text only where it is a target; the checkpoints then stop at it."""
-    if recipe.objective != "clm" or not config.end_of_text:
+    if not recipe.is_causal or not config.end_of_text:
         return replace(special, end=None)
     if special.end is None or special.end >= num_rows(model):
         if world.is_main:

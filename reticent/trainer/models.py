@@ -521,6 +521,8 @@ def states_of(
     if bounds is not None:
         inputs["cu_seq_lens_q"] = bounds
     values = model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state
+    if values.ndim == 2:  # a classifier: one answer a row
+        return values.index_select(0, wanted // input_ids_BT.shape[1])
     return values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
 
 

@@ -24,7 +24,6 @@ from reticent.trainer.windows import Windows
 __all__ = [
     "Packed",
     "lay_out",
-    "num_packed_rows",
     "packed_order",
 ]
 
@@ -65,12 +64,6 @@ def packed_order(
     num_batches = -(-(int(rows.max(initial=-1)) + 1) // batch_size)
     bounds = np.searchsorted(rows, np.arange(num_batches + 1) * batch_size)
     return [(order[a:b], rows[a:b] % batch_size) for a, b in itertools.pairwise(bounds)]
-
-
-def num_packed_rows(windows: Windows, length: int) -> int:
-    """Number of rows that the windows fill; it is the same in every epoch."""
-    dressed = np.sort(windows.lengths + windows.special.num_added)[::-1]
-    return int(pack_rows(dressed, length).max(initial=-1)) + 1
 
 
 def lay_out(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -43,6 +43,8 @@ __all__ = [
     "refuse_promise",
     "show_delta",
     "show_epsilon",
+    "shown_in",
+    "together",
     "unaccounted_steps",
 ]
 
@@ -73,7 +75,7 @@ class Guarantee:
 
     epsilon: float | None
     delta: float
-    unit: Literal["individual", "record"]
+    unit: Literal["individual", "household", "record"]
     max_documents: int | None = None
     unaccounted: tuple[str, ...] = ()
 
@@ -145,10 +147,12 @@ def plan_privacy(
     ------
     PolicyError
         ``target_delta`` is not below 1/units, there would be over a million steps, or ``target_epsilon`` is set
-        although no epsilon can be given.
+        although no epsilon can be given, or needs noise beyond the gradients of all units of a step.
     """
     if find_spec("opacus") is None:
         raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
+    if isinstance(config.target_epsilon, tuple):
+        raise PolicyError("train.dp.target_epsilon: a list is for a job, which trains one model for each; give one")
     unaccounted = (*config.unaccounted, *unaccounted)
     if num_units < 1:
         raise PolicyError(f"train.dp: there is no {config.unit} to train on")
@@ -171,6 +175,13 @@ def plan_privacy(
     if sigma is None:
         assert config.target_epsilon is not None
         sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant)
+        if sigma > (expected := rate * num_units):  # more in each number than all gradients of a step can add up to
+            least = epsilon_of(rate, expected, num_steps, delta, config.accountant)
+            raise PolicyError(
+                f"train.dp.target_epsilon: {config.target_epsilon:g} needs noise of {sigma:.3g} times the gradient of "
+                f"one {config.unit}, and a step has {expected:.3g} of {num_units:,}: nothing could be learned; epsilon "
+                f"{show_epsilon(least)} is the least at this size, or take larger batches or fewer epochs"
+            )
     epsilon: float | None = None
     accountant: str = config.accountant
     if not unaccounted:
@@ -331,10 +342,36 @@ def show_epsilon(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 
+def shown_in(guarantee: str) -> tuple[float, float, str] | None:
+    """Return epsilon, delta and unit as the sentence of a guarantee shows them; None where there is no epsilon.
+
+    >>> shown_in("epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)")
+    (8.0, 1e-05, 'individual')
+    """
+    shown = re.match(r"epsilon (\S+) at delta (\S+) per (\w+)", guarantee)
+    return None if shown is None else (float(shown[1].replace("infinite", "inf")), float(shown[2]), shown[3])
+
+
+def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
+    """Return what several trainings cost together: sums of epsilons and deltas (basic composition), which hold however
+    each was chosen; None where one has no epsilon, or another unit.
+    """
+    epsilons = [each.epsilon for each in guarantees if each.epsilon is not None]
+    if not epsilons or len(epsilons) < len(guarantees) or len({each.unit for each in guarantees}) > 1:
+        return None
+    caps = {each.max_documents for each in guarantees}
+    return replace(
+        guarantees[0],
+        epsilon=math.fsum(epsilons),
+        delta=math.fsum(each.delta for each in guarantees),
+        max_documents=caps.pop() if len(caps) == 1 else None,
+    )
+
+
 def protects_nobody(guarantee: str) -> bool:
     """Return whether the epsilon that the sentence of a guarantee shows is above `MEANINGLESS`."""
-    shown = re.match(r"epsilon (\S+) at", guarantee)
-    return shown is not None and (shown[1] == "infinite" or float(shown[1]) > MEANINGLESS)
+    shown = shown_in(guarantee)
+    return shown is not None and shown[0] > MEANINGLESS
 
 
 def show_delta(delta: float) -> str:

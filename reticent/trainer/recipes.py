@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
@@ -16,10 +17,21 @@ from reticent.engine.schema import DIRECT, INDIRECT
 if TYPE_CHECKING:
     from reticent.engine.protect import Policy
 
-__all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom_recipe", "get_recipe"]
+__all__ = [
+    "DROPPED",
+    "RECIPES",
+    "Objective",
+    "Recipe",
+    "RecipeChanges",
+    "at_epsilon",
+    "custom_recipe",
+    "get_recipe",
+    "parted_name",
+]
 
 Objective = Literal["mlm", "clm"]
 Context = Literal["keep", "surrogate", "tag"]
+Head = Literal["class", "tags"]
 
 #: Flag bit of a token that the goldfish loss drops. It is set when training starts; no store on disk has it.
 DROPPED: Final = 4
@@ -58,6 +70,9 @@ class Recipe:
         BERT's split is (0.8, 0.1, 0.1).
     private : bool
         Trained by DP-SGD.
+    head : {"class", "tags"}, optional
+        A new head in place of the model's own learns labels in place of words: a class of each document, or a tag of
+        each token. Then ``objective`` is that of the base model, and no word is a target.
     """
 
     name: str
@@ -71,6 +86,7 @@ class Recipe:
     goldfish_h: int = 13
     mask_split: tuple[float, float, float] = (1.0, 0.0, 0.0)
     private: bool = False
+    head: Head | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in ("mlm", "clm"):
@@ -93,6 +109,8 @@ class Recipe:
             self._wrong("mask_split", "three shares (masked, random, kept) that add up to 1", shares)
         if self.objective == "clm" and shares[0] != 1:
             self._wrong("mask_split", "none: clm masks no word", shares)
+        if self.head and (self.never_target or self.replaces_indirect or self.goldfish_k or shares[0] != 1):
+            self._wrong("head", "no protection of targets, as no word is one", self.head)
 
     def _wrong(self, what: str, expected: str, got: object) -> None:
         raise PolicyError(f"recipe {self.name}: {what}: expected {expected}; got {got}")
@@ -102,6 +120,11 @@ class Recipe:
         """Flag bits of all tokens that are not targets, replacements of identifiers and dropped tokens included."""
         replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether each token predicts the next."""
+        return self.objective == "clm" and self.head is None
 
     @property
     def replaces_indirect(self) -> bool:
@@ -132,6 +155,8 @@ class Recipe:
     def about(self) -> str:
         """A description in one line."""
         parts = ["masked" if self.objective == "mlm" else "causal"]
+        if self.head:
+            parts.append({"class": "a new head for classes of documents", "tags": "a new head for tags"}[self.head])
         if self.text == "pseudonymised":
             parts.append("X for direct identifiers")
         if self.context != "keep":
@@ -158,12 +183,14 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values. ``context_indirect`` is included only if it is not "keep", so records that
-        are older than this field still match their recipes.
+        """Return the fields as JSON values, without ``context_indirect`` where it is "keep" and ``head`` where there is
+        none, so records that are older than these fields still match their recipes.
         """
         values = {**asdict(self), "mask_split": list(self.mask_split)}
         if not self.replaces_indirect:
             del values["context_indirect"]
+        if self.head is None:
+            del values["head"]
         return values
 
     @property
@@ -244,6 +271,21 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
         raise PolicyError(f"unknown recipe {name!r}{hint}; expected one of {', '.join(known)}") from None
 
 
+def at_epsilon(name: str, epsilon: float) -> str:
+    """Return the name of a private recipe at one epsilon of a list (``train.dp.target_epsilon``).
+
+    >>> at_epsilon("dp-clm", 8.0), parted_name("dp-clm-epsilon-0.5"), parted_name("dp-clm")
+    ('dp-clm-epsilon-8', ('dp-clm', 0.5), ('dp-clm', None))
+    """
+    return f"{name}-epsilon-{str(float(epsilon)).removesuffix('.0')}"
+
+
+def parted_name(name: str) -> tuple[str, float | None]:
+    """Return the recipe that `at_epsilon` was given, and the epsilon; of another name itself, and None."""
+    found = re.fullmatch(r"(.+)-epsilon-(\d+(?:\.\d+)?(?:e-?\d+)?)", name)
+    return (name, None) if found is None else (found[1], float(found[2]))
+
+
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
     """Return the recipe ``base`` under another name and with changed fields.
 
@@ -259,7 +301,7 @@ def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
     """
     if name in RECIPES or name == "base":
         raise PolicyError(f"recipes.{name}: a recipe of this name is there already; choose another")
-    known = {field.name for field in fields(Recipe)} - {"name"}
+    known = {field.name for field in fields(Recipe)} - {"name", "head"}
     unknown = sorted(set(changes) - known)
     if unknown:
         raise PolicyError(f"recipes.{name}.{unknown[0]}: unknown field; expected base, {', '.join(sorted(known))}")

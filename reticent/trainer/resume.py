@@ -85,7 +85,7 @@ def identity_of(
 ) -> dict[str, Any]:
     """The settings, tokens and model that a state belongs to, as JSON. Cost: one pass over the weights and the
     tokens."""
-    unbound = UNBOUND if recipe.objective == "clm" else (*UNBOUND, "end_of_text")
+    unbound = UNBOUND if recipe.is_causal else (*UNBOUND, "end_of_text")
     settings = {name: value for name, value in config.of_one_training().items() if name not in unbound}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
     identity = {"settings": settings, "recipe": recipe.to_dict(), "tokens": _tokens_digest(store)}

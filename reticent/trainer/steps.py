@@ -124,6 +124,9 @@ class Step(Protocol):
     def guarantee(self) -> Guarantee | None:
         """The guarantee that holds for every checkpoint of the training; known after `prepare`."""
 
+    def after(self, epoch: int) -> Guarantee | None:
+        """The guarantee that holds for the checkpoints up to that of an epoch."""
+
     def cache_key(self) -> dict[str, Any] | None:
         """Settings beyond `TrainConfig` that change the weights, as JSON."""
 
@@ -440,7 +443,7 @@ class _LossInPieces(torch.autograd.Function):
         return states, None, None, None, *weights
 
 
-@torch.compiler.disable
+@torch._disable_dynamo  # torch.compiler.disable loads the compiler at once: a second and a half of every command
 def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
     head = torch.nn.Identity() if head is None else head
     weights = [weight for weight in head.parameters() if weight.requires_grad]
@@ -526,10 +529,13 @@ class PlainStep:
 
     def __init__(self, recipe: Recipe, config: TrainConfig, world: World, device: torch.device):
         self.config, self.world, self.device = config, world, device
-        self.causal = recipe.objective == "clm"
+        self.causal = recipe.is_causal
         self.mask_seed, self.max_grad_norm = config.seed, config.max_grad_norm
         self.network: torch.nn.Module | None = None
         self.autocast = partial(autocast, config.bf16, device)
+
+    def after(self, epoch: int) -> None:
+        """None: there is no guarantee."""
 
     def cache_key(self) -> None:
         """None: `TrainConfig` and the recipe already determine the weights."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -37,6 +37,8 @@ __all__ = [
 
 
 T = TypeVar("T")
+#: Streams of the draw of one window of each document; those of the order are the epochs.
+_STREAM_OF_EACH = 1 << 33
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,13 @@ class Windows:
         """Return every window once, longest first, so that memory peaks at the start."""
         order = np.argsort(-self.lengths, kind="stable")
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+
+    def one_of_each(self, *, seed: int, epoch: int) -> Windows:
+        """Return one window of each document, drawn by (seed, epoch), so that long documents weigh no more."""
+        firsts = np.flatnonzero(np.diff(self.documents, prepend=-1))
+        counts = np.diff(np.append(firsts, len(self)))
+        chosen = firsts + (generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts)) * counts).astype(np.int64)
+        return replace(self, documents=self.documents[chosen], starts=self.starts[chosen], lengths=self.lengths[chosen])
 
     def gather(self, windows: np.ndarray) -> Batch:
         """Return these windows as padded arrays, special tokens added."""

@@ -310,7 +310,7 @@ def cases(draw: st.DrawFn) -> Any:
     return texts, gold, found, draw(st.lists(st.sampled_from("pq"), min_size=len(texts), max_size=len(texts)))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(cases(), st.integers(1, 3))
 def test_evaluation_matches_oracle(case: Any, batch_rows: int) -> None:
     texts, gold, found, owners = case

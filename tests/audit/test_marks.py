@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
-from fixtures.audits import estimate, evidence, tiny_audit, two_berts
+from fixtures.audits import estimate, evidence, headed_audit, tiny_audit, two_berts
 from fixtures.dossiers import dossier_evidence
 
 from reticent.audit.evidence.audit import AuditEvidence
@@ -129,6 +129,7 @@ AUDITS = {
     "tiny": tiny_audit,
     "two sections": two_berts,
     "broken rule": broken,
+    "classifiers": headed_audit,
     "near-copies": copied,
     "private": private,
     "told by words": told_by_words,
@@ -193,9 +194,14 @@ def _everything(audit: dict[str, Any], folder: str) -> Iterator[Said]:
     yield from (Said("terminal", line, marks_of(line)) for line in lines)
 
 
+def entries_of(audit: dict[str, Any]) -> list[dict[str, Any]]:
+    """Its models, and what was trained on top of them."""
+    return [*audit["models"], *audit.get("heads", ())]
+
+
 def named_in(text: str, audit: dict[str, Any]) -> bool:
     """Whether a text names a trained model of the audit: its recipe, or its letter in a dossier."""
-    recipes = {entry["recipe"] for entry in audit["models"]} - {"base"}
+    recipes = {entry["recipe"] for entry in entries_of(audit)} - {"base"}
     return bool(re.search(rf"\b(?:{'|'.join(map(re.escape, recipes))}|Mod(?:el|èle) [A-Z])\b", text))
 
 
@@ -220,7 +226,7 @@ def test_every_sentence_about_a_model_is_marked(name: str) -> None:
 @pytest.mark.parametrize("name", AUDITS)
 def test_marks_are_whole(name: str) -> None:
     audit = AUDITS[name]()
-    models = {f"{m['recipe']} / {m['model']}" if m.get("model") else m["recipe"] for m in audit["models"]}
+    models = {f"{m['recipe']} / {m['model']}" if m.get("model") else m["recipe"] for m in entries_of(audit)}
     marks = {mark for said in everything_said(name) for mark in said.marks}
     assert len(marks) > 15
     assert all(all(mark) for mark in marks)

@@ -53,9 +53,9 @@ COMMANDS += ("redact",)
 SECRET = "Zyxwvut"
 
 
-def reticent_command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def reticent_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from reticent.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def write_documents(path: Path, **columns: list[object] | None) -> Path:
@@ -130,61 +130,53 @@ def test_every_public_name_can_be_imported() -> None:
     assert not missing
 
 
-def test_unknown_option_is_a_usage_error() -> None:
-    assert reticent_command("index", "--no-such-option").returncode == 2
-
-
-def test_unknown_field_of_a_job_is_refused_with_its_name(tmp_path: Path) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text('out = "run"\n[corpus]\nsource = "x.parquet"\ncolour = "red"\n')
-    result = reticent_command("run", job)
-    assert result.returncode == 2
-    assert "corpus.colour" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_job_that_is_not_toml_says_where(tmp_path: Path) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text("out = \n")
-    result = reticent_command("run", job)
-    assert result.returncode == 2
-    assert "line 1" in result.stderr
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [('out = "run"\n[corpus]\nsource = "x.parquet"\ncolour = "red"\n', "corpus.colour"), ("out = \n", "line 1")],
+)
+def test_a_job_that_is_none_is_refused_with_the_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], job: str, said: str
+) -> None:
+    (tmp_path / "job.toml").write_text(job)
+    assert command("run", tmp_path / "job.toml") == 2
+    shown = capfd.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
 
 
 @pytest.mark.parametrize(
-    ("command", "needed", "maker"),
+    ("verb", "needed", "maker"),
     [("report", "audit", "audit"), ("dossier", "report", "audit"), ("stats", "index", "index")],
 )
 def test_a_command_before_what_it_needs_says_what_makes_it(
-    command: str, needed: str, maker: str, tmp_path: Path
+    verb: str, needed: str, maker: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = write_documents(tmp_path / "d.parquet", doc_id=["1", "2", "3"])
     folder = tmp_path / "run"
-    assert reticent_command("index", source, "--out", folder).returncode == 0
+    assert command("index", source, "--out", folder) == 0
     shutil.rmtree(folder / "index")
-    result = reticent_command(command, folder)
-    assert result.returncode == 1
-    assert f"{folder / needed}: no artefact here" in result.stderr
-    assert f"`reticent {maker} {folder}` makes it" in result.stderr
+    assert command(verb, folder) == 1
+    shown = capfd.readouterr().err
+    assert f"{folder / needed}: no artefact here" in shown
+    assert f"`reticent {maker} {folder}` makes it" in shown
 
 
-def test_missing_column_names_the_columns_there_are(tmp_path: Path) -> None:
-    source = write_documents(tmp_path / "d.parquet", text=None, note=["a", "b", "c"], doc_id=["1", "2", "3"])
-    result = reticent_command("index", source, "--out", tmp_path / "run")
-    assert result.returncode == 1
-    assert "text" in result.stderr
-    assert "note" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_blank_individual_is_an_error_with_file_row_and_column_and_no_text(tmp_path: Path) -> None:
-    source = write_documents(tmp_path / "d.parquet", individual_id=["a", "b", " ", "c"])
-    result = reticent_command("index", source, "--out", tmp_path / "run")
-    assert result.returncode == 1
-    assert "d.parquet" in result.stderr
-    assert "row 3" in result.stderr
-    assert "individual_id" in result.stderr
-    assert SECRET not in result.stderr
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"text": None, "note": ["a", "b", "c"]}, ("column text is missing", "note")),
+        ({"individual_id": ["a", "b", " "]}, ("d.parquet row 3 column individual_id",)),
+    ],
+)
+def test_documents_that_cannot_be_read_are_told_by_their_place_and_no_text(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], columns: Any, said: tuple[str, ...]
+) -> None:
+    source = write_documents(tmp_path / "d.parquet", doc_id=["1", "2", "3"], **columns)
+    assert command("index", source, "--out", tmp_path / "run") == 1
+    shown = capfd.readouterr().err
+    assert all(words in shown for words in said)
+    assert SECRET not in shown
+    assert "Traceback" not in shown
 
 
 def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path) -> None:
@@ -192,28 +184,19 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path) -> None:
     precious.parent.mkdir()
     precious.write_text("two years of work")
     source = write_documents(tmp_path / "d.parquet", doc_id=[str(i) for i in range(9)])
-    result = reticent_command("index", source, "--out", precious.parent)
-    assert result.returncode == 1
+    assert command("index", source, "--out", precious.parent) == 1
     assert precious.read_text() == "two years of work"
     assert [path.name for path in precious.parent.iterdir()] == ["thesis.txt"]
 
 
-def test_index_is_not_run_again_when_nothing_changed(tmp_path: Path) -> None:
-    source = write_documents(
-        tmp_path / "d.parquet", individual_id=[f"p{i}" for i in range(40)], doc_id=[str(i) for i in range(40)]
-    )
+def test_a_program_makes_an_index_once_and_bad_input_leaves_it_as_it_was(tmp_path: Path) -> None:
+    people = [f"p{i}" for i in range(40)]
+    source = write_documents(tmp_path / "d.parquet", individual_id=people, doc_id=[str(i) for i in range(40)])
     first = reticent_command("index", source, "--out", tmp_path / "run", "--json")
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout)["index"]["words"] == 4
     again = reticent_command("index", source, "--out", tmp_path / "run")
     assert "index: up to date" in again.stderr
-
-
-def test_bad_input_leaves_an_earlier_result_as_it_was(tmp_path: Path) -> None:
-    source = write_documents(
-        tmp_path / "d.parquet", individual_id=[f"p{i}" for i in range(40)], doc_id=[str(i) for i in range(40)]
-    )
-    assert reticent_command("index", source, "--out", tmp_path / "run").returncode == 0
     before = {p: p.read_bytes() for p in (tmp_path / "run" / "index").iterdir()}
     write_documents(source, individual_id=["a", None, "b"])
     assert reticent_command("index", source, "--out", tmp_path / "run").returncode == 1
@@ -434,6 +417,7 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["synth", "OUT", "--seed", "-1"], 2, "Invalid value for '--seed'"),
         (["synth", "/proc/nowhere/x"], 1, "reticent: /proc/nowhere/x: not written (No such file or directory"),
         (["nonsense"], 2, "No such command"),
+        (["index", "--no-such-option"], 2, "No such option"),
     ],
 )
 def test_every_mistake_has_a_status_and_a_sentence(
@@ -557,14 +541,14 @@ def test_the_example_of_every_command_is_a_line_that_the_command_takes() -> None
         ("reticent nothing", ""),
     ],
 )
-def test_a_shell_completes_commands(typed: str, shown: str) -> None:
-    words = typed.split(" ")
-    asked = {"_RETICENT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    code = "import sys; sys.argv = ['reticent']; from reticent.cli import main; main()"
-    found = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False
-    )
-    assert (found.returncode, sorted(found.stdout.split())) == (0, shown.split())
+def test_a_shell_completes_commands(
+    typed: str, shown: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_RETICENT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    assert command() == 0
+    assert sorted(capfd.readouterr().out.split()) == shown.split()
 
 
 @pytest.mark.parametrize(
@@ -603,11 +587,13 @@ def test_stats_are_a_table_unless_json_is_asked_for(run: Path, capfd: pytest.Cap
 @pytest.mark.parametrize(
     "options", [(), ("--mlm", "bert-base"), ("notes.parquet", "--clm", "gpt2"), ("notes.parquet",)]
 )
-def test_a_minimal_job_is_short_whole_and_has_the_twin(options: tuple[str, ...]) -> None:
-    done = reticent_command("new-job", *options, "--minimal", "--out", "here")
-    assert done.returncode == 0, done.stderr
-    assert sum(not line.startswith("#") for line in done.stdout.splitlines()) < 35
-    job = parse_job(tomllib.loads(done.stdout))
+def test_a_minimal_job_is_short_whole_and_has_the_twin(
+    options: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert command("new-job", *options, "--minimal", "--out", "here") == 0
+    written = capfd.readouterr().out
+    assert sum(not line.startswith("#") for line in written.splitlines()) < 35
+    job = parse_job(tomllib.loads(written))
     (model,) = job.model
     assert model.recipes == (model.objective, f"pp{model.objective}")
     assert (job.out, model.objective) == ("here", "mlm" if "--mlm" in options else "clm")

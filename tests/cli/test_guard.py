@@ -176,7 +176,7 @@ def pieces_of(text: str, seed: int) -> list[str]:
 words = st.lists(st.sampled_from(["ab", "cd ", "a", " ", "abcd", "é"]), max_size=30).map("".join)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(words, min_size=1, max_size=3), st.data(), st.sampled_from(POLICIES), st.booleans())
 def test_a_stream_lets_no_match_out_and_agrees_with_the_whole_text(
     training: list[str], data: st.DataObject, policy: Any, rules: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,22 @@ def test_a_probe_of_two_models_with_soft_prompts(
         assert SECRET.encode() not in path.read_bytes()
     page = (out / "probe.html").read_text()
     assert page.count("<svg") > 3
+    assert page.count("than alone") == 1  # a table of items behind nothing at all
     assert not [word for word in ("http:", "https:", "<script", "src=") if word in page]
     assert "default-src 'none'" in page
+
+
+def test_a_sweep_follows_the_people_there_are_and_notes_need_no_marks(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = [f"Patient: Anna Berg{letter}\nPhone: 555-123-40{ord(letter) % 90:02}\n" for letter in ascii_lowercase]
+    pq.write_table(pa.table({"individual_id": [*ascii_lowercase], "text": notes}), tmp_path / "notes.parquet")
+    options = ("--target", "phone", "--level", "twin", *GREEDY, "--soft-prompt", "--sweep", "--soft-epochs", 1)
+    assert command("probe", folder / "gpt2", "--documents", tmp_path / "notes.parquet", *options, "--json", "-q") == 0
+    (model,) = json.loads(capsys.readouterr().out)["models"]
+    (soft,) = model["soft_prompts"]
+    assert (soft["num_subjects"], soft["evaluated"]) == (4, 14)
+    assert [row["num_subjects"] for row in soft["sweeps"] if row["sweep"] == "num_subjects"] == [1, 2]
 
 
 def test_a_probe_of_few_people_withholds_and_still_has_its_page(folder: Path, tmp_path: Path) -> None:
@@ -88,8 +103,8 @@ def test_a_probe_of_few_people_withholds_and_still_has_its_page(folder: Path, tm
         (("--subjects", "none.parquet"), 1, "no such file"),
         (("--subjects", "people.parquet", "--level", "pair"), 2, "probe.levels.0: expected 'twin'"),
         (("--subjects", "people.parquet", "--templates", "bad.txt"), 2, "unknown field {shoe_size}"),
-        (("--subjects", "people.parquet", "--soft-prompt"), 1, "128 to train on, 32 to validate on"),
-        (("--documents", "people.parquet"), 1, "not Parquet with columns"),
+        (("--subjects", "people.parquet", "--soft-prompt", "--soft-subjects", 28), 1, "28 to train on, 8 to validate"),
+        (("--documents", "people.parquet"), 1, "not Parquet with columns individual_id and text"),
         ((), 2, "give --subjects or --documents"),
         (("--items", "me.toml", "--subjects", "people.parquet"), 2, "--items belongs to --self"),
         (("--self", "--items", "bad.txt"), 1, "expected lines like"),
@@ -97,7 +112,7 @@ def test_a_probe_of_few_people_withholds_and_still_has_its_page(folder: Path, tm
         (("--self", "--items", "me.toml", "--target", "phone"), 2, "--target has no effect with --self"),
         (("--self", "--items", "me.toml", "--level", "twin"), 2, "--level has no effect with --self"),
         (("--self", "--items", "me.toml", "--given", "zip"), 2, "--given has no effect with --self"),
-        (("--self", "--items", "me.toml", "--fit"), 2, "--fit has no effect with --self"),
+        (("--self", "--items", "me.toml", "--published"), 2, "--published has no effect with --self"),
         (("--self", "--items", "me.toml", "--bf16"), 2, "--bf16 has no effect with --self"),
     ],
 )

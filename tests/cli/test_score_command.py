@@ -109,6 +109,8 @@ def test_an_item_is_linked_where_it_is_likelier_behind_what_is_given_than_alone(
         after, alone = -loss_by_hand(folder, "model", text, given).sum(), -loss_by_hand(folder, "model", text).sum()
         assert row["log_p_given"] == pytest.approx(after, abs=1e-3)
         assert row["log_p"] == pytest.approx(alone, abs=1e-3)
+        loss = loss_by_hand(folder, "model", text, given).mean()
+        assert row["perplexity_given"] == pytest.approx(math.exp(loss), rel=1e-3)
         assert row["linked"] == (after > alone)
     assert rows[item]["linked"]
     assert rows[item]["log_p_given"] > rows[other]["log_p_given"]

@@ -194,7 +194,7 @@ def test_quarantine_lists_the_document_and_leaves_it_out_of_the_numbering(tmp_pa
     assert [id for b in left.batches() for id in b.column("doc_id").to_pylist()] == ["d1", "d3"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.booleans(), min_size=2, max_size=12), st.integers(1, 5))
 def test_quarantine_matches_oracle_whatever_the_batches(tmp_path_factory: Any, bad: list[bool], rows: int) -> None:
     folder = tmp_path_factory.mktemp("q")
@@ -410,7 +410,7 @@ def test_scripts_without_spaces_have_no_word_to_cut() -> None:
     check(texts, spans_of(texts, ["田中"], in_bytes=False))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.text(st.sampled_from("ab1 é.Жשع😀田e\u0301\u00a0“\x00_")), min_size=1, max_size=4),
     st.data(),
@@ -458,7 +458,7 @@ LISTED = st.lists(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.dictionaries(st.sampled_from(["z", "a", "m"]), LISTED, max_size=3))
 def test_the_union_is_a_set_in_order(tmp_path_factory: Any, listed: dict[str, list[Any]]) -> None:
     folder = tmp_path_factory.mktemp("u")

@@ -330,7 +330,7 @@ PIECES = [
 FORMS = ("Dr. ", "NHC: 12345", "tel. 06 12 34 56 78", "Edad: 45", "Adresse :\n12 rue Haute", "| Name | Ann |")
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_size=14).map("".join))
 @example("M=C3=BCller%C3%BC\\'fc")
 @example("A B C Dé")
@@ -342,7 +342,7 @@ def test_unescape_matches_oracle(text: str) -> None:
     assert starts == [start for start, _ in bounds]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.sampled_from([*PIECES, "Dr. ", "NHC: 12345", "tel. 06 12 34 56 78", "Edad: 45"]), max_size=10).map(
         " ".join

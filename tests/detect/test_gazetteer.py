@@ -104,7 +104,7 @@ def gap_form(gap: str) -> str:
     return " " if gap and len(gap.encode()) <= 8 and all(c.isspace() or c in "-'.," for c in gap) else gap
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.text(st.sampled_from("abÀé😀 -'/12"), max_size=6), min_size=1, max_size=4),
     st.text(st.sampled_from("abÀé😀 -'/12"), max_size=30),

@@ -44,7 +44,6 @@ def found(detector: Detector, texts: Sequence[str]) -> list[list[Span]]:
 # ------------------------------------------------------------------------------------------------------------- windows
 
 
-@settings(deadline=None)
 @given(st.text("ab é\n", max_size=200), st.integers(8, 60), st.integers(2, 8))
 def test_windows_cover_the_text_and_every_offset_has_one_owner(text: str, length: int, overlap: int) -> None:
     windows = cut_texts(["", text], length, min(overlap, length // 4))
@@ -54,7 +53,6 @@ def test_windows_cover_the_text_and_every_offset_has_one_owner(text: str, length
     assert [i for w in own for i in range(w.first, w.last)] == list(range(len(text)))
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["Ann", "x", "of", "Lyon", "é😀"]), max_size=80).map(" ".join))
 def test_words_found_in_windows_are_those_found_in_the_whole_text(text: str) -> None:
     def names(piece: str) -> list[tuple[int, int, str, float]]:
@@ -228,7 +226,7 @@ words = st.lists(st.sampled_from(["Ann", "Anna", "Lee", "Bob", "Lyon", "of", ","
 
 
 @pytest.mark.parametrize("window", [8, 13, 32])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(texts=st.lists(words.map(" ".join), min_size=1, max_size=4))
 def test_windows_of_a_lookup_find_what_each_word_alone_says(
     models_by_scheme: dict[str, Path], window: int, texts: list[str]

@@ -190,7 +190,7 @@ def oracle(documents: list[tuple[str, str]], hits: list[tuple[int, int, int, str
     return added
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_propagation_matches_oracle(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     pieces = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5)

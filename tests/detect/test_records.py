@@ -196,7 +196,7 @@ def is_of_name(word: str, name: str) -> bool:
     return word == name or near or looks
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.text("aosrnm", min_size=3, max_size=11).filter(lambda name: name != "mar"), st.data())
 def test_edited_names_match_oracle(name: str, data: st.DataObject) -> None:
     words = [name]
@@ -219,7 +219,7 @@ def test_edited_names_match_oracle(name: str, data: st.DataObject) -> None:
     assert find([("name", name.capitalize())], text) == expected
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.dates(datetime.date(1900, 1, 1), datetime.date(2020, 12, 31)),
     st.dates(datetime.date(1900, 1, 1), datetime.date(2020, 12, 31)),

@@ -755,7 +755,7 @@ def dni(number: int) -> str:
 digits = st.text(string.digits, min_size=9, max_size=9)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from("12"),
     st.integers(0, 99),
@@ -786,7 +786,7 @@ def test_nir_of_corsica_and_overseas_by_hand() -> None:
     assert rule("NIR", nir("2990197411234")) != []  # La Réunion: 974
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(digits, st.integers(1, 9), st.integers(0, 8))
 def test_numbers_with_check_digits_are_found_and_wrong_ones_are_not_called_so(body: str, shift: int, at: int) -> None:
     def off(number: str) -> str:
@@ -809,7 +809,7 @@ def test_numbers_with_check_digits_are_found_and_wrong_ones_are_not_called_so(bo
 # Obfuscated forms.
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(
         [("DNI", "12345678Z"), ("NIR", "184127645108946"), ("PHONE", "555-123-4567"), ("DATE", "31/12/1999")]
@@ -857,7 +857,7 @@ def both_ways(texts: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, An
     return scan(texts), scan(texts, filtered=False)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.one_of(st.sampled_from(PIECES), st.text(st.sampled_from(ODD), max_size=12), st.text(max_size=8)), max_size=8

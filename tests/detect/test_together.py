@@ -56,7 +56,7 @@ def test_each_finds_together_what_it_finds_alone(tmp_path: Path, surface: str) -
         assert together[place].equals(detector.detect(batch)), detector.name
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.lists(

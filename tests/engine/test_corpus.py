@@ -123,7 +123,7 @@ texts = st.one_of(st.sampled_from(EDGES), st.text(max_size=20))
 # ----------------------------------------------------------------------------------------------------- what is read
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(texts, min_size=1, max_size=7), st.integers(1, 4))
 @example(EDGES, 3)
 def test_every_format_and_string_type_gives_the_same_documents(
@@ -330,7 +330,7 @@ def test_csv_document_beyond_every_block_is_refused_with_the_size(
         documents(open_corpus(path))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(texts, min_size=1, max_size=5), st.text(alphabet='ab",\n', max_size=6))
 def test_only_a_quote_that_is_not_closed_counts_as_open(
     tmp_path_factory: pytest.TempPathFactory, content: list[str], end: str

@@ -53,7 +53,7 @@ def rows_by_number(corpus: Corpus, **options: Any) -> dict[int, dict[str, Any]]:
     return found
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 7), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 4),
     st.data(),

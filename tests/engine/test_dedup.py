@@ -75,7 +75,7 @@ texts_strategy = st.lists(
 )
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(texts_strategy)
 @example(["é  a\n", " e\u0301 a", "é A", "éa"])
 def test_first_equal_matches_oracle(texts: list[str]) -> None:
@@ -176,7 +176,7 @@ def test_results_do_not_depend_on_threads_and_batches() -> None:
             np.testing.assert_array_equal(ours, first)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.tuples(st.lists(st.sampled_from(["a", "b", "c"]), max_size=14), st.integers(0, 2)), max_size=6),
     st.integers(1, 5),

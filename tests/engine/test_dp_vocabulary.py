@@ -42,7 +42,7 @@ def counted(drawn: list[tuple[int, int]], order: np.ndarray, most: int) -> np.nd
     return found
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(drawn=OCCURRENCES, most=st.integers(1, 8), seed=st.integers(0, 5))
 def test_voters_match_the_oracle(drawn: list[tuple[int, int]], most: int, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(7)
@@ -53,7 +53,7 @@ def test_voters_match_the_oracle(drawn: list[tuple[int, int]], most: int, seed: 
     assert counted(drawn, order, most).tolist() == [expected[word] for word in range(7)]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(drawn=OCCURRENCES, unit=st.integers(0, 4), most=st.integers(1, 8))
 def test_one_individual_moves_few_words_by_one_voter(drawn: list[tuple[int, int]], unit: int, most: int) -> None:
     order = np.arange(7)
@@ -63,7 +63,7 @@ def test_one_individual_moves_few_words_by_one_voter(drawn: list[tuple[int, int]
     assert moved.sum() == min(most, len({word for other, word in drawn if other == unit}))
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(st.floats(0.05, 20), st.floats(1e-9, 0.1))
 def test_noise_spends_what_it_may_and_no_more(epsilon: float, delta: float) -> None:
     sigma = gaussian_sigma(epsilon, delta)
@@ -116,7 +116,7 @@ def test_what_is_no_guarantee_is_refused(epsilon: float, delta: float) -> None:
         voted_shares(2, 0, 1.0, 0.1, 5)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     documents=st.lists(st.tuples(st.integers(0, 4), st.lists(st.integers(0, 6), max_size=9)), min_size=1, max_size=12),
     at_once=st.integers(1, 30),

@@ -129,8 +129,8 @@ newer = regex.compile(
     "\U0001d25f\U0001d280\U0001d281]"
 )
 known_texts = texts.filter(lambda text: not newer.search(text))
-quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-thorough = settings(max_examples=examples(4000), deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=examples(4000), suppress_health_check=list(HealthCheck))
 spans = given(text=texts, first=st.integers(0, 40), length=st.integers(1, 12))
 crowds = given(
     of=st.lists(st.lists(known_texts, min_size=1, max_size=2), min_size=1, max_size=3),
@@ -216,7 +216,7 @@ def test_a_marked_combining_mark_protects_the_sign_it_is_composed_into() -> None
 
 
 def test_the_oracle_of_words_is_the_product_on_any_text() -> None:
-    @settings(max_examples=examples(400), deadline=None)
+    @settings(max_examples=examples(400))
     @given(known_texts)
     def check(text: str) -> None:
         array = pa.array([text], pa.large_string())

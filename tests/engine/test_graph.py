@@ -51,7 +51,7 @@ def test_a_word_that_the_index_does_not_hold_is_refused_without_its_name() -> No
     assert "Zyxwvut" not in str(caught.value)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.sampled_from([1, 2]))
 def test_supports_along_the_stream_match_the_oracle(corpus: Documents, min_support: int) -> None:
     index = build(corpus, min_support=min_support)
@@ -73,7 +73,7 @@ def test_an_index_that_forgot_supports_of_several_is_refused() -> None:
         ngram_supports(stream_of(corpus, build(corpus)), build(corpus), 4)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.randoms(use_true_random=False))
 def test_distinct_ngrams_of_everyone_match_the_oracle(corpus: Documents, random: object) -> None:
     index = build(corpus)
@@ -108,7 +108,7 @@ def words_of_units(corpus: Documents, k: int = 2) -> dict[int, set[str]]:
     return found
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.integers(0, 2**63 - 1))
 def test_sets_of_all_shared_words_single_out_as_the_oracle_says(corpus: Documents, seed: int) -> None:
     index, owned = build(corpus), words_of_units(corpus)

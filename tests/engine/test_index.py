@@ -30,7 +30,7 @@ def protected(index: _rust.NgramIndex, texts: list[str], **options: object) -> l
     return [set(np.flatnonzero(flags[a:b])) for a, b in itertools.pairwise(segmented.doc_offsets)]
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(corpora, st.integers(1, 4))
 def test_supports_match_the_oracle(corpus: list[tuple[str, int]], max_n: int) -> None:
     index = build(corpus, max_n=max_n, min_support=1)
@@ -49,7 +49,7 @@ def test_supports_match_the_oracle(corpus: list[tuple[str, int]], max_n: int) ->
     assert found == counts
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(corpora, st.integers(2, 4), st.integers(1, 4), st.sampled_from(POLICIES))
 def test_policies_match_the_oracle(corpus: list[tuple[str, int]], k: int, n: int, policy: str) -> None:
     texts = [text for text, _ in corpus]
@@ -86,7 +86,7 @@ def test_a_spelling_is_not_taken_for_the_surface_of_another(
     assert protected(builder.finish(), texts, k=2, n=1) == [set(), set(), set(), alone]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.integers(2, 4))
 def test_starts_mark_exactly_the_minimal_ngrams(corpus: list[tuple[str, int]], k: int) -> None:
     texts = [text for text, _ in corpus]
@@ -99,7 +99,7 @@ def test_starts_mark_exactly_the_minimal_ngrams(corpus: list[tuple[str, int]], k
         assert marked == set(minimal(tokens, counts, k, 3))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora)
 def test_paper_policy_grows_with_k_and_n(corpus: list[tuple[str, int]]) -> None:
     texts = [text for text, _ in corpus]
@@ -110,7 +110,7 @@ def test_paper_policy_grows_with_k_and_n(corpus: list[tuple[str, int]]) -> None:
             assert all(a <= b for a, b in zip(small, protected(index, texts, policy="paper", **larger), strict=True))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.integers(2, 4))
 def test_cover_is_within_last(corpus: list[tuple[str, int]], k: int) -> None:
     texts = [text for text, _ in corpus]
@@ -119,7 +119,7 @@ def test_cover_is_within_last(corpus: list[tuple[str, int]], k: int) -> None:
     assert all(a <= b for a, b in zip(cover, last, strict=True))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_tables_depend_on_documents_alone(corpus: list[tuple[str, int]], random: object, threads: int) -> None:
     shuffled = list(corpus)
@@ -138,7 +138,7 @@ def test_tables_depend_on_documents_alone(corpus: list[tuple[str, int]], random:
         assert pa.record_batch(once.level(n)) == pa.record_batch(again.level(n))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, corpora)
 def test_merging_disjoint_individuals_equals_indexing_the_union(
     first: list[tuple[str, int]], second: list[tuple[str, int]]
@@ -152,7 +152,7 @@ def test_merging_disjoint_individuals_equals_indexing_the_union(
     assert merged.num_units == union.num_units
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(corpora, documents)
 def test_adding_an_individual_never_lowers_a_support(corpus: list[tuple[str, int]], text: str) -> None:
     before, after = supports(corpus, 2), supports([*corpus, (text, 99)], 2)
@@ -236,7 +236,7 @@ def test_files_are_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> N
         assert len({(tmp_path / str(threads) / name).read_bytes() for threads in (1, 2, 3)}) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(corpora)
 def test_a_written_index_protects_like_the_one_in_memory(
     tmp_path_factory: pytest.TempPathFactory, corpus: list[tuple[str, int]]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import share_of
 from fixtures.indexes import build
 from oracles.ngrams import protected_words, split, supports
 
@@ -130,14 +131,14 @@ def test_damage_of_a_level_without_checksums_ends_in_an_error_too(
     table = pq.read_table(path := tmp_path / "ngrams_2.parquet")
     pq.write_table(table, path, compression="none", data_page_size=512)
     content, num_told = path.read_bytes(), 0
-    for at in range(4, len(content) - 8):
+    for at in share_of(range(4, len(content) - 8)):
         for value in (0, 33, 255):
             path.write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
             try:
                 open_index(tmp_path).level(2)
             except ArtifactError:
                 num_told += 1
-    assert num_told > 100
+    assert num_told > 12
     assert capfd.readouterr().err == ""
 
 

@@ -47,6 +47,9 @@ from reticent.engine.corpus import Columns, CsvDialect, open_corpus
 from reticent.engine.sources.config import Markup
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import open_remote, stage, staged_files
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 SENTINEL = "SENTINELTEXT"
 Row = dict[str, Any]
@@ -883,28 +886,12 @@ def partitioned(folder: Path) -> Path:
     return folder / "notes"
 
 
-def run_command(*arguments: object, **environment: str) -> None:
-    """A command of its own process; `CorpusError` with its last line where it ends otherwise than well."""
-    done = subprocess.run(
-        [sys.executable, "-m", "reticent", *map(str, arguments)],
-        env=os.environ | environment, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    if done.returncode:
-        raise CorpusError(done.stderr.strip().rpartition("\n")[2].removeprefix("reticent: "))
-
-
 def settings_of(given: Input) -> list[str]:
     return [
         part
         for name, column in given.columns.model_dump(exclude_none=True).items()
         for part in ("--set", f"corpus.{name}={column}")
     ]
-
-
-def individuals_by_spark(source: Any, given: Input, folder: Path) -> list[Any]:
-    run_command("spark", "index", source, "--out", folder / "run", "-q", "--master", "local[1]", *settings_of(given),
-                *(part for name, value in given.options.items() for part in ("--set", f"corpus.{name}={value}")))
-    return pl.read_parquet(folder / "run" / "split" / "individuals.parquet")["individual_id"].to_list()
 
 
 BORN = [dt.datetime(1950 + i, 3, 1 + i) for i in range(6)]
@@ -922,30 +909,44 @@ def born(folder: Path) -> Path:
 def birth_dates(
     *, on_spark: bool = False, zone: str = "UTC", time_zone: str | None = None
 ) -> Callable[[Any, Input, Path], list[Any]]:
-    """A reader that detects birth dates of records; the rows are the labels of the spans."""
+    """A reader that detects birth dates of records, in this zone; the rows are the labels of the spans."""
 
     def read(source: Any, given: Input, folder: Path) -> list[Any]:
         put(folder / "words.txt", "born\nseen\nwith\nfever\n")
-        changes = ['detect.records.columns={birth_date="birth"}', f'detect.records.common="{folder}/words.txt"']
-        changes += [f"corpus.time_zone={time_zone}"] if time_zone else []
-        changes += ["corpus.table=note"] if str(source).startswith("postgresql") else []
-        more = [*settings_of(given), *(part for change in changes for part in ("--set", change))]
-        more += ["--master", "local[1]"] if on_spark else []
-        program = ["spark", "detect"] if on_spark else ["detect"]
-        run_command(*program, source, "--out", folder / "run", "-q", "--detector", "records", *more, TZ=zone, PGTZ=zone)
+        corpus = {"source": str(source), "time_zone": time_zone, **given.columns.model_dump()}
+        corpus |= {"table": "note"} if str(source).startswith("postgresql") else {}
+        records = {"columns": {"birth_date": "birth"}, "common": f"{folder}/words.txt"}
+        values: dict[str, Any] = {
+            "out": str(folder / "run"), "detect": {"detectors": ["records"], "records": records},
+            "corpus": {name: value for name, value in corpus.items() if value is not None},
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TZ", zone)
+            patch.setenv("PGTZ", zone)
+            if on_spark:  # the zone of a JVM is that of its start
+                subprocess.run([sys.executable, "-c", DETECT_ON_SPARK, json.dumps(values)], check=True, timeout=900)
+            else:
+                execute(Run(parse_job(values)), "detect")
         spans = [file for file in (folder / "run").rglob("*.parquet") if "label" in pl.read_parquet_schema(file)]
         return [label for file in spans for label in pl.read_parquet(file)["label"]]
 
     return read
 
 
-def individuals_by_spark_of(kind: pa.DataType) -> Callable[[Path], Path]:
+DETECT_ON_SPARK = """
+import json, sys; from pathlib import Path; from reticent.core.progress import Progress
+from reticent.ext.spark.job import OnSpark, run_on_spark; from reticent.job.config import parse_job
+job = parse_job(json.loads(sys.argv[1]))
+run_on_spark(job, "detect", Path(job.out), OnSpark(master="local[1]"), progress=Progress(quiet=True))
+"""
+
+
+def individuals_of(kind: pa.DataType) -> Callable[[Path], Path]:
     """Ids of more digits than a float holds, and of one."""
     ids = pa.array([100000001, 100000002, 3, 4]).cast(kind, safe=False)
     return lambda folder: parquet(notes(4).set_column(1, "person_id", ids), "notes.parquet")(folder)
 
 
-SPARK = ("pyspark",)
 LAKE = {"columns": NOTES, "read": read_once}
 BY_NUMBER = r"delta://t: its columns are mapped by number \(delta.columnMapping.mode = id\); read it with Spark"
 for version in (2, 3):
@@ -974,23 +975,10 @@ add("Iceberg: ids of UUID", uuid_iceberg, [(str(i), str(uuid.UUID(int=i)), "xy"[
     needs=("pyiceberg", "sqlalchemy"), **LAKE)
 add("folders of partitions", partitioned,
     "part-0.parquet: column person_id is missing; it has note_id, note_text; person_id=… in its path is a folder", columns=NOTES)
-add("Spark: folders of partitions", partitioned, ["0008", "007", "1000", "7", "9"], needs=SPARK, columns=NOTES,
-    read=individuals_by_spark, options={"ids": "exact"})
-add("Spark: folders of partitions that differ in zeros", partitioned, "column individual_id: ids differ only in how they are",
-    needs=SPARK, columns=NOTES, read=individuals_by_spark)
 FLOAT = "column person_id: expected text or integers, got float; cast it"
-add("individuals of float32", individuals_by_spark_of(pa.float32()), f"notes.parquet {FLOAT}", columns=NOTES)
-add("Spark: individuals of float32", individuals_by_spark_of(pa.float32()), FLOAT, needs=SPARK, columns=NOTES,
-    read=individuals_by_spark)
-for kept, source in (("", ""), ("day=1/", "day=1")):
-    add(f"Spark: folder of a Delta table, {source}",
-        within(folder_of(a=parquet(notes(), f"{kept}0.parquet"), b=file(f"{LOG}0.json", "{}")), source),
-        "FOLDER: a Delta table, whose files hold rows that were deleted too", needs=SPARK, columns=NOTES, read=individuals_by_spark)
-add("Spark: an individual called nan", parquet(notes(person_id=["a", "a", "nan", "nan", "b", "b"])),
-    "column individual_id: a word for no id, such as NULL", needs=SPARK, columns=NOTES, read=individuals_by_spark)
+add("individuals of float32", individuals_of(pa.float32()), f"notes.parquet {FLOAT}", columns=NOTES)
 add("birth dates with a time", born, ["DATE"] * 6, columns=NOTES, read=birth_dates())
-add("Spark: birth dates, in UTC", born, ["DATE"] * 6, needs=SPARK, columns=NOTES, read=birth_dates(on_spark=True))
-add("Spark: birth dates, in New York", born, ["DATE"] * 6, needs=SPARK, columns=NOTES,
+add("Spark: birth dates, in New York", born, ["DATE"] * 6, needs=("pyspark",), columns=NOTES,
     read=birth_dates(on_spark=True, zone="America/New_York"))
 
 PARIS = pa.array([day.replace(tzinfo=ZoneInfo("Europe/Paris")) for day in BORN], pa.timestamp("us", "Europe/Paris"))
@@ -1026,12 +1014,11 @@ OF_PARIS = (
     "INSERT INTO note SELECT i, i / 3, 'x born ' || to_char(date '1950-03-01' + i, 'YYYY-MM-DD') || ' seen with fever', "
     "((date '1950-03-01' + i)::text || ' 00:00 Europe/Paris')::timestamptz FROM generate_series(0, 5) i",
 )
-for zone in ("Europe/Paris", "UTC"):
-    add(f"PostgreSQL: birth dates of Paris, read by a session of {zone}", lambda folder: None,
-        "postgresql:///made_1 note column birth: holds times with a zone that are not all midnight in UTC",
-        needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone=zone))
-    add(f"PostgreSQL: birth dates of Paris, read in Paris by a session of {zone}", lambda folder: None, ["DATE"] * 6,
-        needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone=zone, time_zone="Europe/Paris"))
+add("PostgreSQL: birth dates of Paris, read by a session there", lambda folder: None,
+    "postgresql:///made_1 note column birth: holds times with a zone that are not all midnight in UTC",
+    needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone="Europe/Paris"))
+add("PostgreSQL: birth dates of Paris, read in Paris by a session of UTC", lambda folder: None, ["DATE"] * 6,
+    needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone="UTC", time_zone="Europe/Paris"))
 
 # One table of ids (`fixtures.values`): what a value is, wherever it is read; tests/warehouse has databases and Spark.
 

@@ -39,7 +39,7 @@ def offsets_of(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(lengths_of_documents, st.integers(1, 5))
 def test_cut_documents_matches_oracle(lengths: list[int], capacity: int) -> None:
     offsets = offsets_of(lengths)
@@ -58,7 +58,7 @@ def test_windows_of_a_store_that_does_not_begin_at_zero() -> None:
     assert (documents.tolist(), starts.tolist(), sizes.tolist()) == ([0, 0, 2], [10, 12, 13], [2, 1, 2])
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=5),
     st.integers(0, 2),
@@ -119,7 +119,7 @@ def rows(draw: st.DrawFn) -> Row:
     return runs
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.lists(rows(), max_size=4),
     st.sampled_from([0.0, 0.15, 0.5, 0.99, 1.0, 3.0]),
@@ -194,7 +194,7 @@ def test_every_word_is_drawn_about_equally_often_over_epochs() -> None:
     assert abs(counts - 300).max() < 96
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(st.lists(st.tuples(st.integers(-1, 3), st.integers(1, 3)), max_size=5), max_size=5))
 def test_word_slots_matches_oracle(documents: list[list[tuple[int, int]]]) -> None:
     """Documents as runs of (word or -1, tokens); the same word twice in a row is one word."""
@@ -245,7 +245,7 @@ def flat_starts(documents: Starts) -> tuple[np.ndarray, np.ndarray]:
     return np.array(bits, dtype=np.uint8), offsets_of([len(document) for document in documents])
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(ngram_starts(), st.sampled_from(["all", "last", "paper"]), st.integers(1, 3))
 def test_protected_words_matches_oracle(documents: Starts, policy: str, max_n: int) -> None:
     starts, offsets = flat_starts(documents)
@@ -254,7 +254,7 @@ def test_protected_words_matches_oracle(documents: Starts, policy: str, max_n: i
     assert taken.tolist() == expected
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(ngram_starts(), st.integers(1, 3))
 def test_cover_meets_every_ngram_with_as_few_words_as_any_set(documents: Starts, max_n: int) -> None:
     starts, offsets = flat_starts(documents)
@@ -267,7 +267,7 @@ def test_cover_meets_every_ngram_with_as_few_words_as_any_set(documents: Starts,
         assert not any(all({*few} & {*words} for words in intervals) for few in smaller)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12), min_size=1, max_size=8), st.integers(2, 3))
 def test_protected_words_are_those_of_the_core_for_every_policy_and_n(documents: list[list[str]], k: int) -> None:
     from reticent import _rust
@@ -283,7 +283,7 @@ def test_protected_words_are_those_of_the_core_for_every_policy_and_n(documents:
             assert (protected_words(starts, words.doc_offsets, number, n) == (flags > 0)).all(), (policy, n)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(st.integers(0, 15), st.integers(0, 4)), max_size=30),
     st.sampled_from([np.uint16, np.int32, np.int64]),
@@ -312,7 +312,7 @@ documents_of_values = st.lists(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(documents_of_values, st.sampled_from([0.2, 0.5, 1.0]))
 def test_document_lowest_matches_oracle(documents: list[list[float]], share: float) -> None:
     values = np.array([value for document in documents for value in document], dtype=np.float32)
@@ -323,7 +323,7 @@ def test_document_lowest_matches_oracle(documents: list[list[float]], share: flo
         np.testing.assert_allclose(mean, sum(kept) / len(kept) if kept else np.nan)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(documents_of_values)
 def test_document_sums_matches_oracle(documents: list[list[float]]) -> None:
     values = np.array([value for document in documents for value in document], dtype=np.float32)
@@ -333,7 +333,7 @@ def test_document_sums_matches_oracle(documents: list[list[float]]) -> None:
     assert counts.tolist() == [len(document) for document in scored]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(st.integers(0, 4), max_size=9), max_size=5))
 def test_document_ranks_matches_oracle(documents: list[list[int]]) -> None:
     keys = np.array([float(key) for document in documents for key in document])
@@ -341,7 +341,7 @@ def test_document_ranks_matches_oracle(documents: list[list[int]]) -> None:
     assert document_ranks(keys, offsets_of([len(document) for document in documents])).tolist() == expected
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(st.booleans(), max_size=4), max_size=8))
 def test_words_all_matches_oracle(words: list[list[bool]]) -> None:
     values = np.array([value for word in words for value in word], dtype=bool)
@@ -359,7 +359,7 @@ def counts_by_hand(seed: int, row: int, num: int) -> list[int]:
     return counts
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(0, 1000), st.integers(0, 2**63 - 1))
 def test_draw_counts_matches_oracle(num: int, rows: int, first: int, seed: int) -> None:
     out = np.full((rows, num), 7.0)
@@ -398,7 +398,7 @@ def chained(*counters: int) -> int:
     return state
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(lengths_of_documents, st.integers(2, 5), st.integers(1, 4), st.integers(0, 9))
 def test_goldfish_drops_match_oracle(lengths: list[int], k: int, h: int, seed: int) -> None:
     offsets = offsets_of(lengths)
@@ -422,7 +422,7 @@ def test_goldfish_drops_one_token_in_k_and_the_same_ones_of_a_copy() -> None:
         assert (dropped[20_003 + 13 :] == dropped[5_003 + 13 : 9_003]).all()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.integers(1, 3), st.integers(1, 12), st.integers(0, 99), st.sampled_from([(0.8, 0.1), (0.3, 0.5), (0.0, 1.0)]))
 def test_replaced_words_match_oracle(rows: int, length: int, seed: int, shares: tuple[float, float]) -> None:
     random = np.random.default_rng(seed)
@@ -445,7 +445,7 @@ def test_replaced_words_match_oracle(rows: int, length: int, seed: int, shares: 
                 assert out[row, at] == expected
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 99))
 def test_digest_of_targets_matches_oracle_however_they_are_batched(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ def places(text: str, fuse: bool, prefix: str) -> dict[str, Iterator[range]]:
 @pytest.mark.parametrize("prefix", ["", "#"])
 @pytest.mark.parametrize("fuse", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(text=st.text(KNOWN + BY_BYTES + UNKNOWN, max_size=12))
 @example(text="日ж a")
 @example(text="a 日-ж本-é b")

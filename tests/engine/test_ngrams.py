@@ -68,7 +68,7 @@ def test_repr_shows_numbers_and_no_word() -> None:
     assert NgramIndex.__module__ == "reticent.engine.ngrams"
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), st.sampled_from([1, 2, 3]), st.booleans())
 def test_support_matches_oracle(
     corpus: list[tuple[list[str], int]], asked: list[str], min_support: int, small_blocks: bool

@@ -217,7 +217,7 @@ fuzz = st.lists(st.sampled_from(EVIL) | st.text(max_size=4), max_size=12).map(""
 
 
 @pytest.mark.parametrize("name", TOYS)
-@settings(max_examples=40)
+@settings(max_examples=examples(60))
 @given(st.lists(fuzz, max_size=4))
 @example(["it's  \n\n ok", "'s", " 's", "\n", "a\u0301 \u0301b", "x\u200d \u200dy"])
 @example(["abcdefghijklmn, abcdefghijklmno abcdefghijklmnop", "[MASK]", "12/05/1999 x-y-z (a)b"])
@@ -232,7 +232,7 @@ def trained(name: str) -> Trained:
 
 
 @pytest.mark.parametrize("name", [CASED, "bert 11True1", "bytelevel", "roberta", "prefix space", *PATTERNS])
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="Anna-Maria O'Neil (12/05/1999), 12/05/1999 x", seed=3)
 def test_words_and_flags_of_fuzzed_text_match_oracle(name: str, text: str, seed: int) -> None:

@@ -55,7 +55,7 @@ def test_words_of_the_form_stand_in_their_place_and_differ_with_the_seed(index: 
     assert PromptNormaliser(POOL, index, 2).apply(many)[0].num_replaced == 40
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     text=st.lists(st.sampled_from([*COMMON, "rare0", "rare2", "x", "😀", "--", "\n", "É.", " "]), max_size=12).map(
         "".join

@@ -104,7 +104,7 @@ def flags(index: _rust.NgramIndex, texts: list[str], **options: Any) -> Flags:
     return ["".join("1" if flag else "0" for flag in got[a:b]) for a, b in bounds]
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     corpora,
     st.lists(documents, max_size=3),
@@ -200,7 +200,7 @@ def test_policies_by_hand(policy: str, n: int, share: float | None, expected: st
     assert policy == "cover" or got == by_oracle  # of several smallest covers either will do
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.sampled_from(POLICIES), shares)
 def test_flags_of_a_document_do_not_depend_on_the_others_or_on_threads(
     corpus: Corpus, policy: str, share: str | None

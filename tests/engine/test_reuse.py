@@ -110,7 +110,7 @@ SIDES = [(f"s{i}", f"p{i}", "a b") for i in range(12)]
 
 
 @pytest.mark.heavy
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(individuals, texts, fates, texts), max_size=14),
     st.integers(1, 4),

@@ -108,7 +108,7 @@ documents = st.lists(st.tuples(st.sampled_from(KEPT), st.sampled_from(IDENTIFIER
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(documents, min_size=1, max_size=3), st.sampled_from(["tag", "rotate"]), st.integers(1, 3))
 def test_replacements_are_never_a_target_and_other_words_keep_their_flags(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[list[tuple[str, str]]], style: str, epoch: int

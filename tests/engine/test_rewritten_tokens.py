@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fixtures.cases import Case, real_case
+from fixtures.drawing import examples
 from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
 from fixtures.views import Views
 from hypothesis import given, settings
@@ -29,9 +29,10 @@ from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens, _write
+from reticent.engine.word_ids import WordSpans
 
-#: Documents of a real corpus; 0 for all.
-LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "12")) or None
+#: Documents of a real corpus.
+LIMIT = 12
 KEY = bytes(range(32))
 STYLES = ("x", "tag", "surrogate", "rotate")
 COLUMNS = ("input_ids", "word_ids", "flags", "ngram_starts", "doc_offsets", "individual")
@@ -152,7 +153,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=int(os.environ.get("RETICENT_PATCH_EXAMPLES", "45")), deadline=None)
+@settings(max_examples=examples(160))
 @given(
     st.lists(st.tuples(people, documents), min_size=1, max_size=7),
     st.sampled_from(list(TOKENIZERS)),
@@ -226,9 +227,26 @@ def test_rewritten_tokens_are_the_same_bytes_for_any_number_of_threads(tmp_path:
             maker.write(folder, key=KEY, draw=draw)
             for path in folder.iterdir():
                 made.setdefault(f"{draw} {path.name}", set()).add(path.read_bytes())
-    assert len(made) == 2 * 10
+    assert len(made) == 2 * 15
     assert all(len(content) == 1 for content in made.values())
     assert made["3 ids.bin"] != made["4 ids.bin"]
+
+
+@pytest.mark.parametrize("style", ["surrogate", "rotate"])
+def test_the_words_of_surrogates_stand_beside_their_tokens(tmp_path: Path, style: str) -> None:
+    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
+    (tmp_path / "out").mkdir()
+    rewritings.maker(style).write(tmp_path / "out", key=KEY, draw=1)
+    store, spans = open_tokens(tmp_path / "out"), WordSpans(tmp_path / "out")
+    owners = np.repeat(np.arange(store.num_documents), np.diff(store.doc_offsets))
+    rows = np.repeat(np.arange(store.num_documents), np.diff(spans.doc_offsets))
+    bounds = zip(rows.tolist(), spans.firsts.tolist(), spans.ends.tolist(), strict=True)
+    direct = ((store.flags & 1) > 0) & (store.word_ids >= 0)
+    found = {(row, word) for row, first, end in bounds for word in range(first, end)}
+    flagged = {*zip(owners[direct].tolist(), store.word_ids[direct].tolist(), strict=True)}
+    assert found <= flagged
+    assert {(row, word + 1) for row, word in flagged - found} <= found  # a token of the word before and of its first
+    assert {"NAME", "DATE"} <= set(spans.names)
 
 
 def test_a_view_of_other_documents_or_words_is_refused(tmp_path: Path) -> None:

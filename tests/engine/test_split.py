@@ -71,7 +71,7 @@ def test_sides_of_known_individuals_never_change(tmp_path: Path) -> None:
     assert "".join(side[0] for side in sides(individuals).values()) == "hhhhmhrhhrhr"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), min_size=1, max_size=60),
     st.randoms(use_true_random=False),

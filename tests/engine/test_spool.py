@@ -88,7 +88,7 @@ def filled(
     return builder
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     corpora,
     st.sampled_from([0, 4096, 40_000, 1 << 24]),
@@ -103,7 +103,7 @@ def test_a_limit_does_not_change_the_index(
     assert tables(index) == tables(build(corpus, max_n=max_n, min_support=min_support))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     corpora.filter(len),
     st.sampled_from([None, 0, 40_000]),
@@ -125,7 +125,7 @@ def test_knowing_how_many_documents_a_unit_has_does_not_change_the_index(
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     corpora.filter(len),
     st.lists(st.booleans(), min_size=13, max_size=13),
@@ -200,7 +200,7 @@ def test_a_builder_without_a_subset_has_no_index_of_one() -> None:
     assert filled(MANY, None, max_n=2, batch=7, surface="exact", known=True).finish_both()[0] is None
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.integers(0, 12), st.integers(1, 3))
 def test_documents_left_out_leave_no_trace(corpus: list[tuple[str, int]], unit: int, max_n: int) -> None:
     rows = [(text, _rust.LEFT_OUT if owner == unit else owner) for text, owner in corpus]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 from fixtures.documents import write_file as write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.errors import CorpusError, PolicyError
@@ -295,7 +295,6 @@ def test_options_that_are_wrong_or_do_nothing_are_refused(markup: dict[str, Any]
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), max_size=30)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_marks_written_in_any_unit_come_back_where_they_stood(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -176,7 +176,7 @@ words = st.sampled_from(["a", "b", "c", "d"])
 corpora = st.lists(st.tuples(st.integers(0, 5), st.lists(words, max_size=7).map(" ".join)), min_size=1, max_size=9)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(corpora, st.sampled_from([None, [0, 0, 1, 1, 2, 3]]), st.integers(2, 4), st.integers(1, 3))
 def test_counts_match_the_oracle(documents: Documents, units: list[int] | None, k: int, max_n: int) -> None:
     tokens = [text.split() for _, text in documents]
@@ -216,7 +216,7 @@ def test_counts_match_the_oracle(documents: Documents, units: list[int] | None, 
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(corpora, st.integers(0, 9))
 def test_unicity_counts_every_unit_and_single_sets_match_the_oracle(documents: Documents, seed: int) -> None:
     if not any(text for _, text in documents):
@@ -317,7 +317,7 @@ def test_a_rest_that_is_itself_small_is_not_shown(tmp_path: Path) -> None:
     assert detected_spans(write_spans(tmp_path, {}), INDIVIDUAL, small_cell=5) == []
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80))
 @given(st.lists(st.integers(0, 30), max_size=80), st.integers(2, 12))
 def test_cumulative_distribution_matches_the_oracle(values: list[int], max_points: int) -> None:
     full, found = cdf(np.array(values)), cdf(np.array(values), max_points=max_points)

@@ -84,7 +84,7 @@ corpora = st.lists(st.tuples(people, documents), min_size=2, max_size=8)
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120))
 @given(
     corpora,
     st.sampled_from(list(TOKENIZERS)),
@@ -281,7 +281,7 @@ known = st.text(st.characters(exclude_categories=("Cs", "Cn", "Zs", "Zl", "Zp", 
 
 
 @pytest.mark.parametrize("surface", ["exact", "casefold", "fold"])
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(known, min_size=1, max_size=30))
 def test_surfaces_are_those_of_the_index(surface: str, texts: list[str]) -> None:
     builder = _rust.IndexBuilder(surface=surface)

@@ -118,7 +118,7 @@ def check_protection(trained: Trained, text: str, seed: int) -> None:
         assert tokens.flags[inside[0] : inside[-1] + 1].all()
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="the Smith  été", seed=0)
 @example(text="<s> [MASK] <|endoftext|> </s>[UNK]", seed=1)
@@ -129,7 +129,7 @@ def test_alignment_matches_oracle(trained: Trained, text: str, seed: int) -> Non
 
 
 @pytest.mark.corpus
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(text=fuzz, seed=st.integers(0, 1000))
 def test_alignment_matches_oracle_for_real_vocabularies(real: Trained, text: str, seed: int) -> None:
     check_alignment(real, text, seed)
@@ -191,7 +191,7 @@ def test_words_are_found_again_where_tokens_meet_several_or_none(num_documents: 
     assert (found.skipped > 0).any()
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="j.doe@x.org, 𝄞 \ue000", seed=3)
 def test_every_token_that_meets_a_character_of_a_span_is_direct(trained: Trained, text: str, seed: int) -> None:
@@ -240,7 +240,7 @@ def test_a_gap_is_direct_in_its_document_alone(trained: Trained) -> None:
     assert second == [DIRECT * (a <= 5 < b) for a, b in offsets]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(texts=st.lists(fuzz, max_size=5), seed=st.integers(0, 1000))
 def test_tokens_of_a_document_do_not_depend_on_its_batch(trained: Trained, texts: list[str], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -551,7 +551,7 @@ def test_files_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) 
 # Pseudonymised text.
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(fuzz, max_size=4), st.integers(0, 1000), st.sampled_from(["X", "", "[NAME]"]))
 def test_replace_words_matches_oracle(texts: list[str], seed: int, replacement: str) -> None:
     array = pa.array(texts, pa.large_string())
@@ -568,7 +568,7 @@ def test_replace_words_matches_oracle(texts: list[str], seed: int, replacement: 
     assert pa.record_batch(replaced).column("text").to_pylist() == expected
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.lists(

@@ -35,7 +35,7 @@ def of(hospital: list[list[str]], people: set[int] | None = None) -> list[tuple[
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(hospitals, hospitals, st.integers(1, 4), st.integers(2, 3))
 def test_an_update_equals_a_rebuild(old: list[list[str]], new: list[list[str]], max_n: int, k: int) -> None:
     """Any hospital becomes any other; whose documents are the same is not counted again."""
@@ -58,7 +58,7 @@ def test_an_update_equals_a_rebuild(old: list[list[str]], new: list[list[str]], 
         )
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(hospitals, st.integers(1, 3), st.integers(1, 4))
 def test_pruning_equals_building_pruned(hospital: list[list[str]], first: int, more: int) -> None:
     corpus = of(hospital)

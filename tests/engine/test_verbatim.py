@@ -83,7 +83,7 @@ def covered(spans: list[tuple[int, int]], text: str) -> set[int]:
 short_texts = st.text(st.sampled_from("ab "), max_size=60) | st.text(st.sampled_from(ALPHABET), max_size=60)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(short_texts, max_size=4), short_texts, st.data())
 @example(["aé\u00ad田" * 6], "AE\u0301田" * 6, None)
 def test_find_matches_oracle(training: list[str], text: str, data: st.DataObject | None) -> None:
@@ -99,7 +99,7 @@ def test_find_matches_oracle(training: list[str], text: str, data: st.DataObject
     assert all(b < c for (_, b), (c, _) in itertools.pairwise(spans))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(short_texts, min_size=1, max_size=3), st.data())
 def test_a_stream_finds_what_the_whole_text_holds_in_any_pieces(training: list[str], data: st.DataObject) -> None:
     text = "".join(data.draw(st.lists(st.sampled_from(training) | short_texts, max_size=4)))
@@ -110,7 +110,7 @@ def test_a_stream_finds_what_the_whole_text_holds_in_any_pieces(training: list[s
     assert [streamed(index, list(text))] == found(index, text)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(short_texts, min_size=1, max_size=3), st.data())
 def test_text_before_pending_never_comes_to_lie_in_a_match(training: list[str], data: st.DataObject) -> None:
     text = "".join(data.draw(st.lists(st.sampled_from(training) | short_texts, max_size=4)))

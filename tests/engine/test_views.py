@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ from reticent.engine.word_ids import NumberedWords, WordWriter
 #: Of every way that a text comes to tokens, and one whose ids need three bytes.
 WIDE = plain_tokenizer(*(f"none{i}" for i in range(70_000)), "a", "b", "Smith", "12")
 TOKENIZERS = {**{name: tokenizer_json(name) for name in KINDS}, "wide": WIDE}
-#: Documents of a real corpus; 0 for all.
-LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "60")) or None
+#: Documents of a real corpus.
+LIMIT = 60
 
 
 pieces = st.sampled_from(
@@ -53,7 +52,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(people, documents), min_size=2, max_size=9),
     st.sampled_from(list(TOKENIZERS)),

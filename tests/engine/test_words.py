@@ -105,7 +105,7 @@ def test_words_of_hand_worked_texts(text: str, expected: list[str]) -> None:
     assert words(text) == words_of(text) == expected
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(texts)
 @example(" \u0e34")  # a vowel sign on a space
 @example("a\u3000\u0345")
@@ -126,7 +126,7 @@ def cut(texts: pa.Array, **options: str) -> list[list[int]]:
     return [found.doc_offsets.tolist(), found.starts.tolist(), found.ends.tolist()]
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(texts, max_size=4))
 def test_words_do_not_depend_on_the_instruction_set(texts: list[str]) -> None:
     """Machines without AVX2 (aarch64) take the table."""
@@ -147,7 +147,7 @@ def test_an_instruction_set_that_is_not_there_is_refused() -> None:
         _rust.segment(pa.array(["a"]), instruction_set="avx1024")
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(texts)
 def test_every_letter_and_digit_is_in_a_word(text: str) -> None:
     array = pa.array([text], pa.string())
@@ -156,14 +156,14 @@ def test_every_letter_and_digit_is_in_a_word(text: str) -> None:
     assert covered >= {i for i, c in enumerate(text) if c.isalnum()}
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(st.sampled_from("aZ09_.':,;-/ \n\0@"), max_size=30))
 def test_ascii_words_are_the_same_beside_another_script(text: str) -> None:
     """Documents in ASCII take a scanner of their own; one more letter sends them to the full rule."""
     assert [*words(text), "é"] == words(f"{text} é")
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(["12", "a1", "٣", "ab", "é", "½"]), min_size=1, max_size=6), st.data())
 def test_numbers_joined_by_one_sign_are_one_word(pieces: list[str], data: st.DataObject) -> None:
     signs = [data.draw(st.sampled_from(["-", "/", "--", " ", "-/", "*"])) for _ in pieces[1:]]
@@ -251,7 +251,7 @@ def bounds_of(texts: list[str], joined_by: str = "\n") -> tuple[list[list[int]],
     return [starts.tolist(), ends.tolist()], [bounds.tolist() for bounds in word_bounds(joined_by.join(texts))]
 
 
-@settings(max_examples=examples(1500), deadline=None)
+@settings(max_examples=examples(1500))
 @given(st.text(anything, max_size=24))
 @example("א' א'א א\"א א\"")
 @example("a\u200b\u0e01 カ\u200bא'_")
@@ -271,7 +271,7 @@ def test_every_character_between_letters_matches_oracle() -> None:
     assert len(core[0]) > 250_000
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.text(anything, max_size=8), min_size=1, max_size=5))
 def test_words_of_texts_joined_by_newlines_are_their_own(texts: list[str]) -> None:
     assert words_of("\n".join(texts)) == [word for text in texts for word in words_of(text)]

@@ -31,6 +31,9 @@ from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
 from reticent.ext.exports.source import Exports
+from reticent.ext.exports.write import FORMS
+from reticent.ext.scrub.command import scrub_documents
+from reticent.ext.scrub.scrub import ScrubConfig
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -447,6 +450,11 @@ ALTERNATIVES = (
             "a link b link b ",
         ),
         (
+            "rtf",
+            rb"{\rtf1\trowd\cellx100\cellx200\pard\intbl Name\cell Smith|\cell\row a \\cell}",
+            "Name\tSmith|\t\na \\cell",
+        ),
+        (
             "mail",
             b"Subject: s\nContent-Type: multipart/mixed; boundary=a\n\n--a\n" + ALTERNATIVES + b"--a\n\nfoot\n--a\n"
             b"Content-Type: text/html\n\n<p>page\n--a\nContent-Type: message/rfc822\n\nSubject: t\n\ninner\n--a--",
@@ -581,6 +589,29 @@ def test_documents_of_one_id_are_told_apart_and_the_same_one_comes_once(connecti
     assert [each.place for each in unread] == ["1.ndjson", "3.ndjson"]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, tmp_path: Path) -> None:
+    """A bulk export keeps attachments as Binary in files of their own; the address is that of its server."""
+    said = ["Zanzi\n", "bar", "x", "y"]
+    kept = [
+        {"resourceType": "Binary", "id": name, "contentType": "text/plain", "data": b64(text.encode())}
+        for name, text in zip(["b1", "b2", "b3", "b3"], said, strict=True)
+    ]
+    data = "\n".join([json.dumps(kept[0]), "{broken", *map(json.dumps, kept[1:])]).encode()
+    (tmp_path / f"Binary.ndjson{suffix}").write_bytes(gzip.compress(data) if suffix else data)
+    ends = ["Binary/b1", "https://host.example/fhir/Binary/b2/_history/1", "Binary/b3", "Binary/none"]
+    rows = [reference(id=f"d{n}", attachment={"data": None, "url": end}) for n, end in enumerate(ends)]
+    (tmp_path / "DocumentReference.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    found, unread = found_in(tmp_path, "fhir")
+    assert [row[2] for row in found] == ["Zanzi\n", "bar"]
+    assert [(each.place.partition(" ")[2], "never fetched" in each.reason) for each in unread] == [
+        ("line 2", False),
+        ("line 3", True),
+        ("line 4", True),
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"Binary.ndjson{suffix}", "DocumentReference.ndjson"]
+
+
 def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(json.dumps(reference()).encode())
     for name, data in (
@@ -676,3 +707,45 @@ def test_a_column_that_an_export_lacks_is_named(tmp_path: Path) -> None:
 def test_the_settings_name_the_individuals_of_pages(tmp_path: Path) -> None:
     config = CorpusConfig(source=f"pages://{tmp_path}", individual="(.*)-.*")
     assert config.remote == f"pages://{tmp_path}"
+
+
+# -------------------------------------------------------------------------------------------------------- written back
+
+IDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=20)
+
+
+@pytest.mark.parametrize("scheme", FORMS)
+@given(
+    ids=st.tuples(IDS, IDS),
+    text=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\ufeff")).filter(str.strip),
+)
+def test_what_is_written_is_read_again(scheme: str, ids: tuple[str, str], text: str) -> None:
+    line = FORMS[scheme][1](*ids, text).encode()
+    (found,) = exports._READERS[scheme](line, "here")
+    assert isinstance(found, FoundDocument)
+    assert (found.individual_id, found.text) == (ids[1], text)
+    assert found.doc_id == ids[0] or json.loads(line)["identifier"] == [{"value": ids[0]}]
+
+
+@pytest.mark.parametrize("scheme", FORMS)
+def test_scrub_writes_the_form_that_it_read_and_nothing_but_text_and_ids(scheme: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    text = "Mrs. Amelie Quendler was seen.\nShe sleeps | well."
+    if scheme == "fhir":
+        given_back = reference(
+            description="Amelie Quendler", attachment={"data": b64(text.encode()), "title": "Quendler"}
+        )
+        rows = [json.dumps(given_back), json.dumps(reference(id="d2", subject={"reference": "Patient/8"}))]
+        (tmp_path / "in/a.ndjson").write_text("\n".join(rows))
+    else:
+        lines = [f"OBX|1|TX|||{line.replace('|', chr(92) + 'F' + chr(92))}" for line in text.split("\n")]
+        other = message("OBX|1|TX|||Seen today.", control="M2").replace(b"123", b"124")
+        (tmp_path / "in/a.hl7").write_bytes(message(*lines) + other)
+    job = parse_job({"out": str(tmp_path / "run"), "corpus": {"source": f"{scheme}://{tmp_path / 'in'}"}, "seed": 1})
+    execute(Run(job), "split")
+    scrub_documents(job, tmp_path / "out", ScrubConfig(style="tag"), in_run_folder=True, progress=Progress(quiet=True))
+    (file,) = (tmp_path / "out/export").iterdir()
+    assert "Quendler" not in file.read_text()
+    before, after = found_in(tmp_path / "in", scheme)[0], found_in(tmp_path / "out/export", scheme)[0]
+    assert [row[:2] for row in before] == [row[:2] for row in after]
+    assert after[0][2] == "Mrs. [NAME] was seen.\nShe sleeps | well."

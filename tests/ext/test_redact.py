@@ -55,6 +55,8 @@ def test_detectors_of_ones_own() -> None:
     assert redact(NOTE, detectors=make_detectors(["rules"], {"rules": {"labels": ["PHONE"]}})).endswith("[PHONE].")
     with pytest.raises(PolicyError, match="spans"):
         redact(NOTE, detectors=make_detectors(["gold"]))
+    with_record = redact("Zorro 77, ward 12", record={"last_name": "Zorro"}, detectors=[])
+    assert with_record == "[NAME] 77, ward 12"
 
 
 def test_a_tag_of_any_category_is_turned_back() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
+from typer.testing import CliRunner
 
+from reticent.cli import app
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
+from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.ext.dp.budget import read_budget
 from reticent.job.checks import check_run
-from reticent.job.config import Job, parse_job
+from reticent.job.config import Job, kept_content, parse_job
 from reticent.job.dependencies import privacy_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -103,6 +107,103 @@ def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it
     with pytest.raises(PolicyError, match=said):
         execute(Run(parse_job(job | {"recipes": {"mine": mine}})), "train")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "recipes", "gates"),
+    [
+        ([1, 0.5], ["clm", "dp-clm-epsilon-1", "dp-clm-epsilon-0.5"], ["dp-clm-epsilon-1", "dp-clm-epsilon-0.5"]),
+        ([4], ["clm", "dp-clm-epsilon-4"], ["dp-clm-epsilon-4"]),
+        (4, ["clm", "dp-clm"], ["dp-clm"]),
+    ],
+)
+def test_a_list_of_epsilons_is_a_recipe_for_each_and_another_list_replaces_it(
+    epsilons: Any, recipes: list[str], gates: list[str], hospital: Path, tmp_path: Path
+) -> None:
+    gate = [{"measure": "membership_auc", "at_most": 0.6, "recipes": ["dp-clm"]}]
+    given = values(hospital, tmp_path, ["clm", "dp-clm"], {"target_epsilon": [2.0, 1.0]}, gate=gate)
+    kept = json.loads(kept_content(parse_job(given)))
+    given["train"]["dp"] = kept["train"]["dp"] = {"target_epsilon": epsilons}
+    for job in map(parse_job, (given, kept, json.loads(kept_content(parse_job(kept))))):
+        assert list(job.model[0].recipes) == recipes
+        assert list(job.gate[0].recipes or ()) == gates
+        listed = [job.privacy(job.model[0], name) for name in recipes[1:]]
+        wanted = epsilons if isinstance(epsilons, list) else [epsilons]
+        assert [dp and dp.target_epsilon for dp in listed] == wanted
+        assert all(job.tokens(name) == job.tokens("dp-clm") for name in recipes[1:])
+
+
+def test_a_list_reaches_who_starts_from_its_recipes_and_no_private_head(hospital: Path, tmp_path: Path) -> None:
+    given = values(hospital, tmp_path, ["clm", "dp-clm"], {"target_epsilon": [2.0, 1.0]})
+    given["classify"] = {"label": "ward", "from_recipes": ["dp-clm"]}
+    classify = parse_job(given).classify
+    assert classify is not None
+    assert classify.from_recipes == ("dp-clm-epsilon-2", "dp-clm-epsilon-1")
+    given["classify"]["private"] = True
+    with pytest.raises(PolicyError, match=r"classify\.private: has one epsilon"):
+        parse_job(given)
+
+
+def test_names_of_a_list_are_no_recipes_of_ones_own(hospital: Path, tmp_path: Path) -> None:
+    own = {"mine-epsilon-2": {"base": "dp-clm"}}
+    with pytest.raises(PolicyError, match="names of this form are those of a list"):
+        parse_job({**values(hospital, tmp_path, ["clm"]), "recipes": own})
+    with pytest.raises(PolicyError, match="unknown recipe 'clm-epsilon-2'"):
+        parse_job(values(hospital, tmp_path, ["clm-epsilon-2"]))
+
+
+def test_a_sweep_is_charged_for_all_its_trainings_before_the_first_and_said_before_and_after(
+    hospital: Path, tmp_path: Path
+) -> None:
+    class Told(Progress):
+        def __init__(self) -> None:
+            super().__init__(quiet=True)
+            self.said: list[str] = []
+
+        def _say(self, message: str, *_: Any, **__: Any) -> None:
+            self.said.append(message)
+
+    def job(epsilons: list[float], **dp: Any) -> Job:
+        given = values(hospital, tmp_path / "run", ["dp-clm"], {"sample_rate": 0.5, "target_epsilon": epsilons, **dp})
+        given["train"] |= {"num_epochs": 2, "checkpoint_epochs": [1, 2]}
+        return parse_job({**given, "audit": {"attacks": ["loss"], "num_bootstrap": 100, "inversion": None}})
+
+    (tmp_path / "job.json").write_bytes(kept_content(job([4, 8])))
+    plan = CliRunner().invoke(app, ["run", str(tmp_path / "job.json"), "--plan"])
+    charged = (
+        "the budget is charged for all 2 (epsilon 4.00 and 8.00), whichever is used, and together they cost epsilon"
+    )
+    assert f"{charged} 12.00 at delta" in plan.stdout.replace("\n", " ")
+
+    with pytest.raises(PolicyError, match=r"these 2 runs together would spend epsilon 12\.00 .* epsilon 9\.00 is left"):
+        execute(Run(job([4, 8], budget_epsilon=9.0)), "train")
+    assert not (tmp_path / "run" / "models").exists()
+
+    told = Told()
+    execute(Run(job([4, 8], budget_epsilon=20.0), told), "audit")
+    folder = tmp_path / "run"
+    said = " ".join(told.said)
+    assert f"{charged} 12.00 at delta" in said
+    assert re.search(
+        r"so far: epsilon (11\.9\d|12\.00) at delta \S+ per individual \(2 together, basic composition\)", said
+    )
+    assert [each.about["recipe"] for each in read_budget(folder / "privacy-budget.json")] == [
+        "dp-clm-epsilon-4",
+        "dp-clm-epsilon-8",
+    ]
+    entries = {(each.recipe, each.epoch): each for each in Run(job([4, 8])).evidence.models if each.epoch}
+    for epsilon in (4, 8):
+        early, late = (entries[f"dp-clm-epsilon-{epsilon}", epoch].epsilon for epoch in (1, 2))
+        assert early is not None
+        assert late is not None
+        assert 0 < early < late <= epsilon
+
+    made = (folder / "models/toy/dp-clm-epsilon-4/manifest.json").stat().st_mtime_ns
+    with pytest.raises(PolicyError, match=r"this run would spend epsilon 8\.50 .* epsilon 8\.0\d is left after 2 runs"):
+        execute(Run(job([4, 8, 8.5], budget_epsilon=20.0)), "train")
+    execute(Run(job([4, 8, 2], budget_epsilon=20.0)), "train")
+    assert (folder / "models/toy/dp-clm-epsilon-4/manifest.json").stat().st_mtime_ns == made
+    assert (folder / "models/toy/dp-clm-epsilon-2").is_dir()
 
 
 def test_a_clip_that_no_recipe_uses_is_refused(hospital: Path, tmp_path: Path) -> None:

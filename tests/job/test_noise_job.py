@@ -19,7 +19,8 @@ from reticent.engine.dp_vocabulary import word_order
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.job import views
+from reticent.ext.dp.budget import read_budget
+from reticent.job import noise, views
 from reticent.job.checks import check_run, refuse_idle
 from reticent.job.config import parse_job
 from reticent.job.noise import KEY, _key, protecting
@@ -100,9 +101,9 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
     voters = Counter[str]()
     for own in texts.values():
         voters.update(sorted(own, key=lambda word: (-own[word], place_of[word]))[:60])
-    noise = run.job.threshold.noise
-    assert noise is not None
-    shares = noise.shares(2, len(texts))
+    settings = run.job.threshold.noise
+    assert settings is not None
+    shares = settings.shares(2, len(texts))
     spared = protecting(run, run.index(), 2).words().column("support").to_numpy() >= 2
     for word, is_spared in zip(words.to_pylist(), spared, strict=True):
         if not 1e-9 < (share := shares[voters[word]]) < 1 - 1e-9:
@@ -122,6 +123,39 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
     for idle in ({"threshold__unit": "individual"}, {"threshold__epsilon": 1.0, "threshold__max_words": 5}):
         with pytest.raises(PolicyError, match="has no effect"):
             refuse_idle(parse_job(changed(values, **idle)), models=True, trains=True, audits=True)
+
+
+def test_a_vocabulary_that_was_drawn_is_spent_whatever_ends_the_run(
+    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_individuals = {"threshold__unit": "individual", "threshold__epsilon": 3.0, "threshold__delta": 1e-3}
+    noisy = changed(values, out=str(tmp_path / "run"), **of_individuals)
+    file = tmp_path / "run/privacy-budget.json"
+
+    def killed(*_: object, **__: object) -> None:
+        assert [str(each.guarantee) for each in read_budget(file)] == ["epsilon 3.00 at delta 1e-3 per individual"]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(noise, "noisy_index", killed)
+        with pytest.raises(KeyboardInterrupt):
+            execute(Run(parse_job(noisy)), "protect")
+    (spent,) = read_budget(file)
+    assert not spent.settled
+    execute(Run(parse_job(noisy)), "protect")
+    execute(Run(parse_job(changed(noisy, protect__policy="all"))), "protect")  # the same draw
+    (spent,) = read_budget(file)
+    assert spent.settled
+    assert spent.about["recipe"] == "vocabulary"
+    execute(Run(parse_job(changed(noisy, threshold__epsilon=2.0))), "protect")
+    assert [each.guarantee.epsilon for each in read_budget(file)] == [3.0, 2.0]
+
+    model = {**noisy["model"][0], "recipes": [*noisy["model"][0]["recipes"], "dp-mlm"]}
+    dp = {"noise_multiplier": 1.0, "budget_epsilon": 6.0, "budget_delta": 1e-2}
+    more = changed(noisy, threshold__epsilon=4.0) | {"model": [model], "train": {"dp": dp}}
+    with pytest.raises(PolicyError, match=r"the private vocabulary would spend epsilon 4\.00 .* epsilon 1\.00 is left"):
+        execute(Run(parse_job(more)), "protect")
+    assert len(read_budget(file)) == 2
 
 
 def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_does(

@@ -52,6 +52,18 @@ def test_run_beyond_the_limit_is_refused_with_what_is_left(tmp_path: Path) -> No
     assert [each.run for each in read_budget(book.path)] == ["a", "b"]
 
 
+def test_runs_to_come_are_refused_together_and_none_is_recorded(tmp_path: Path) -> None:
+    book = budget(tmp_path, max_epsilon=10.0, max_delta=1e-4)
+    book.reserve("a", cost(2.0), 1000)
+    book.require_room([cost(1.0), cost(2.0), cost(4.0)], 1000)
+    with pytest.raises(PolicyError, match=r"these 3 runs together would spend epsilon 14.00 .* epsilon 8.00 is left"):
+        book.require_room([cost(2.0), cost(4.0), cost(8.0)], 1000)
+    book.require_room([cost(0.1, 1e-8)] * 40, 1000)  # by the advanced bound, of which a lump of 4 has no use
+    with pytest.raises(PolicyError, match="per individual and per record"):
+        book.require_room([cost(1.0, unit="record", max_documents=None)], 1000)
+    assert len(read_budget(book.path)) == 1
+
+
 def test_run_without_noise_is_refused_with_what_is_left_for_others(tmp_path: Path) -> None:
     book = budget(tmp_path, max_epsilon=10.0, max_delta=1e-4)
     book.reserve("a", cost(6.0), 1000)

@@ -1,4 +1,4 @@
-"""Classifiers: what is trained and what is frozen, the learning rate, long documents, same bits, what is refused."""
+"""Classifiers: what is trained and what is frozen, the learning rate, long documents, same bits, going on, DP-SGD."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from fixtures.jobs import control_c
 from fixtures.models import toy_tokenizer
+from fixtures.private import dp
 from fixtures.stores import Token, make_store
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.ext.classify.labels import MAX_CLASSES, LabelledTokens, label_documents
-from reticent.ext.classify.training import ClassifyConfig, _predict, _windows, classify
+from reticent.ext.classify.training import Classified, ClassifyConfig, _predict, classify
 from reticent.trainer.export import ALLOWED, write_model
 from reticent.trainer.foundation import new_model
+from reticent.trainer.metrics import LossReader
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.windows import SpecialIds
+from reticent.trainer.windows import SpecialIds, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 KINDS = ("bert", "gpt2", "llama")
+ADD = LossReader.add
 QUICK = {"window_length": 16, "batch_size": 4, "num_epochs": 2, "device": "cpu"}
 
 
@@ -91,10 +95,16 @@ def test_only_the_last_layer_and_the_head_change_and_the_rest_keeps_its_bits(
     assert found.num_parameters == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_word_that_tells_the_class_is_learned_by_every_kind(checkpoints: dict[str, Path], kind: str) -> None:
+@pytest.mark.parametrize(("kind", "private"), [*((kind, False) for kind in KINDS), ("bert", True), ("gpt2", True)])
+def test_a_word_that_tells_the_class_is_learned_by_every_kind(
+    checkpoints: dict[str, Path], kind: str, private: bool
+) -> None:
+    if private:
+        pytest.importorskip("opacus")
     documents = two_classes()
-    found = classify(checkpoints[kind], documents, ClassifyConfig(**{**QUICK, "num_epochs": 20}, learning_rate=1e-2))
+    config = ClassifyConfig(**{**QUICK, "num_epochs": 20}, learning_rate=1e-2, private=private)
+    privacy = dp(noise_multiplier=0.01, sample_rate=0.25) if private else None
+    found = classify(checkpoints[kind], documents, config, privacy=privacy)
     assert np.array_equal(found.predicted, documents.classes[~documents.is_train])
     assert found.losses[-1] < 0.2 < found.losses[0]
 
@@ -118,11 +128,14 @@ def test_the_head_is_fresh_and_the_same_for_a_seed_whatever_the_start(
 # -------------------------------------------------------------------------------------------------------------- steps
 
 
-def test_the_rate_rises_from_0_over_a_tenth_of_the_steps_and_then_falls_linearly(checkpoints: dict[str, Path]) -> None:
-    told: list[dict[str, Any]] = []
+def test_the_rate_rises_from_0_over_a_tenth_of_the_steps_and_then_falls_linearly(
+    checkpoints: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    rates: list[float] = []
+    monkeypatch.setattr(LossReader, "add", lambda self, *values: (rates.append(values[3]), ADD(self, *values)))
     config = ClassifyConfig(**{**QUICK, "num_epochs": 4, "batch_size": 3})
     classify(checkpoints["bert"], two_classes(15), config, progress=told.append)  # 15 windows: 5 steps an epoch
-    rates = [step["learning_rate"] for step in told]
     assert [(step["step"], step["num_steps"], step["epoch"]) for step in told[::5]] == [
         (1, 20, 1), (6, 20, 2), (11, 20, 3), (16, 20, 4),
     ]  # fmt: skip
@@ -133,13 +146,25 @@ def test_documents_weigh_equally_however_long_they_are_and_however_windows_fall_
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     documents = two_classes(9, long=40)  # of 14 tokens a window: three windows, or one
-    losses = []
+    found = []
     for size in (1, 2, 64):
-        config = ClassifyConfig(window_length=16, batch_size=size, num_epochs=1, learning_rate=1e-12, device="cpu")
-        losses.append(classify(checkpoints["bert"], documents, config).losses[0])
-    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
-    first = ClassifyConfig(window_length=16, num_epochs=1, learning_rate=1e-12, windows="first", device="cpu")
-    assert classify(checkpoints["bert"], documents, first).losses[0] != pytest.approx(losses[0], rel=1e-4)
+        config = ClassifyConfig(window_length=16, batch_size=size, num_epochs=2, learning_rate=1e-12, device="cpu")
+        found.append(classify(checkpoints["bert"], documents, config))
+    for each in found:
+        assert each.losses == pytest.approx(found[0].losses, rel=1e-5)
+    assert found[0].num_steps == 2 * 9  # one window of each document
+
+
+def test_of_a_long_document_each_window_is_drawn_in_some_epoch_and_one_in_each() -> None:
+    store = make_store(document(30, 40), document(31, 4), document(32, 20))
+    windows = cut_windows(store, 16, SpecialIds(prefix=1, suffix=2, pad=0, mask=None))
+    drawn = [windows.one_of_each(seed=0, epoch=epoch) for epoch in range(40)]
+    assert all(each.documents.tolist() == [0, 1, 2] for each in drawn)
+    assert {tuple(np.unique([each.starts[number] for each in drawn])) for number in range(3)} == {
+        (0, 14, 28), (40,), (44, 58),
+    }  # fmt: skip
+    again = windows.one_of_each(seed=0, epoch=3).starts
+    assert np.array_equal(again, drawn[3].starts)
 
 
 def answers(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
@@ -164,11 +189,10 @@ def test_windows_of_a_document_answer_by_their_mean_log_probability(read: Any, c
         store=store, class_names=("a", "b"), classes=np.zeros(3, int), is_train=np.zeros(3, bool), left_out={}
     )
     config = ClassifyConfig(window_length=2, windows=read, batch_size=2)
-    train, test = _windows(documents, config, SpecialIds(prefix=None, suffix=None, pad=0, mask=None), 8)
-    assert (len(train), len(test)) == (0, 6 if read == "all" else 3)
     model: Any = type("Model", (), {"__call__": staticmethod(answers)})()
     model.config, model.device = SimpleNamespace(num_labels=2), torch.device("cpu")
-    assert _predict(model, test, config).tolist() == classes
+    special = SpecialIds(prefix=None, suffix=None, pad=0, mask=None)
+    assert _predict(model, documents, config, special, 8).tolist() == classes
 
 
 def test_windows_are_never_padded_beyond_their_length(checkpoints: dict[str, Path]) -> None:
@@ -206,7 +230,13 @@ def test_a_saved_classifier_is_a_plain_private_folder_that_answers_the_same(
     assert out.stat().st_mode & 0o777 == 0o700
     for file in out.iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
-        assert any(file.match(pattern) for pattern in ALLOWED), file.name
+        assert any(file.match(pattern) for pattern in (*ALLOWED, "ledger.json", "metrics.jsonl")), file.name
+    ledger = json.loads((out / "ledger.json").read_text())
+    assert ledger["recipe"]["head"] == "class"
+    assert [row["targets"] for row in ledger["epochs"]] == [12] * 8
+    card = (out / "README.md").read_text()
+    assert "pipeline_tag: text-classification" in card
+    assert "read the documents as they are" in card
     assert json.loads((out / "config.json").read_text())["id2label"] == {"0": "no", "1": "yes"}
     model = AutoModelForSequenceClassification.from_pretrained(out).eval()
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -241,8 +271,8 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: Path, checkpoints: dict[
 def test_windows_and_tokens_that_do_not_fit_the_model_are_refused(checkpoints: dict[str, Path]) -> None:
     with pytest.raises(TrainingError, match="window_length 65 is longer than the model's 64 positions"):
         classify(checkpoints["bert"], two_classes(), ClassifyConfig(window_length=65))
-    store = make_store(document(60_000), document(1), document(1), document(1))
-    strange = label_documents(store, pa.array(["a", "b", "a", "b"]), np.array([True, True, False, False]))
+    store = make_store(document(60_000), *[document(1)] * 5)
+    strange = label_documents(store, pa.array(["a", "b"] * 3), np.arange(6) < 4)
     with pytest.raises(TrainingError, match=r"beyond the model's .* embeddings"):
         classify(checkpoints["bert"], strange, ClassifyConfig(window_length=16))
 
@@ -250,7 +280,33 @@ def test_windows_and_tokens_that_do_not_fit_the_model_are_refused(checkpoints: d
 def test_a_loss_that_is_not_finite_stops_and_nothing_is_saved(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"not finite in epoch \d+, step \d+; lower the learning rate"):
         classify(checkpoints["bert"], two_classes(), ClassifyConfig(**QUICK, learning_rate=1e38), out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert not list((tmp_path / "out").rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(
+    checkpoints: dict[str, Path], tmp_path: Path, private: bool
+) -> None:
+    if private:
+        pytest.importorskip("opacus")
+    config = ClassifyConfig(**QUICK, learning_rate=1e-3, private=private)
+    privacy = dp(sample_rate=0.25, seed=3) if private else None
+
+    def stop(said: Any) -> None:
+        if said["step"] == 5:
+            control_c()
+
+    def trained(folder: Path, **more: Any) -> Classified:
+        return classify(checkpoints["bert"], two_classes(), config, out=folder, privacy=privacy, **more)
+
+    whole = trained(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "killed", progress=stop)
+    assert not (tmp_path / "killed/config.json").exists()
+    again = trained(tmp_path / "killed")
+    assert (tmp_path / "killed/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    assert again.losses == whole.losses
+    assert (again.guarantee is not None) is private
 
 
 @pytest.mark.parametrize(
@@ -278,13 +334,13 @@ def store_of(*individual: int, empty: tuple[int, ...] = ()) -> TokenStore:
 
 
 def test_documents_without_a_label_or_a_token_are_left_out_and_counted() -> None:
-    labels = pa.array(["b", None, "a", " ", "a", "b", "a"])
-    train = np.array([1, 1, 1, 0, 0, 0, 0], dtype=bool)
-    found = label_documents(store_of(0, 0, 1, 2, 3, 4, 5, empty=(6,)), labels, train)
+    labels = pa.array(["b", None, "a", "b", "a", " ", "a", "b", "a"])
+    train = np.array([1, 1, 1, 1, 1, 0, 0, 0, 0], dtype=bool)
+    found = label_documents(store_of(0, 0, 1, 1, 0, 2, 3, 4, 5, empty=(8,)), labels, train)
     assert found.class_names == ("a", "b")
-    assert found.classes.tolist() == [1, 0, 0, 1]
-    assert found.is_train.tolist() == [True, True, False, False]
-    assert found.store.individual.tolist() == [0, 1, 3, 4]
+    assert found.classes.tolist() == [1, 0, 1, 0, 0, 1]
+    assert found.is_train.tolist() == [True, True, True, True, False, False]
+    assert found.store.individual.tolist() == [0, 1, 1, 0, 3, 4]
     assert found.left_out == {"unlabelled": 2, "without_text": 1, "of_rare_classes": 0, "rare_classes": 0}
 
 
@@ -292,11 +348,13 @@ def test_rare_classes_are_left_out_when_asked_and_counted_by_individual() -> Non
     # c has two documents on each side, but of one individual on the left.
     labels = pa.array(["a", "a", "b", "b", "c", "c", "a", "a", "b", "b", "c", "c"])
     store = store_of(0, 1, 0, 1, 2, 2, 3, 4, 3, 4, 5, 6)
+    several = store_of(0, 1, 0, 1, 2, 1, 3, 4, 3, 4, 5, 6)
     found = label_documents(store, labels, np.arange(12) < 6, min_individuals=2)
     assert found.class_names == ("a", "b")
     assert found.classes.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert (found.left_out["of_rare_classes"], found.left_out["rare_classes"]) == (4, 1)
-    assert label_documents(store, labels, np.arange(12) < 6).class_names == ("a", "b", "c")
+    assert label_documents(several, labels, np.arange(12) < 6).class_names == ("a", "b", "c")
+    assert label_documents(store, labels, np.arange(12) < 6, min_individuals=1).class_names == ("a", "b")
 
 
 SECRET = "Zyxwvut"
@@ -307,6 +365,7 @@ SECRET = "Zyxwvut"
     [
         (["a", SECRET, "a", "a"], {}, r"1 of 2 classes have no held-out document \(side heldout\); leave rare"),
         (["a", "a", "a", SECRET], {}, r"1 of 2 classes have no training document \(side members\)"),
+        (["a", SECRET, "a", SECRET], {}, "2 of 2 classes are of a single individual to train on"),
         (
             ["a", "b", "a", "b"],
             {"min_individuals": 2},
@@ -335,7 +394,10 @@ def test_a_column_of_ids_is_no_column_of_classes() -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_an_individual_is_on_one_side() -> None:
+def test_an_individual_and_a_household_are_on_one_side() -> None:
+    sides, labels = np.arange(4) < 2, pa.array(["a", "a", "b", "b"])
+    with pytest.raises(ArtifactError, match=r"2 households are on both sides.*split\.by"):
+        label_documents(store_of(0, 1, 2, 3), labels, sides, households=np.array([5, 6, 5, 6]))
     with pytest.raises(ArtifactError, match="1 individuals are on both sides"):
         label_documents(store_of(0, 1, 1, 2), pa.array(["a", "b"] * 2), np.arange(4) < 2)
     with pytest.raises(ArtifactError, match="3 labels and 4 sides for 4 documents"):

@@ -143,7 +143,7 @@ def test_draws_are_uniform_afresh_each_epoch_and_do_not_depend_on_the_word_that_
 # ------------------------------------------------------------------ nothing that identifies is read
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(CASES, st.sampled_from(sorted(KINDS)), st.integers(2, 3), st.sampled_from([5, 16]))
 @example([["the"], ["12"], ["12/03/2020"]], "added tokens", 2, 16)  # the public word that fills happens to identify
 def test_no_word_that_identifies_stands_in_an_input_or_a_label(

@@ -79,7 +79,7 @@ def test_gpt2_has_one_special_token_and_adds_none() -> None:
     assert 0 not in tokenizer("the patient")["input_ids"]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.text(st.characters(blacklist_categories=["Cs"]), max_size=30))
 def test_bytelevel_tokens_keep_any_text(text: str) -> None:
     tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
@@ -87,7 +87,7 @@ def test_bytelevel_tokens_keep_any_text(text: str) -> None:
         assert tokenizer.decode(tokenizer(text)["input_ids"], clean_up_tokenization_spaces=False) == text
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.text(st.sampled_from([c for c in ALPHABET if c.isalnum()]), min_size=1, max_size=15))
 def test_any_word_of_latin_letters_and_digits_is_spelt_without_unknown_tokens(word: str) -> None:
     tokenizer = load_tokenizer(toy_tokenizer("bert"))
@@ -116,7 +116,7 @@ def spelling(piece: str) -> str:
     return piece.removeprefix("##").removeprefix("Ġ")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.text("abcdefg", min_size=2, max_size=8), min_size=1, max_size=30), st.sampled_from(KINDS))
 def test_every_piece_of_a_vocabulary_stands_in_the_text_it_was_trained_on(words: list[str], kind: Any) -> None:
     pieces = {spelling(piece) for piece in vocabulary(train_tokenizer([words * 3], kind, 4000))}

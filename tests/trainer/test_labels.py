@@ -220,7 +220,7 @@ def documents(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     return found
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.lists(documents(), min_size=1, max_size=4),
     st.sampled_from(sorted(name for name, recipe in RECIPES.items() if not recipe.replaces_indirect)),
@@ -257,7 +257,7 @@ def test_no_protected_token_is_ever_a_target(
             assert drawn.any() == any(words[run[0]] >= 0 and not never[run].any() for run in runs)
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(documents(), min_size=1, max_size=4), st.sampled_from(["mlm", "clm"]))
 def test_every_flag_only_takes_targets_away_from_clm_and_eligible_words_from_mlm(
     found: list[list[tuple[int, int, int]]], objective: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import weakref
 from pathlib import Path
@@ -461,14 +462,26 @@ def test_the_learning_rate_falls_linearly_to_zero(tmp_path: Path, optimizers: li
     assert all(one == other for one, other in rates)
 
 
-def test_the_learning_rate_rises_while_it_warms_up(tmp_path: Path, optimizers: list[torch.optim.AdamW]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "falls"),
+    [
+        ("linear", [0.6, 0.45, 0.3, 0.15]),
+        ("cosine", [0.3 + 0.3 * math.cos(math.pi * n / 4) for n in range(4)]),
+        ("constant_with_warmup", [0.6] * 4),
+    ],
+)
+def test_the_learning_rate_rises_while_it_warms_up_and_falls_by_its_kind(
+    kind: str, falls: list[float], tmp_path: Path, optimizers: list[torch.optim.AdamW]
+) -> None:
+    """An epoch of three steps: the second begins a schedule anew, in the middle of the fall."""
     rates: list[float] = []
 
     def progress(_: dict[str, Any]) -> None:
         rates.append(optimizers[0].param_groups[0]["lr"])
 
-    run("gpt2", "clm", tmp_path, num_epochs=2, learning_rate=0.6, warmup_steps=2, progress=progress)
-    assert rates == pytest.approx([0.0, 0.3, 0.6, 0.45, 0.3, 0.15])  # as transformers' schedule has it
+    settings = {"learning_rate": 0.6, "warmup_steps": 2, "lr_scheduler_type": kind}
+    run("gpt2", "clm", tmp_path, num_epochs=2, progress=progress, **settings)
+    assert rates == pytest.approx([0.0, 0.3, *falls])
 
 
 def test_gradients_are_clipped_and_biases_and_norms_do_not_decay(

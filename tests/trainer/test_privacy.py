@@ -88,9 +88,12 @@ def test_little_noise_has_an_epsilon_of_rdp_at_once(sigma: float) -> None:
     assert "protects nobody" in plan.guarantee.protects_nobody
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.001, 1e-3), (1.0, 1e-15), (500.0, 1e-3), (5000.0, 1e-3)])
-def test_noise_for_targets_that_prv_does_not_reach_is_found_by_rdp(epsilon: float, delta: float) -> None:
-    plan = plan_privacy(PrivacyConfig(target_epsilon=epsilon, target_delta=delta), 50, 2, 4)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "size"),
+    [(0.001, 1e-7, 10**6), (1.0, 1e-15, 50), (500.0, 1e-3, 50), (5000.0, 1e-3, 50)],
+)
+def test_noise_for_targets_that_prv_does_not_reach_is_found_by_rdp(epsilon: float, delta: float, size: int) -> None:
+    plan = plan_privacy(PrivacyConfig(target_epsilon=epsilon, target_delta=delta), size, 2, size * 2 // 25)
     assert plan.guarantee.epsilon is not None
     assert 0.98 * epsilon - 0.01 <= plan.guarantee.epsilon <= epsilon
 
@@ -181,6 +184,9 @@ def test_deduplication_and_dp_give_no_epsilon() -> None:
         {},
         {"target_epsilon": 8.0, "noise_multiplier": 1.0},
         {"target_epsilon": 0.0},
+        {"target_epsilon": (8.0, 0.0)},
+        {"target_epsilon": (8.0, 8.0)},
+        {"target_epsilon": ()},
         {"noise_multiplier": -1.0},
         {"noise_multiplier": math.nan},
         {"noise_multiplier": 1.0, "target_delta": 1.0},

@@ -46,11 +46,24 @@ def test_run_leaves_a_plain_model_and_a_ledger_with_its_promise(
     assert about["guarantee"] == str(result.guarantee)
     card = (result.checkpoints[2] / "README.md").read_text()
     assert f"private SGD: {result.guarantee}, for all checkpoints" in card
+    assert "those before it alone" not in card
     auto = AutoModelForCausalLM if kind == "gpt2" else AutoModelForMaskedLM
     saved = auto.from_pretrained(result.checkpoints[2])
     assert torch.equal(weights(saved), weights(model))
     assert type(model.get_input_embeddings()) is torch.nn.Embedding
     assert not (tmp_path / STATE).exists()
+
+
+def test_epsilon_is_told_after_each_epoch_in_metrics_result_and_card(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, checkpoint_epochs=(1,))
+    spent = [epsilon_of(0.5, 1.0, steps, 0.01) for steps in (2, 4)]
+    assert spent[0] < spent[1]
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert [line["epsilon"] for line in lines if "targets" in line] == spent
+    assert {epoch: each.epsilon for epoch, each in result.spent.items()} == dict(zip((1, 2), spent, strict=True))
+    card = (result.checkpoints[1] / "README.md").read_text()
+    assert f"This checkpoint and those before it alone: {result.spent[1]}." in card
+    assert str(result.guarantee) in card
 
 
 def test_noise_and_samples_differ_unless_a_seed_is_given(tmp_path: Path) -> None:

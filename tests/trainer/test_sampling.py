@@ -36,7 +36,7 @@ def by_document(windows: Windows, sample: Sample) -> dict[int, set[int]]:
 
 
 @given(corpora, st.integers(1, 4), st.sampled_from([0.3, 0.7, 1.0]), st.integers(0, 2**128 - 1))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_sample_is_whole_documents_of_few_of_each_individual(
     corpus: list[tuple[int, int]], cap: int, rate: float, seed: int
 ) -> None:
@@ -64,7 +64,7 @@ def test_sample_is_whole_documents_of_few_of_each_individual(
 
 
 @given(corpora, st.integers(1, 9))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_physical_batches_are_whole_units_and_all_of_them(corpus: list[tuple[int, int]], size: int) -> None:
     windows = windows_of([length for length, _ in corpus], [person for _, person in corpus])
     sample = find_units(windows, "individual", 3).draw(1.0, seed=1, step=0)

@@ -54,7 +54,7 @@ def test_a_hand_worked_batch() -> None:
     assert batch.attention.astype(int).tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(stores, st.integers(3, 20), SPECIALS, st.integers(1, 4), st.integers(0, 5))
 def test_an_epoch_holds_every_token_exactly_once(
     store: TokenStore, length: int, special: SpecialIds, batch_size: int, epoch: int
@@ -72,7 +72,7 @@ def test_an_epoch_holds_every_token_exactly_once(
     assert (seen == 1).all()
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(stores, st.integers(3, 20), SPECIALS)
 def test_no_window_holds_two_documents(store: TokenStore, length: int, special: SpecialIds) -> None:
     windows = cut_windows(store, length, special)
@@ -91,7 +91,7 @@ def test_no_window_holds_two_individuals_though_their_documents_are_neighbours()
     assert [set(row[text]) for row, text in zip(rows.input_ids, rows.is_text, strict=True)] == [{10}, {11}, {12}]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(stores, st.integers(3, 20), SPECIALS, st.sampled_from([1, 8, 64]))
 def test_special_tokens_and_padding_stand_where_they_should(
     store: TokenStore, length: int, special: SpecialIds, multiple: int

@@ -64,8 +64,7 @@ def lost() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("connections", [1, 2])
-@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize(("connections", "after"), [(1, 1), (2, 3)])
 def test_a_server_that_ends_the_session_in_the_middle_leaves_nothing_and_the_next_run_reads_all(
     database: Database, tmp_path: Path, connections: int, after: int
 ) -> None:

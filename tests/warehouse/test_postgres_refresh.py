@@ -184,8 +184,7 @@ def test_digests_are_those_of_utf8_in_a_database_of_another_encoding(database: D
 # -------------------------------------------------------------------------------------------------- who has withdrawn
 
 
-@pytest.mark.parametrize("ids", ["integer", "text"])
-@pytest.mark.parametrize("connections", [1, 2])
+@pytest.mark.parametrize(("ids", "connections"), [("integer", 1), ("text", 2)])
 def test_nobody_in_the_opt_out_table_is_read(database: Database, tmp_path: Path, ids: str, connections: int) -> None:
     fill(database, ids=ids)
     database.execute(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -335,41 +334,13 @@ def of(folder: Path, name: str = "a.parquet", num: int = 40, **columns: Any) -> 
     """A file of documents of 20 individuals, with other columns, or beside these."""
     own = {"doc_id": [f"{name}-{i}" for i in range(num)], "individual_id": [f"p{i // 2}" for i in range(num)]}
     table = pa.table({**own, "text": [f"fever {i} and cough" for i in range(num)]} | columns)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, folder / name)
     return folder / name
 
 
 def ids_of(documents: Any) -> set[str]:
     return set(documents.individuals().table.column("individual_id").to_pylist())
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (pa.float32(), "got float; cast it in the source"), (pa.float64(), "got double; cast it"),
-        (pa.bool_(), "got boolean"), (pa.date32(), "got date"), (pa.timestamp("us"), "got timestamp"),
-        (pa.decimal128(12, 2), r"got decimal\(12,2\)"),
-        (pa.int64(), ""), (pa.int16(), ""), (pa.decimal128(20, 0), ""), (pa.string(), ""),
-    ],
-)  # fmt: skip
-def test_ids_are_of_the_types_that_one_machine_takes(
-    session: Any, tmp_path: Path, kind: pa.DataType, said: str
-) -> None:
-    numbers = pa.array([i // 2 for i in range(40)], pa.int32())
-    if pa.types.is_boolean(kind):
-        numbers = pa.array([i % 2 == 0 for i in range(40)])
-    elif pa.types.is_decimal(kind):
-        numbers = pa.array([Decimal(i // 2) for i in range(40)], kind)
-    of(
-        tmp_path / "notes",
-        individual_id=numbers.cast(pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else numbers.cast(kind),
-    )
-    if said:
-        with pytest.raises(CorpusError, match=f"column individual_id: expected text or integers, {said}"):
-            on_spark.open_documents(str(tmp_path / "notes"), spark=session)
-        return
-    assert ids_of(on_spark.open_documents(str(tmp_path / "notes"), spark=session)) == {str(i) for i in range(20)}
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
@@ -464,10 +435,12 @@ def test_a_path_that_is_there_is_no_pattern(session: Any, tmp_path: Path, name: 
     for path in (tmp_path / name, tmp_path / name / "a.parquet"):
         documents = on_spark.open_documents(str(path), spark=session, num_parts=2)
         assert (documents.num_documents, documents.num_hidden) == (40, int(path == tmp_path / name))
+    of(tmp_path / name / "day=1")
     (tmp_path / name / "_delta_log").mkdir()
     (tmp_path / name / "_delta_log" / "00000000000000000000.json").write_text("{}")
-    with pytest.raises(CorpusError, match="a Delta table, whose files hold rows"):
-        on_spark.open_documents(str(tmp_path / name), spark=session)
+    for path in (tmp_path / name, tmp_path / name / "day=1"):
+        with pytest.raises(CorpusError, match="a Delta table, whose files hold rows that were deleted too"):
+            on_spark.open_documents(str(path), spark=session)
 
 
 #: Who is listed, and who opted in again; the documents that changed; who stays out, or what is said.
@@ -524,3 +497,27 @@ def test_a_file_whose_ids_are_of_another_type_is_named(session: Any, tmp_path: P
     said = r"\.parquet column individual_id: is (string|bigint) there, and (bigint|string) in .*\.parquet"
     with pytest.raises(CorpusError, match=said):
         on_spark.open_documents(str(tmp_path / "notes"), spark=session)
+
+
+#: Ids of the folders of a partition or of the rows; how they are compared; the individuals, or what is said.
+@pytest.mark.parametrize(
+    ("partition", "names", "ids", "outcome"),
+    [
+        (True, ("007", "7", "0008", "9", "1000"), "exact", {"0008", "007", "1000", "7", "9"}),
+        (True, ("007", "7", "0008", "9", "1000"), "stop", "column individual_id: ids differ only in how they are"),
+        (False, ("a", "nan", "b"), "stop", "column individual_id: a word for no id, such as NULL"),
+    ],
+)
+def test_ids_of_folders_and_words_for_none_are_as_on_one_machine(
+    session: Any, tmp_path: Path, partition: bool, names: tuple[str, ...], ids: Any, outcome: Any
+) -> None:
+    for name in names:
+        path = of(tmp_path / f"notes/individual_id={name}" if partition else tmp_path / "notes", f"{name}.parquet", 3)
+        table = pq.read_table(path, partitioning=None).drop("individual_id")
+        own = table if partition else table.append_column("individual_id", pa.array([name] * 3))
+        pq.write_table(own, path)
+    if isinstance(outcome, set):
+        assert ids_of(on_spark.open_documents(str(tmp_path / "notes"), ids=ids, spark=session)) == outcome
+    else:
+        with pytest.raises(CorpusError, match=outcome):
+            on_spark.open_documents(str(tmp_path / "notes"), ids=ids, spark=session)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
 from collections.abc import Iterator
-from itertools import product
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,8 @@ def test_any_database_with_a_driver_is_read_by_its_profile(duck: Any, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "of_register"), [*product(["BIGINT", "VARCHAR", "DECIMAL(20, 0)"], repeat=2), ("UUID", "UUID")]
+    ("kind", "of_register"),
+    [("BIGINT", "VARCHAR"), ("VARCHAR", "DECIMAL(20, 0)"), ("DECIMAL(20, 0)", "BIGINT"), ("UUID", "UUID")],
 )
 def test_who_withdrew_is_left_out_by_any_database(duck: Any, tmp_path: Path, kind: str, of_register: str) -> None:
     made = "lpad(({})::VARCHAR, 32, '0')" if kind == "UUID" else "{}"
@@ -335,6 +337,39 @@ def test_who_withdrew_is_left_out_by_any_database(duck: Any, tmp_path: Path, kin
     duck("DELETE FROM opt_out")
     with pytest.raises(CorpusError, match="the table holds no id"):
         staged(tmp_path / "c", opt_out="opt_out", **more)
+
+
+@pytest.mark.parametrize("kind", ["", "INTEGER", "TEXT"])
+def test_sqlite_is_read_and_who_withdrew_stays_out_whatever_it_compares(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a type of its column an id 3 is not IN ('3') there, and the database sends its notes."""
+    driver = pytest.importorskip("adbc_driver_sqlite", reason="not installed: make test-warehouse")
+    (tmp_path / "sqlite.toml").write_text(
+        f'manifest_version = 1\nname = "SQLite"\n[Driver]\nshared = "{driver._driver_path()}"\n'
+    )
+    (tmp_path / "hospital.toml").write_text(
+        f'profile_version = 1\ndriver = "sqlite"\n[Options]\nuri = "{tmp_path}/hospital.db"\n'
+    )
+    monkeypatch.setenv("ADBC_PROFILE_PATH", str(tmp_path))
+    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
+    with closing(sqlite3.connect(tmp_path / "hospital.db")) as connection:
+        connection.execute(f"CREATE TABLE note (note_id, person_id {kind}, note_text)")
+        rows = [(i, i // 3, f"fièvre {i}") for i in range(3000)]
+        connection.executemany("INSERT INTO note VALUES (?, ?, ?)", rows)
+        connection.execute(f"CREATE TABLE opt_out (person_id {kind})")
+        connection.executemany("INSERT INTO opt_out VALUES (?)", [(3,), (999,), (7777,)])
+        connection.commit()
+    config = CorpusConfig(source="adbc://hospital", table="note", doc_id="note_id", individual_id="person_id",
+                          text="note_text", opt_out="opt_out")  # fmt: skip
+    reading = Withdrawals(config)
+    (tmp_path / "staged").mkdir()
+    with open_remote(config, tmp_path) as source:
+        counts = stage(source, config, tmp_path / "staged", withdrawals=reading)
+    found = pl.read_parquet(list(staged_files(tmp_path / "staged")))
+    assert found.rows() == [(str(i), str(i // 3), f"fièvre {i}") for i in range(3000) if i // 3 not in (3, 999)]
+    assert (counts["documents"], counts["opt_out"]) == (2994, {"ids": 3, "individuals": 2})
+    assert reading.record.table.num_rows == 6
 
 
 @pytest.mark.parametrize("renumbered", [False, True])

@@ -64,6 +64,8 @@ class AuditEvidence:
     settings: Annotated[Mapping[str, object], Settings(JobSettings)]
     corpus: Annotated[CorpusEvidence, PARTS]
     models: Annotated[list[ModelEvidence], PARTS]
+    #: Classifiers and taggers that were trained on top of the models.
+    heads: Annotated[list[ModelEvidence] | None, PARTS] = optional()
     verdict: Annotated[Verdict | None, PARTS] = optional()
     #: The small-cell threshold of this publication; None in an audit that stays inside.
     small_cell: Annotated[int | None, SETTING] = optional()
@@ -73,9 +75,14 @@ class AuditEvidence:
     over_seeds: Annotated[list[ModelEvidence] | None, PARTS] = optional()
 
     @property
+    def every_model(self) -> list[ModelEvidence]:
+        """All that is judged: the models, then the classifiers and taggers."""
+        return [*self.models, *(self.heads or ())]
+
+    @property
     def over_households(self) -> Estimate | None:
         """The area of membership over most households; None if intervals resample individuals."""
-        return over_households(attack for model in self.models for attack in model.membership.values())
+        return over_households(attack for model in self.every_model for attack in model.membership.values())
 
     @property
     def cell(self) -> int:
@@ -109,7 +116,7 @@ def _numbered(audit: AuditEvidence) -> AuditEvidence:
             result.append(row)
         return result
 
-    audit = replace(audit, models=numbered(audit.models))
+    audit = replace(audit, models=numbered(audit.models), heads=audit.heads and numbered(audit.heads))
     if audit.extraction is not None:
         audit = replace(audit, extraction=replace(audit.extraction, models=numbered(audit.extraction.models)))
     if audit.verdict is not None:

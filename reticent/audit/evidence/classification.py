@@ -20,7 +20,7 @@ from reticent.audit.evidence.rules import (
     Settings,
 )
 from reticent.audit.stats.estimate import Estimate
-from reticent.trainer.config import ClassifyConfig
+from reticent.trainer.config import ClassifyConfig, TagConfig
 
 __all__ = ["ClassRow", "ClassificationEvidence", "ClassifiedStart", "ClassifierTraining", "MeasuredClasses"]
 
@@ -61,6 +61,7 @@ class ClassifierTraining:
     num_steps: Annotated[int, TOTAL]
     num_trained: Annotated[int, TOTAL]
     num_parameters: Annotated[int, TOTAL]
+    guarantee: Annotated[str | None, SETTING] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +74,20 @@ class ClassifiedStart(MeasuredClasses):
     seed: Annotated[int | None, PRIVATE] = optional()
 
 
-class ClassifySettings(ClassifyConfig):
-    """Settings that stand with the results of classification."""
+class ClassifySettings(ClassifyConfig, TagConfig):
+    """Settings that stand with the results of classification, or of tagging."""
 
     small_cell: int = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationEvidence:
-    """Every start of one model section (None: of folders), with the numbers of documents used and left out."""
+    """Every start of one model section (None: of folders), with the numbers of documents used and left out. Of taggers
+    the classes are the categories of identifiers.
+    """
 
     format: Annotated[str, SETTING]
+    task: Annotated[str, SETTING] = "class"
     model: Annotated[str | None, NAME] = None
     settings: Annotated[Mapping[str, object], Settings(ClassifySettings)]
     classes: Annotated[list[str], NAME]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from reticent.audit.evidence.heads import ToldAttribute, ToldNames
 from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.ladder import Ladder
@@ -33,19 +34,27 @@ from reticent.audit.evidence.membership import (
     are_enough,
 )
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING
+from reticent.audit.membership.names import LANGUAGE_MODEL, PLAIN
 
 __all__ = ["ModelEvidence"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEvidence:
-    """All measurements of one checkpoint, or of a base model (recipe "base", epoch 0)."""
+    """All measurements of one checkpoint, or of a base model (recipe "base", epoch 0).
+
+    Of a classifier or a tagger, which is the objective then, the epoch is that of the checkpoint on top of which it was
+    trained; it predicts no words, so ``utility`` and ``privacy`` are empty.
+    """
 
     model: Annotated[str | None, NAME] = optional()
     name: Annotated[str, NAME]
     recipe: Annotated[str, NAME]
     objective: Annotated[str, SETTING]
     epoch: Annotated[int, SETTING]
+    #: Of a classifier or a tagger: the recipe of that checkpoint, or "base", and whether its own training protects.
+    start: Annotated[str | None, NAME] = optional()
+    protects: Annotated[bool | None, SETTING] = optional()
     seed: Annotated[int | None, PRIVATE] = optional()
     #: SHA-256 over the digests of the files of the model, and over what its training was made from but the seed.
     digest: Annotated[str | None, SETTING] = optional()
@@ -57,6 +66,8 @@ class ModelEvidence:
     ledger: Annotated[Ledger | None, PARTS] = None
     #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
+    #: What this checkpoint and those before it have spent of it.
+    epsilon: Annotated[float | None, SETTING] = optional()
     #: Weights of a base model that its files lack, as the head of an encoder: they were drawn at random.
     num_drawn: Annotated[int | None, SETTING] = optional()
     utility: Annotated[Utility, PARTS]
@@ -92,6 +103,21 @@ class ModelEvidence:
     inversion: Annotated[Inversion | None, PARTS] = optional()
     #: Diagnoses that it tells of members, by what is known of them.
     diagnoses: Annotated[Ladder | None, PARTS] = optional()
+    #: Attributes that a classifier tells of members, and names that a tagger tells.
+    attributes: Annotated[dict[str, ToldAttribute] | None, PARTS] = optional()
+    names: Annotated[ToldNames | None, PARTS] = optional()
+
+    @property
+    def kind(self) -> str:
+        """What it is: a language model, a classifier or a tagger."""
+        return LANGUAGE_MODEL if self.start is None else self.objective
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing in its training protects anyone, so that it is a control of others."""
+        if self.start is None:
+            return self.recipe in PLAIN
+        return not self.protects and self.start in ("base", *PLAIN)
 
     def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
         """Withhold attacks on few individuals of a side, and the intervals of attacks that are not published."""

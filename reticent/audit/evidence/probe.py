@@ -16,6 +16,7 @@ __all__ = [
     "Comparison",
     "Densities",
     "Density",
+    "Drawn",
     "ExposureAt",
     "HeldoutProbe",
     "LikelihoodComparison",
@@ -28,6 +29,7 @@ __all__ = [
     "SoftPromptResult",
     "SoftPromptRow",
     "TransferRow",
+    "Unconditional",
 ]
 
 
@@ -92,6 +94,25 @@ class ByTemplates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unconditional:
+    """The true items behind nothing at all: an item is linked where it is likelier behind the others (definition 1)."""
+
+    n: Annotated[int | None, COUNT]
+    log_alone: Annotated[Estimate, OVER_INDIVIDUALS]
+    factor: Annotated[Estimate, OVER_INDIVIDUALS]
+    linked: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Share of subjects whose item is one of N answers to each of K prompts, beside what the likelihoods promise."""
+
+    num_draws: Annotated[int, SETTING]
+    found: Annotated[Estimate, OVER_INDIVIDUALS]
+    promised: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutProbe:
     """The same probe of held-out individuals."""
 
@@ -118,6 +139,8 @@ class ProbeResult:
     matches: Annotated[dict[str, dict[str, Estimate]] | None, OVER_INDIVIDUALS] = optional()
     exact_match: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     by_num_templates: Annotated[list[ByTemplates] | None, PARTS] = optional()
+    unconditional: Annotated[Unconditional | None, PARTS] = optional()
+    drawn: Annotated[Drawn | None, PARTS] = optional()
     heldout: Annotated[HeldoutProbe | None, PARTS] = optional()
 
 

@@ -20,14 +20,19 @@ from pydantic import AfterValidator, Field, model_validator
 
 from reticent.audit.config import WHOLE_PASSAGE
 from reticent.audit.membership.names import (
+    CLASSIFIER,
     DIFFERENCES,
     FEWEST_DIAGNOSED,
     FEWEST_MEMBERS,
     FEWEST_OTHERS,
     KIND_SHADOWS,
+    LANGUAGE_MODEL,
+    LANGUAGE_MODELS,
     NUM_FAMILIES,
+    PLAIN,
     RUNGS,
     STATES,
+    TAGGER,
     WITHDRAWN,
 )
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
@@ -37,6 +42,7 @@ from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel, Passages
+    from reticent.audit.evidence.heads import ToldAttribute
     from reticent.audit.evidence.inversion import InPlace
     from reticent.audit.evidence.ladder import Ladder
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
@@ -79,6 +85,7 @@ __all__ = [
     "Number",
     "Risk",
     "Subject",
+    "advice",
     "is_over",
     "oriented",
     "why_no_whole",
@@ -88,8 +95,6 @@ __all__ = [
 PASS, FAIL = "pass", "fail"
 #: Outcomes of a risk, and of a model.
 WITHIN, BEYOND, NOT_SHOWN = "within", "beyond", "not shown"
-#: Recipes that protect nothing: the positive control of every attack.
-PLAIN = ("mlm", "clm")
 #: Why an encoder that was trained elsewhere has no number by what it predicts.
 NO_HEAD = "its files have no head that predicts words: only its hidden states were asked"
 #: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
@@ -176,6 +181,7 @@ class Gate:
     numbers : (settings, a model, its unprotected twin or None) -> the numbers to judge
     needs : sections that a job must have for this number
     from_below : the number is a lower bound: "at least"; nothing bounds it from above
+    kinds : what has this number: language models, classifiers, taggers
     chosen_by : the setting of ``[[gate]]`` that chooses among the numbers of the measure: attack, arm or part
     of_corpus : the number is of the documents, and of no model
     """
@@ -185,6 +191,7 @@ class Gate:
     numbers: Callable[[GateConfig, Subject, Subject | None], Iterator[Number]]
     needs: frozenset[str] = frozenset()
     from_below: bool = False
+    kinds: tuple[str, ...] = (LANGUAGE_MODEL,)
     chosen_by: str | None = None
     of_corpus: bool = False
 
@@ -201,6 +208,8 @@ class Risk:
     lowered_by: str
     #: Threshold -> the fewest members and others, about, with whom a model that leaks nothing can be within it.
     fewest: Callable[[float], tuple[int, int]]
+    #: How it is measured of classifiers and taggers.
+    measured_on_heads_by: str = "[audit.heads]"
     #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
     lowered_further: str = ""
     is_lowered: Callable[[Recipe], bool] = lambda recipe: recipe.protects_identifiers
@@ -219,6 +228,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+BY_LABELS = "membership by the labels that it gives"
 LEFT = "who withdrew since the release before"
 ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
@@ -320,6 +330,7 @@ def _context(subject: Subject) -> Iterator[Number]:
         yield from _rates("terms tied to names", found.association.rate)
     if subject.model.diagnoses:
         yield from _ladder(subject.model.diagnoses)
+    yield from _attributes(subject.model.attributes or {})
 
 
 #: The most by which diagnoses of members may be told more surely, as a difference of areas.
@@ -352,6 +363,15 @@ def _ladder(found: Ladder) -> Iterator[Number]:
     for rung, sides in found.verbatim.items():
         for number in _rates(f"fragments that come back, given {RUNGS[rung]}", sides, beside_base=found.less_base):
             yield number._replace(at_most=DIAGNOSES_AT_MOST)
+
+
+def _attributes(found: Mapping[str, ToldAttribute]) -> Iterator[Number]:
+    """Yield how often each attribute of members is told more than of held-out individuals; the ends hold at once."""
+    for name, told in found.items():
+        for way, sides in (("", told.logits), (", by the label alone", told.label_only)):
+            for number in _rates(f"attribute {name} told from its alternatives{way}", sides):
+                estimate = number.estimate and simultaneous(number.estimate, 2 * len(found))
+                yield number._replace(estimate=estimate, at_most=DIAGNOSES_AT_MOST)
 
 
 def _areas(
@@ -391,6 +411,9 @@ def _words(subject: Subject) -> Iterator[Number]:
     for name, at in _at_threshold(subject.model).items():
         yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
     yield from _told(subject, ("rare", "direct"))
+    if names := subject.model.names:
+        for words, area in (("", names.told), (", more than by the names alone", names.over_blind)):
+            yield Number(f"names of members told from others{words}", _bounded(simultaneous(area, 2)), CHANCE)
 
 
 def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
@@ -430,16 +453,19 @@ class _Asked(NamedTuple):
     alone: bool = False
 
 
-def _ways(kinds: Mapping[str, KindMembership]) -> tuple[str, ...]:
+def _ways(model: ModelEvidence) -> tuple[str, ...]:
     """Words for an attack on the whole text. Of a recipe that may predict every token it is also the twin's number of
     `TAUGHT`."""
+    if model.start is not None:
+        return (BY_LABELS,)
+    kinds = model.by_kind or {}
     return (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,)
 
 
 def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Asked]:
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
-        for way in _ways(of_kinds):
+        for way in _ways(model):
             yield _Asked(way, name, attack.told, _invalid(attack))
     if whole and model.withdrawn:
         yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None, alone=True)
@@ -492,12 +518,12 @@ def _individual(subject: Subject) -> Iterator[Number]:
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
         why = _invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
-        for way in _ways(kinds):
+        for way in _ways(model):
             yield from _areas(way, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
-    if "all" in kinds and TAUGHT in _ways(kinds):
+    if "all" in kinds and TAUGHT in _ways(model):
         yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
     if model.withdrawn:
         area = _bounded(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
@@ -595,6 +621,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 fewest=_fewest_by_rate,
                 lowered_by=PROTECT,
                 lowered_further="fewer epochs, more people, or detectors that miss less",
+                objectives=LANGUAGE_MODELS,
                 gates=("excess_leakage", "exposure", "epsilon"),
                 by_detectors=True,
             ),
@@ -604,7 +631,10 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="can an identifier be found by the words around it?",
                 numbers=_context,
                 measured_by="[audit.inversion]",
+                measured_on_heads_by="[audit.heads] attributes",
                 fewest=_fewest_by_rate,
+                objectives=(*LANGUAGE_MODELS, CLASSIFIER),
+                gates=("attribute",),
                 lowered_by='context = "surrogate" or "tag", so that identifiers are not read either',
                 lowered_further="fewer epochs, or detectors that miss less",
                 is_lowered=lambda recipe: recipe.replaces_identifiers,
@@ -616,6 +646,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 numbers=_words,
                 measured_by="the attacks by kind of word",
                 fewest=_fewest_by_area,
+                objectives=(*LANGUAGE_MODELS, TAGGER),
                 lowered_by=PROTECT,
                 lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
@@ -653,6 +684,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
 )
 
 
+def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
+    """Return what makes a risk of a model smaller; of a classifier or a tagger what makes that of membership so."""
+    return RISKS[risk].advice(recipe) if model.start is None else RISKS["individual"].lowered_by
+
+
 def _excess(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
     if sides:
@@ -670,14 +706,19 @@ def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAtta
 
 def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     for name, found, invalid in _attacks(gate, own):
-        yield from _areas(WHOLE_TEXT, name, found, None, invalid, own.model.fault)
+        yield from _areas(_ways(own.model)[0], name, found, None, invalid, own.model.fault)
 
 
 def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     for name, found, invalid in _attacks(gate, own):
         fewest = min(found.num_members or 0, found.num_nonmembers or 0)
         rate = (found.tpr_at_fpr or {}).get(FPR)
-        yield Number(WHOLE_TEXT, rate, float(FPR), invalid, About(attack=name), fewest=fewest)
+        yield Number(_ways(own.model)[0], rate, float(FPR), invalid, About(attack=name), fewest=fewest)
+
+
+def _attribute(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Number]:
+    for number in _attributes(own.model.attributes or {}):
+        yield number._replace(at_most=None, about=replace(number.about, part=number.what))
 
 
 def _extracted(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
@@ -749,13 +790,21 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 measure="membership_auc",
                 title="membership AUC",
                 numbers=_auc,
+                kinds=(LANGUAGE_MODEL, CLASSIFIER, TAGGER),
                 chosen_by="attack",
             ),
             Gate(
                 measure="membership_tpr",
                 title="membership TPR at 1 % FPR",
                 numbers=_tpr,
+                kinds=(LANGUAGE_MODEL, CLASSIFIER, TAGGER),
                 chosen_by="attack",
+            ),
+            Gate(
+                measure="attribute",
+                title="attributes told by classifiers, members less held-out people",
+                numbers=_attribute,
+                kinds=(CLASSIFIER,),
             ),
             Gate(
                 measure="extraction",

@@ -51,7 +51,6 @@ from reticent.audit.judgement.rows import (
     NUM_AREAS,
     OTHER_LANGUAGE,
     PASS,
-    PLAIN,
     RISKS,
     TWIN,
     WITHIN,
@@ -61,10 +60,11 @@ from reticent.audit.judgement.rows import (
     Number,
     Risk,
     Subject,
+    advice,
     is_over,
     oriented,
 )
-from reticent.audit.membership.names import DIFFERENCES
+from reticent.audit.membership.names import CLASSIFIER, DIFFERENCES, TAGGER
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, recipe_of
 from reticent.audit.stats.estimate import LEVEL, Estimate, simultaneous
@@ -98,6 +98,12 @@ ORDER = (WITHIN, NOT_SHOWN, BEYOND)
 LONGER = 4
 #: Raised with every mend of what is measured or judged: an outcome of a lower one is shown as superseded.
 ARITHMETIC = 2
+#: Objective -> why a model of it does not have a risk of others.
+NOT_OF = {
+    "mlm": "a masked model writes no text",
+    CLASSIFIER: "a classifier says no words",
+    TAGGER: "a tagger says no words",
+}
 #: For a lower bound on epsilon: the reasons why it passes, and why it could not.
 NO_NUMBER = "too few to give the number at all"
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
@@ -260,9 +266,11 @@ def _results(
     numbers = GATES[gate.measure].numbers
     for key, model in last.items():
         name, recipe, seed = key
-        if recipe == "base" or (recipe not in wanted if wanted else recipe in PLAIN):
+        chosen = (model.start or recipe) in wanted if wanted else not model.is_plain
+        if recipe == "base" or not chosen or model.kind not in GATES[gate.measure].kinds:
             continue
-        twin = next((other for other in last if other[0] == name and other[1] in PLAIN and other[2] == seed), None)
+        alike = (k for k, other in last.items() if (k[0], k[2], other.objective) == (name, seed, model.objective))
+        twin = max((k for k in alike if last[k].is_plain), key=lambda k: last[k].epoch, default=None)
         plain = None if twin is None else Subject(last[twin], extracted.get(twin))
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
@@ -325,6 +333,7 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     config : thresholds and relevant risks; default: those of the job's settings
     """
     settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
+    audit = _of_every_model(audit)
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
     if is_elsewhere(audit):
         rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
@@ -332,16 +341,21 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
 
-def outcomes_of(audit: AuditEvidence, config: VerdictConfig | None = None) -> list[KeptOutcome]:
+def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
     """Return the outcome of every risk of every training whose files are known, whatever earlier audits found."""
-    config, alone = config or _config_of(audit), replace(audit, earlier=None)
+    config, alone = _config_of(audit), replace(_of_every_model(audit), earlier=None)
     return [
-        _outcome(risk, audit.models[number], alone, config)
-        for numbers in _models(audit).values()
+        _outcome(risk, alone.models[number], alone, config)
+        for numbers in _models(alone).values()
         for number in numbers
-        if audit.models[number].digest
+        if alone.models[number].digest
         for risk in RISKS.values()
     ]
+
+
+def _of_every_model(audit: AuditEvidence) -> AuditEvidence:
+    """The audit with its classifiers and taggers among the models, as which they are judged."""
+    return replace(audit, models=audit.every_model, heads=None)
 
 
 def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
@@ -469,7 +483,8 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     if outcome == WITHIN and uncounted:
         reason += f"; beyond the threshold, but not counted: {_listed(uncounted)}"
     if outcome == WITHIN and is_unprotected(recipe, first):
-        outcome, reason, change = NOT_SHOWN, f"not shown: {UNPROTECTED}", RISKS["emission"].lowered_by
+        outcome, reason = NOT_SHOWN, f"not shown: {UNPROTECTED}"
+        change = advice("emission", first, None)
     if broken:
         outcome, reason = BEYOND, "training broke its own rule: protected tokens were among its targets"
         change = "report it, and train again"
@@ -501,16 +516,17 @@ def _judged_risk(
         or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
         if known or not number.of_known_base
     ]
+    by = risk.measured_by if model.start is None else risk.measured_on_heads_by
     result = RiskResult(
         risk=risk.name,
         relevant=risk.name in config.risks,
         outcome=NOT_SHOWN,
         at_most=at_most,
-        reason=f"not measured; it would be by {risk.measured_by}",
+        reason=f"not measured; it would be by {by}",
         notes=[UNKNOWN_RECALL] if risk.by_detectors and audit.sampled_recall is None else None,
     )
     if risk.objectives and model.objective not in risk.objectives:
-        result = replace(result, relevant=False, reason="a masked model writes no text")
+        result = replace(result, relevant=False, reason=NOT_OF[model.objective], notes=None)
         asked = _with_gates(result, risk, model, audit)
         return replace(asked, reason=CANNOT) if asked.relevant and asked.outcome == NOT_SHOWN else asked
     chosen = _deciding(rows)
@@ -663,9 +679,9 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
     repeated = {name for name, each in sections.items() if each.get("repeated")}
     others = [
         audit.models[number]
-        for (section, objective, recipe), numbers in _models(audit).items()
+        for (section, objective, _), numbers in _models(audit).items()
         for number in numbers
-        if recipe in PLAIN and objective == model.objective and section != model.model
+        if audit.models[number].is_plain and objective == model.objective and section != model.model
         and audit.models[number].epoch >= (1 if section in repeated else LONGER) * model.epoch
         and origins.get(str(section), section) == origins.get(str(model.model), model.model)
     ]  # fmt: skip
@@ -734,7 +750,7 @@ def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
 
 def _twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
     """The unprotected twin of the same training; of an unprotected model itself."""
-    own = [m for m in models if (m.model, m.objective) == (model.model, model.objective) and m.recipe in PLAIN]
+    own = [m for m in models if (m.model, m.objective) == (model.model, model.objective) and m.is_plain]
     same = [m for m in own if m.seed == model.seed and m.training == model.training] or own
     return max(same, key=lambda m: m.epoch, default=None)
 
@@ -758,7 +774,7 @@ def _sentences(
     titles = _listed([RISKS[result.risk].title for result in deciding])
     if outcome == BEYOND:
         return f"beyond the threshold: {titles}", _listed(
-            list(dict.fromkeys(RISKS[result.risk].advice(recipe) for result in deciding)), "; "
+            list(dict.fromkeys(advice(result.risk, model, recipe) for result in deciding)), "; "
         )
     if outcome == WITHIN:
         rest = "new data, more epochs, a withdrawal or a new attack: then it must be tested again"
@@ -775,7 +791,8 @@ def _sentences(
     if WITHOUT_POWER in reasons:
         change.append("ask about more people: no attack finds enough in the twin")
     if WITHOUT_SHADOWS in reasons:
-        change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ([audit.shadow])")
+        section = "[audit.shadow]" if model.start is None else "[audit.heads]"
+        change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ({section})")
     if any(reason in reasons for reason in (WIDE, UNSURE, BY_CHANCE, FEW)):
         change.append("ask about more people")
     if BESIDE_KNOWN in reasons:
@@ -797,6 +814,7 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 def with_published_numbers(table: RiskTable, before: AuditEvidence, published: AuditEvidence) -> RiskTable:
     """Return the table with the numbers that decide, as far as they are published themselves."""
     rows = []
+    before, published = _of_every_model(before), _of_every_model(published)
     for row, numbers in zip(table.rows, _models(before).values(), strict=True):
         config = VerdictConfig.model_validate({result.risk: result.at_most for result in row.results})
         results = []

@@ -11,6 +11,7 @@ import numpy as np
 
 from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.coverage import coverage_score
+from reticent.audit.membership.heads import HEAD_ATTACKS
 from reticent.audit.membership.hidden_states import states_score
 from reticent.audit.membership.names import COVERAGE, GRADIENT, INFORMATION, PROBING, STATES
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
@@ -109,5 +110,5 @@ ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
 
 #: Attacks by name, in the order in which a report explains them.
 EVERY_ATTACK: Final[Mapping[str, Attack]] = table_of(
-    (*ATTACKS.values(), *ASKING_ATTACKS.values(), *SHADOW_ATTACKS.values())
+    (*ATTACKS.values(), *ASKING_ATTACKS.values(), *SHADOW_ATTACKS.values(), *HEAD_ATTACKS.values())
 )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
 
 __all__ = [
+    "AttackedIndividuals",
     "Membership",
     "MembershipAudit",
     "UserInferenceHoldout",
@@ -189,7 +190,87 @@ class Membership:
         return attacks, best_of({name: areas[name] for name in attacks if name in areas})
 
 
-class MembershipAudit:
+class AttackedIndividuals:
+    """Documents of members and of others, and what attacks with scores of these documents tell of the individuals.
+
+    Parameters
+    ----------
+    members, groups, copied : as for `MembershipAudit`
+    """
+
+    #: Documents that `ON_HOLDOUT` attacks score in place of these.
+    holdout: UserInferenceHoldout | None = None
+
+    def __init__(
+        self,
+        store: TokenStore,
+        members: np.ndarray,
+        bootstrap: Bootstrap,
+        *,
+        groups: Mapping[str, np.ndarray] | None = None,
+        copied: np.ndarray | None = None,
+    ):
+        self.store, self.members, self.bootstrap = store, members, bootstrap
+        self.codes, first = np.unique(store.individual, return_index=True)
+        self.code_member = members[first]
+        of_codes = None if copied is None else copied[self.codes]
+        self.kept = kept_without_copies(np.arange(len(self.codes)), self.code_member, of_codes)
+        self.uncopied = None if of_codes is None else self.code_member | ~of_codes
+        self.groups, self._columns = subgroups(store, groups), groups
+
+    def attacked(
+        self, document_scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, MeasuredAttack], dict[str, Compared]]:
+        """Return every attack, and the scores of individuals, from those of documents under the model and under what
+        was not trained on them.
+        """
+        options = self.bootstrap
+        results: dict[str, MeasuredAttack] = {}
+        compared: dict[str, Compared] = {}
+        for name, attacked in document_scores.items():
+            asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
+            is_total = EVERY_ATTACK[name].is_total
+            compared[name] = self.compared(name, attacked, controls.get(name))
+            results[name] = replace(
+                attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
+                worst_subgroup=worst_subgroup(compared[name].own, self.code_member, self.groups, self.codes, **options),
+            )
+        by_code = {name: one.own for name, one in compared.items()}
+        for name, told in told_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
+            results[name] = replace(results[name], told=told)
+        return self._without_copies(results, by_code), compared
+
+    def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
+        """Return an attack's scores of individuals (by code, ascending) from those of documents, and its control's."""
+        asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
+        of_individuals = partial(
+            scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
+        )
+        return Compared(of_individuals(document_scores), None if control is None else of_individuals(control))
+
+    def _without_copies(
+        self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
+    ) -> dict[str, MeasuredAttack]:
+        """The attacks with their areas without the held-out individuals who hold near-copies, if these are not few."""
+        kept = self.kept
+        if kept is None:
+            return results
+        scores = {name: own[kept] for name, own in by_code.items()}
+        codes, member = self.codes[kept], self.code_member[kept]
+        best = best_attack(scores, codes, member, **self.bootstrap)
+        ends = (best.intervals or {}) if best else {}
+        found = {}
+        for name, attacked in results.items():
+            sides = [np.flatnonzero(side & ~np.isnan(scores[name])) for side in (member, ~member)]
+            own, of_sides = (tuple(values[rows] for rows in sides) for values in (scores[name], codes))
+            auc = auc_estimate(own[0], own[1], (of_sides[0], of_sides[1]), **self.bootstrap)
+            if name in ends and best:
+                auc = replace(auc, low=ends[name][0], high=ends[name][1], method=best.auc.method)
+            found[name] = replace(attacked, auc_without_copies=auc)
+        return found
+
+
+class MembershipAudit(AttackedIndividuals):
     """Holds the attacked documents and the inputs besides the scores; see `measure`.
 
     Parameters
@@ -224,8 +305,8 @@ class MembershipAudit:
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
     ):
-        self.store, self.members, self.config, self.bootstrap = store, members, config, bootstrap
-        self.words, self.surfaces, self.table, self.units = words, surfaces, table, units
+        super().__init__(store, members, bootstrap, groups=groups, copied=copied)
+        self.config, self.words, self.surfaces, self.table, self.units = config, words, surfaces, table, units
         attacks = config.attacks
         self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
         self.holdout = (
@@ -234,12 +315,6 @@ class MembershipAudit:
             else None
         )
         self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
-        self.codes, first = np.unique(store.individual, return_index=True)
-        self.code_member = members[first]
-        of_codes = None if copied is None else copied[self.codes]
-        self.kept = kept_without_copies(np.arange(len(self.codes)), self.code_member, of_codes)
-        self.uncopied = None if of_codes is None else self.code_member | ~of_codes
-        self.groups, self._columns = subgroups(store, groups), groups
         self._of_base: dict[bytes, tuple[TokenScores, dict[str, np.ndarray]]] = {}
 
     def measure(
@@ -261,23 +336,10 @@ class MembershipAudit:
         controls : document scores of those attacks, under what was trained on no member, or on the individuals of each
             document not; of others they are those of the base model
         """
-        options = self.bootstrap
         document_scores = self.document_scores(objective, scores, base, lowercase) | dict(further or {})
         before = {} if base is None else self.of_base(objective, base)
         before = {**before, **(controls or {})}
-        results: dict[str, MeasuredAttack] = {}
-        compared: dict[str, Compared] = {}
-        for name, attacked in document_scores.items():
-            asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
-            is_total = EVERY_ATTACK[name].is_total
-            compared[name] = self.compared(name, attacked, before.get(name))
-            results[name] = replace(
-                attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
-                worst_subgroup=worst_subgroup(compared[name].own, self.code_member, self.groups, self.codes, **options),
-            )
-        by_code = {name: one.own for name, one in compared.items()}
-        for name, told in told_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
-            results[name] = replace(results[name], told=told)
+        results, compared = self.attacked(document_scores, before)
         blind = of_holdout = None
         if base is None and results:
             blind = blind_baseline(
@@ -286,36 +348,7 @@ class MembershipAudit:
             )  # fmt: skip
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
-        return Membership(self._without_copies(results, by_code), compared, blind, of_holdout)
-
-    def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
-        """Return an attack's scores of individuals (by code, ascending) from those of documents, and its control's."""
-        asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
-        of_individuals = partial(
-            scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
-        )
-        return Compared(of_individuals(document_scores), None if control is None else of_individuals(control))
-
-    def _without_copies(
-        self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
-    ) -> dict[str, MeasuredAttack]:
-        """The attacks with their areas without the held-out individuals who hold near-copies, if these are not few."""
-        kept = self.kept
-        if kept is None:
-            return results
-        scores = {name: own[kept] for name, own in by_code.items()}
-        codes, member = self.codes[kept], self.code_member[kept]
-        best = best_attack(scores, codes, member, **self.bootstrap)
-        ends = (best.intervals or {}) if best else {}
-        found = {}
-        for name, attacked in results.items():
-            sides = [np.flatnonzero(side & ~np.isnan(scores[name])) for side in (member, ~member)]
-            own, of_sides = (tuple(values[rows] for rows in sides) for values in (scores[name], codes))
-            auc = auc_estimate(own[0], own[1], (of_sides[0], of_sides[1]), **self.bootstrap)
-            if name in ends and best:
-                auc = replace(auc, low=ends[name][0], high=ends[name][1], method=best.auc.method)
-            found[name] = replace(attacked, auc_without_copies=auc)
-        return found
+        return Membership(results, compared, blind, of_holdout)
 
     def document_scores(
         self,

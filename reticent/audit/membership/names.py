@@ -6,6 +6,7 @@ from typing import Final
 
 __all__ = [
     "ATTACKS_ON_SIZES",
+    "CLASSIFIER",
     "COVERAGE",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
@@ -15,24 +16,40 @@ __all__ = [
     "FEWEST_MEMBERS",
     "FEWEST_OTHERS",
     "GRADIENT",
+    "HEAD_ATTACKS_BY_SHADOWS",
+    "HEAD_ATTACKS_WITHOUT_SHADOWS",
     "INFORMATION",
     "KIND_SHADOWS",
+    "LANGUAGE_MODEL",
+    "LANGUAGE_MODELS",
     "MOST_DOCUMENTS",
     "MOST_MEMBERS",
     "MOST_OTHERS",
     "NUM_FAMILIES",
     "OF_LOG_PROBS",
     "ON_HOLDOUT",
+    "PLAIN",
     "PROBE_COPIES",
     "PROBE_TOKENS",
     "PROBING",
     "RUNGS",
     "STATES",
+    "TAGGER",
     "USER_INFERENCE",
     "USER_INFERENCE_SHADOWS",
     "WITHDRAWN",
 ]
 
+#: Recipes that protect nothing: the positive control of every attack.
+PLAIN: Final = ("mlm", "clm")
+#: What is judged: a language model, with one of these objectives, or what was trained on top of one.
+LANGUAGE_MODEL: Final = "language model"
+LANGUAGE_MODELS: Final = ("mlm", "clm")
+CLASSIFIER: Final = "classifier"
+TAGGER: Final = "tagger"
+#: Attacks on these by the labels that they give; the last of each is label-only.
+HEAD_ATTACKS_WITHOUT_SHADOWS: Final = ("label_loss", "label_confidence", "label_only")
+HEAD_ATTACKS_BY_SHADOWS: Final = ("label_shadow", "label_lira", "label_lira_offline", "label_only_shadow")
 #: The attacks on the user-inference holdout, without and with shadow models; all others score the documents of the
 #: audit.
 USER_INFERENCE: Final = "user_inference"

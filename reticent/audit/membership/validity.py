@@ -143,7 +143,7 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
     for model in models:
         own = [m for m in models if (m.model, m.objective) == (model.model, model.objective)]
         base = next((m for m in own if m.recipe == "base"), None)
-        twins = [m for m in own if m.recipe == model.objective]
+        twins = [m for m in own if m.is_plain]
         twin = next((m for m in twins if m.epoch == model.epoch), max(twins, key=lambda m: m.epoch, default=None))
         attacks = {}
         for name, measured in model.membership.items():
@@ -155,7 +155,8 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
             )
             for kind, found in (model.by_kind or {}).items()
         }
-        fault = fault_of(base) if base is not None and base is not model else None
+        blind = base if model.start is None else model  # of the words; of the labels
+        fault = fault_of(blind) if blind is not None and (blind is not model or model.start) else None
         result.append(
             replace(
                 model,

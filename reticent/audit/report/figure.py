@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
 import numpy as np
 
 from reticent.audit.texts import ENGLISH, Texts
+from reticent.trainer.recipes import parted_name
 
 if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
@@ -137,10 +138,11 @@ STYLE: Any = {
 
 
 def family(recipe: str) -> str:
-    """Return the family of a recipe, a key of `LOOKS`."""
+    """Return the family of a recipe, a key of `LOOKS`; of a classifier or a tagger, what it was trained on top of."""
+    recipe = recipe.rpartition("/")[2]
     if recipe == "base":
         return "base"
-    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)(-surrogate)?", recipe)
+    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)(-surrogate)?", parted_name(recipe)[0])
     if stem is None:
         return "other"
     if stem[3]:

@@ -9,6 +9,7 @@ Each sentence about models is `Marked` with what it says of each of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +42,7 @@ from reticent.audit.report.selectors import (
 )
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
-from reticent.trainer.privacy import MEANINGLESS, protects_nobody
+from reticent.trainer.privacy import MEANINGLESS, Guarantee, show_delta, show_epsilon, shown_in, together
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Findings", "better_audit", "drawn", "plain_findings", "said_of_epsilon"]
+__all__ = ["Findings", "better_audit", "charged_together", "drawn", "plain_findings", "said_of_epsilon"]
 
 #: Risks that are about who took part: of the person, and by identifying words (the threshold attack among them).
 MEMBERSHIP = ("individual", "words")
@@ -122,7 +123,7 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     for group, last in sides.items():
         sure += _controls(group, last, outcomes, audit, t)
     ledgers = _ledgers(checkpoints, t)
-    sure += [*_checked(ledgers, t), *_guaranteed(sides, t), *drawn(models, t)]
+    sure += [*_checked(ledgers, t), *_guaranteed(checkpoints, t), *drawn(models, t)]
     then = [*broken(ledgers, t), *decisions(sides, checkpoints, outcomes, audit, t), *better_audit(audit, t)]
     short = [*_gates(audit.verdict, t), *_canaries(audit, t), *_short(sides, outcomes, t)]
     return Findings(short, found, sure, then)
@@ -478,22 +479,55 @@ def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
         yield Marked(text, *_marks([("", m) for _, m, _ in kept], *RULE, "kept"))
 
 
-def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]], t: Texts) -> Iterable[str]:
+def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str]:
     """The bound of differential privacy, which holds for any attack; each epsilon has its unit."""
-    for group, last in sides.items():
-        for recipe, entry in last.items():
-            if guarantee := entry.guarantee:
+    private = []
+    for group, recipes in checkpoints.items():
+        for recipe, entries in recipes.items():
+            if guarantee := (entry := entries[-1]).guarantee:
+                private.append(entry)
                 text = t(
                     "findings.name_was_trained_by_dp_sgd_guarantee_it",
                     name=group.called(recipe, t),
                     guarantee=t.evidence(guarantee),
                 ) + said_of_epsilon(guarantee, t)
+                spent = [(m.epoch, m.epsilon) for m in entries if m.epsilon is not None]
+                if len(spent) > 1:
+                    each = [
+                        t("findings.epsilon_after_epoch", epsilon=t.plain(show_epsilon(epsilon)), epoch=epoch)
+                        for epoch, epsilon in spent
+                    ]
+                    text += " " + t("findings.epsilon_so_far", each=t.listed(each))
                 yield Marked(text, *_marks([("", entry)], *GUARANTEE, "bound"))
+    yield from charged_together(private, t)
+
+
+def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
+    """Yield the cost of several private trainings on the same documents together, if they are of one unit."""
+    costs = []
+    for model in models:
+        if (shown := shown_in(model.guarantee or "")) is not None and math.isfinite(shown[0]):
+            cost = Guarantee(epsilon=shown[0], delta=shown[1], unit=shown[2])  # type: ignore[arg-type]
+            costs += [cost] * (model.num_trainings or 1)
+    if len(costs) > 1 and (total := together(costs)) is not None:
+        text = t("common.charged_together", n=len(costs), total=t.evidence(str(total)))
+        yield Marked(text, *_marks([("", model) for model in models], *GUARANTEE, "bound"))
 
 
 def said_of_epsilon(guarantee: str, t: Texts) -> str:
-    """Return the sentence, behind others, about an epsilon that protects nobody; nothing about any other."""
-    return " " + t("common.protects_nobody", limit=t.count(int(MEANINGLESS))) if protects_nobody(guarantee) else ""
+    """Return the sentence, behind others, that says an epsilon in words, or that it protects nobody; nothing where
+    there is none.
+    """
+    shown = shown_in(guarantee)
+    if shown is None:
+        return ""
+    epsilon, delta, unit = shown
+    if epsilon > MEANINGLESS:
+        return " " + t("common.protects_nobody", limit=t.count(int(MEANINGLESS)))
+    factor = math.exp(epsilon)
+    shown_factor = t.count(math.ceil(factor)) if factor >= 10 else t.plain(f"{math.ceil(10 * factor) / 10:.1f}")
+    said = {"factor": shown_factor, "epsilon": t.plain(f"{epsilon:g}"), "delta": show_delta(delta)}
+    return " " + t(f"common.surer.{unit}", **said)
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:

@@ -51,11 +51,11 @@ def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:
     return t.number(number, digits_beside(threshold, number))
 
 
-def spread_of_trainings(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
+def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
     """Format the lowest and the highest of several trainings, for the line under the interval."""
     if estimate is None or estimate.seeds is None or value(estimate) == "–":
         return ""
-    low, high = (t.number(end, digits) for end in (estimate.seeds.low, estimate.seeds.high))
+    low, high = (t.number(end, 3) for end in (estimate.seeds.low, estimate.seeds.high))
     # Wrapped only before the numbers: next to a dash a line would break in spite of the spaces.
     return t("numbers.seeds_range", range=t.range(low, high).replace(" ", NO_BREAK))
 

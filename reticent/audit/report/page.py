@@ -21,7 +21,13 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import GATES, PASSAGE_OF, RISKS, why_no_whole
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
-from reticent.audit.membership.names import DEFAULT_ATTACKS, FEWEST_DIAGNOSED, RUNGS
+from reticent.audit.membership.names import (
+    DEFAULT_ATTACKS,
+    FEWEST_DIAGNOSED,
+    HEAD_ATTACKS_BY_SHADOWS,
+    HEAD_ATTACKS_WITHOUT_SHADOWS,
+    RUNGS,
+)
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import figure
@@ -68,9 +74,9 @@ __all__ = ["extraction_html", "page_digest", "probe_page", "probe_section", "sel
 #: Files of the audit that make the page.
 MADE_BY = (
     "config.py", "evidence/*.py", "job_settings.py", "judgement/rows.py", "judgement/verdict.py",
-    "membership/asking.py", "membership/attacks.py", "membership/names.py", "membership/shadow.py",
-    "membership/table.py", "membership/validity.py", "near_copies.py", "recipes.py", "report/*.py",
-    "report/templates/*.j2", "stats/estimate.py", "stats/seeds.py", "texts.py", "texts.toml",
+    "membership/asking.py", "membership/attacks.py", "membership/heads.py", "membership/names.py",
+    "membership/shadow.py", "membership/table.py", "membership/validity.py", "near_copies.py", "recipes.py",
+    "report/*.py", "report/templates/*.j2", "stats/estimate.py", "stats/seeds.py", "texts.py", "texts.toml",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -99,7 +105,8 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
     task = [classification_over_seeds(result, audit.cell) for result in audit.classification or ()] or None
-    shown = replace(audit, models=judged(means), classification=task)
+    heads = audit.heads and judged(over_seeds(audit.heads, audit.cell))
+    shown = replace(audit, models=judged(means), classification=task, heads=heads)
     # Whatever the language, the models of the verdict are those before the means over seeds.
     page = _render(shown, Texts(language), audit)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
@@ -225,6 +232,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models), has_withdrawn=any(m.withdrawn for m in models),
         has_groups=any(m.groups for m in models), has_diagnoses=any(m.diagnoses for m in models),
+        heads=audit.heads or [], head_attacks=_head_attacks(audit.heads or []),
         rungs=RUNGS, fewest_diagnosed=FEWEST_DIAGNOSED,
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
@@ -250,6 +258,12 @@ def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
     """Attacks by kind of word, in order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
+
+
+def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
+    """Attacks on classifiers and taggers, in order."""
+    known = (*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS)
+    return [name for name in known if any(name in head.membership for head in heads)]
 
 
 def _common(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:

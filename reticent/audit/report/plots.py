@@ -9,7 +9,6 @@ text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +28,10 @@ from reticent.audit.report.figure import (
     styled,
     to_svg,
     whiskers,
-    write_title,
 )
 from reticent.audit.report.selectors import (
     LITTLE,
     Group,
-    about_recipe,
     by_recipe,
     groups_of,
     last_of,
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = [
     "excess_panels",
     "ngram_panels",
-    "plot_utility_privacy",
     "tradeoff_panels",
 ]
 
@@ -128,43 +124,6 @@ def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
         title = t("plots.utility_against_privacy_group", group=group.title(t))
         panels.append(to_svg(figure, f"fig-tradeoff-{group.slug}", alt_text(t, title, said), t))
     return panels
-
-
-@styled
-def plot_utility_privacy(models: Sequence[ModelEvidence], path: Path | str, t: Texts = ENGLISH) -> None:
-    """Write the utility-privacy figure as a PNG on white, with its legend: for a README or a slide."""
-    from matplotlib.figure import Figure
-
-    groups = groups_of(models)
-    # A single panel is as wide as the legend under it.
-    width = max(4.9 * len(groups), 8.0)
-    figure = Figure(figsize=(width, 4.6), layout="constrained", facecolor="white")
-    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
-    limits = _tradeoff_limits(models)
-    shown: dict[str, list[str]] = {}
-    for axis, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        _draw_tradeoff(axis, models, group, t)
-        write_title(axis, group.panel_title(t), _tradeoff_note(models, group, t))
-        axis.set(**limits)
-        for recipe in by_recipe(models, group):
-            shown.setdefault(look_of(recipe).slug, []).append(recipe)
-    from matplotlib.lines import Line2D
-
-    handles = []
-    for recipes in shown.values():
-        look, names, about = (
-            look_of(recipes[0]),
-            ", ".join(dict.fromkeys(map(printable, recipes))),
-            about_recipe(recipes[0], t),
-        )
-        label = t("common.name_what", name=names, what=about) if about else names
-        handles.append(Line2D([], [], color=look.light, linestyle=look.line, marker=look.marker, label=label))
-    epochs = ", ".join(str(e) for e in sorted({m.epoch for m in models if m.epoch}))
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=2, handlelength=3.2, title_fontsize=9,
-        title=t("plots.a_point_a_checkpoint_larger_with_its_epochs", epochs=epochs) if epochs else None,
-    )  # fmt: skip
-    figure.savefig(path, dpi=160, metadata={"Software": None}, facecolor="white")
 
 
 @styled

@@ -23,6 +23,7 @@ from reticent.audit.judgement.rows import (
     RISKS,
     TOLD,
     WITHIN,
+    advice,
 )
 from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
@@ -40,6 +41,7 @@ from reticent.audit.judgement.verdict import (
     WITHOUT_SHADOWS,
     WITHOUT_TWIN,
 )
+from reticent.audit.membership.names import CLASSIFIER, TAGGER
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
@@ -56,6 +58,7 @@ from reticent.audit.texts import (
     model_name,
 )
 from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.trainer.recipes import parted_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -91,7 +94,12 @@ NEVER_TARGET = {
     DIRECT: "verdict.never_trained_to_predict_a_name_or_number",
     INDIRECT: "verdict.never_trained_to_predict_a_word_that_fewer",
 }
-OBJECTIVES = {"mlm": "verdict.it_fills_in_masked_words_bert_like", "clm": "verdict.it_continues_a_text_gpt_like"}
+OBJECTIVES = {
+    "mlm": "verdict.it_fills_in_masked_words_bert_like",
+    "clm": "verdict.it_continues_a_text_gpt_like",
+    CLASSIFIER: "verdict.it_says_the_class_of_a_document",
+    TAGGER: "verdict.it_marks_names_in_a_text",
+}
 CONTEXTS = {
     "tag": "verdict.names_and_numbers_stand_as_a_tag",
     "surrogate": "verdict.names_and_numbers_stand_as_surrogates",
@@ -138,7 +146,7 @@ class ShownModel:
 def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
     """Return the trained models of a published audit, those of the verdict, in its order."""
     last: dict[tuple[str | None, str, str], ModelEvidence] = {}
-    for model in over_seeds(audit.models, audit.cell):
+    for model in over_seeds(audit.every_model, audit.cell):
         key = (model.model, model.objective, model.recipe)
         if model.recipe != "base" and (key not in last or model.epoch > last[key].epoch):
             last[key] = model
@@ -189,12 +197,15 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
 
 
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
+    if model.start is not None:
+        made = "verdict.on_top_of_start_protected" if model.protects else "verdict.on_top_of_start"
+        return words(made, objective=words(OBJECTIVES[model.objective]), start=model.start)
     if recipe is None and is_elsewhere(audit):
         made = "verdict.objective_trained_elsewhere" if model.recipe == SUBJECT else "verdict.objective_copy_of_it"
         return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
-    own = own_recipes(audit).get(model.recipe)
+    own = own_recipes(audit).get(parted_name(model.recipe)[0])
     of_corpus = {"k": audit.corpus.k, "n": audit.corpus.n}
     given = (
         {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}
@@ -248,6 +259,8 @@ REASONS = {
     "a required gate of the job has no power": "verdict.a_condition_that_had_to_be_judged_could",
     CANNOT: "verdict.a_condition_that_had_to_be_judged_cannot",
     "a masked model writes no text": "verdict.a_model_that_fills_in_masked_words_writes",
+    "a classifier says no words": "verdict.a_classifier_says_no_words",
+    "a tagger says no words": "verdict.a_tagger_says_no_words",
 }
 #: Risks whose numbers are areas under a curve.
 AREAS = ("words", "individual")
@@ -417,11 +430,11 @@ def change_of(model: ShownModel, words: Texts) -> str:
     if row.outcome == WITHIN:
         return Marked(words("verdict.it_holds_until_there_is_new_data_a"), *marks)
     if row.outcome == BEYOND:
-        changes = list(dict.fromkeys(words.evidence(RISKS[r.risk].advice(model.recipe)) for r in deciding))
+        changes = list(dict.fromkeys(words.evidence(advice(r.risk, model.evidence, model.recipe)) for r in deciding))
     elif deciding or not model.is_unprotected:
         changes = _changes(deciding, words)
     else:
-        changes = [words.evidence(RISKS["emission"].lowered_by)]
+        changes = [words.evidence(advice("emission", model.evidence, None))]
     return Marked(words("verdict.what_would_change_it_changes", changes=words.apart(changes)), *marks)
 
 

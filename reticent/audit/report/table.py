@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots, utility_plots
+from reticent.audit.report.epsilon_plot import epsilon_panels
+from reticent.audit.report.findings import charged_together
 from reticent.audit.report.format_estimate import percent
+from reticent.audit.report.selectors import last_checkpoints
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import Texts
 
@@ -131,6 +134,11 @@ def _epochs_caption(shown: Shown, _: int) -> str:
     return shown.t("plots.epochs.caption_seeds", n=seeds) if seeds > 1 else shown.t("plots.epochs.caption")
 
 
+def _epsilon_caption(shown: Shown, _: int) -> str:
+    private = [model for model in last_checkpoints(shown.audit.models) if model.guarantee]
+    return " ".join([shown.t("plots.epsilon.caption"), *charged_together(private, shown.t)])
+
+
 def _roc_caption(shown: Shown, _: int) -> str:
     return shown.t("plots.roc.caption_seeds" if num_seeds(shown.audit.models) > 1 else "plots.roc.caption")
 
@@ -173,6 +181,12 @@ PLOTS: tuple[Plot, ...] = (
         draw=lambda shown: epoch_plots.epoch_panels(shown.audit.models, shown.t),
         caption=_epochs_caption,
         columns=3,
+    ),
+    Plot(
+        name="epsilon",
+        place="tradeoff",
+        draw=lambda shown: epsilon_panels(shown.audit.models, shown.t),
+        caption=_epsilon_caption,
     ),
     Plot(
         name="continuations",

@@ -78,7 +78,9 @@ def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> 
         rows = [row for row in result.results if has_value(row.macro_f1)]
         if not rows:
             continue
-        figure, axis = new_panel(printable(result.model or t("plots.classifiers")), height=1.35 + 0.3 * len(rows))
+        kind = t("plots.taggers" if result.task == "tags" else "plots.classifiers")
+        named = f"{printable(result.model)}, {kind}" if result.model and result.task == "tags" else result.model or kind
+        figure, axis = new_panel(printable(named), height=1.35 + 0.3 * len(rows))
         said = []
         for at, row in enumerate(rows):
             for side, (estimate, marker) in enumerate(((row.macro_f1, "o"), (row.micro_f1, "D"))):
@@ -94,7 +96,10 @@ def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> 
             )
         axis.set_yticks(range(len(rows)), [start_name(row, t) for row in rows])
         axis.set(xlabel=t("plots.macro_f1_micro_f1"), ylim=(len(rows) - 0.4, -0.6), xlim=(-0.03, 1.03))
-        title = t("plots.f1_of_the_downstream_task_model", model=printable(result.model or ""))
+        title = t(
+            "plots.f1_of_the_downstream_task_model",
+            model=printable(named if result.task == "tags" else result.model or ""),
+        )
         panels.append(to_svg(figure, f"fig-f1-{number}", alt_text(t, title, said), t))
     return panels
 

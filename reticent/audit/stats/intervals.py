@@ -544,9 +544,7 @@ def exposure(canary_score: float, reference_scores: np.ndarray) -> float:
     return math.log2(len(reference_scores)) - math.log2(float(rank))
 
 
-def one_run_epsilon(
-    num_canaries: int, num_guesses: int, num_right: int, delta: float, *, confidence: float = LEVEL
-) -> float:
+def one_run_epsilon(num_canaries: int, num_guesses: int, num_right: int, delta: float) -> float:
     """Return the empirical lower bound on epsilon from one training run [@steinke2023]; a report must say "at least".
 
     Each of ``num_canaries`` was included with probability 1/2; ``num_right`` of ``num_guesses`` guesses were right.
@@ -564,13 +562,13 @@ def one_run_epsilon(
         return min(beta + 2 * num_canaries * delta * alpha, 1.0)
 
     low, high = 0.0, 1.0
-    if p_value(0.0) > 1 - confidence:
+    if p_value(0.0) > 1 - LEVEL:
         return 0.0
-    while p_value(high) < 1 - confidence:
+    while p_value(high) < 1 - LEVEL:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if p_value(middle) <= 1 - confidence else (low, middle)
+        low, high = (middle, high) if p_value(middle) <= 1 - LEVEL else (low, middle)
     return low
 
 

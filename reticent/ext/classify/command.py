@@ -13,10 +13,10 @@ from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.split import split_individuals
+from reticent.engine.split import households_named, split_individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
-from reticent.ext.classify.documents import FILE, baselines, classify_one, label_tokens, read_labels, result_of
+from reticent.ext.classify.documents import FILE, baselines, label_tokens, read_labels, result_of, train_one
 from reticent.job.config import Job
 from reticent.job.run import Run
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
@@ -46,22 +46,28 @@ def classify_documents(
     settings = job.classifying()
     if settings.save_model and out is None:
         raise PolicyError("classify.save_model: needs a folder to save classifiers in (--out)")
+    if settings.text != "keep":
+        raise PolicyError('classify.text: of documents no identifier was found; give a run, or leave it at "keep"')
     check_device(job.train.device)
     run = Run(job, progress)
     corpus = run.whole_corpus
     labels = read_labels(corpus, job)
     individuals = split_individuals(corpus, job.split)
+    households = households_named(corpus, individuals)
+    privacy = job.train.dp if settings.private else None
+    if privacy is not None and privacy.budget_file is not None:
+        privacy = privacy.replace(corpus=corpus.fingerprint())
 
     def build(folder: Path | None) -> ClassificationEvidence:
         rows: list[ClassifiedStart] = []
         for number, (path, store) in enumerate(_tokenised(corpus, individuals, folders, progress), 1):
-            documents = label_tokens(store, labels, individuals.mask(MEMBERS), job)
+            documents = label_tokens(store, labels, individuals.mask(MEMBERS), job, households)
             if number == 1:
                 rows += baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
             with progress.task(f"classify {path.name}", None, "steps") as advance:
-                rows.append(classify_one(path, path.name, 0, documents, job.classifying(), job, kept, advance))
-        return result_of(documents, job, None, rows)
+                rows.append(train_one(path, path.name, 0, documents, settings, job, kept, advance, privacy=privacy))
+        return result_of(documents, job, settings, None, rows)
 
     if out is None:
         return build(None)

@@ -1,7 +1,8 @@
-"""`reticent classify`: labels of documents, their tokens and checkpoints -> F1 on held-out individuals.
+"""`reticent classify` and `tagger train`: labels of documents or tags, their tokens and checkpoints -> F1 on held-out
+individuals.
 
-This module joins the floors: the engine reads labels and tokens, the trainer trains the classifier, and the audit
-measures it beside its baselines: the commonest class, a bag of words, and the same classifier on the base model.
+This module joins the floors: the engine reads labels and tokens, the trainer trains the head, and the audit measures
+it. Beside classifiers stand their baselines: the commonest class, a bag of words, and the same on the base model.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,19 +25,23 @@ from reticent.audit.evidence.classification import (
 from reticent.audit.evidence.json_form import extended
 from reticent.core.errors import CorpusError
 from reticent.engine.schema import MEMBERS
-from reticent.engine.store import open_tokens
-from reticent.ext.classify.labels import label_documents
+from reticent.engine.split import households_named
+from reticent.engine.store import open_tokens, open_view
+from reticent.engine.word_ids import WordSpans
+from reticent.ext.classify.labels import LabelledTokens, label_documents
+from reticent.ext.classify.tags import TaggedTokens, measure_tags, tag, tag_documents
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
+    from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore
-    from reticent.ext.classify.labels import LabelledTokens
     from reticent.ext.classify.measure import Truth
-    from reticent.ext.classify.training import ClassifyConfig, StepReport
+    from reticent.ext.classify.training import StepReport
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
+    from reticent.trainer.config import HeadConfig
 
-__all__ = ["FILE", "baselines", "classify_one", "label_tokens", "labelled_documents", "read_labels", "result_of"]
+__all__ = ["FILE", "baselines", "label_tokens", "labelled_documents", "read_labels", "result_of", "train_one"]
 
 FORMAT = "reticent.classification/1"
 FILE = "classification.json"
@@ -58,17 +63,30 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
     return table
 
 
-def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
-    """Return the labelled documents of a run in a model's tokens: members to train on, held-out ones to measure on.
+def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
+    """Return the documents of a run in a model's tokens, with classes or tags: members to train on, held-out ones to
+    measure on.
 
-    Labels are those of the source: a copy with canaries in it has only the columns that the corpus maps.
+    Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
-
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
-    return label_tokens(store, read_labels(run.remaining, run.job), run.individuals.mask(MEMBERS), run.job)
+    is_member, households = run.individuals.mask(MEMBERS), _households(run.corpus, run.individuals, run.job)
+    if head.section == "classify":
+        return label_tokens(store, read_labels(run.remaining, run.job), is_member, run.job, households)
+    assert store.path is not None
+    rows = open_view(store.path).documents
+    spans = WordSpans(run.folder / "word-spans")
+    return tag_documents(store, spans, is_member[store.individual], documents=rows, households=households)
 
 
-def label_tokens(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job) -> LabelledTokens:
+def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
+    """The units of a split; of one that leaves households aside, the households that the documents name."""
+    return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
+
+
+def label_tokens(
+    store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job, households: np.ndarray | None = None
+) -> LabelledTokens:
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
     if rows.null_count:
         raise CorpusError(f"{rows.null_count} documents of the tokens are not in the corpus; run protect again")
@@ -77,6 +95,7 @@ def label_tokens(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job
         labels.column("label").combine_chunks().take(rows),
         is_member[store.individual],
         min_individuals=job.classifying().min_individuals,
+        households=households,
     )
 
 
@@ -100,53 +119,64 @@ def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
     ]
 
 
-def classify_one(
+def train_one(
     checkpoint: Path,
     recipe: str,
     epoch: int,
-    documents: LabelledTokens,
-    config: ClassifyConfig,
+    documents: LabelledTokens | TaggedTokens,
+    config: HeadConfig,
     job: Job,
     out: Path | None,
     progress: Callable[[StepReport], None],
+    **more: Any,
 ) -> ClassifiedStart:
+    """Train and measure a head on a checkpoint; ``more`` as for `classify`."""
     from reticent.ext.classify.training import classify
 
-    found = classify(checkpoint, documents, config, out=out, progress=progress)
+    found = (classify if isinstance(documents, LabelledTokens) else tag)(
+        checkpoint, documents, config, out=out, progress=progress, **more  # type: ignore[arg-type]
+    )  # fmt: skip
     training = ClassifierTraining(
         losses=found.losses,
         num_steps=found.num_steps,
         num_trained=found.num_trained,
         num_parameters=found.num_parameters,
+        guarantee=None if found.guarantee is None else str(found.guarantee),
     )
     measured = _measured(documents, found.predicted, job)
     return extended(measured, ClassifiedStart, recipe=recipe, epoch=epoch, training=training)
 
 
-def _measured(documents: LabelledTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
+def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
     from reticent.ext.classify.measure import measure
 
     audit = job.audit
-    return measure(
-        _truth(documents), predicted, num_bootstrap=audit.num_bootstrap, seed=job.seed, small_cell=audit.small_cell
-    )
+    options = {"num_bootstrap": audit.num_bootstrap, "seed": job.seed, "small_cell": audit.small_cell}
+    if isinstance(documents, LabelledTokens):
+        return measure(_truth(documents), predicted, **options)
+    return measure_tags(documents, predicted, **options)
 
 
 def result_of(
-    documents: LabelledTokens, job: Job, model: str | None, rows: list[ClassifiedStart]
+    documents: LabelledTokens | TaggedTokens, job: Job, head: HeadConfig, model: str | None, rows: list[ClassifiedStart]
 ) -> ClassificationEvidence:
     is_train, individual = documents.is_train, documents.store.individual
+    if isinstance(documents, LabelledTokens):
+        classes, column = documents.class_names, {"label": job.classifying().label or job.corpus.label}
+    else:
+        classes, column = documents.categories, {}
     return ClassificationEvidence(
         format=FORMAT,
+        task=head.head,
         model=model,
         settings={
-            **job.classifying().model_dump(),
-            "label": job.classifying().label or job.corpus.label,
+            **head.model_dump(),
+            **column,
             "window_length": job.train.window_length,
             "seed": job.seed,
             "small_cell": job.audit.small_cell,
         },
-        classes=list(documents.class_names),
+        classes=list(classes),
         documents={
             "train": int(np.count_nonzero(is_train)),
             "heldout": int(np.count_nonzero(~is_train)),

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.store import TokenStore
 
-__all__ = ["LabelledTokens", "label_documents"]
+__all__ = ["LabelledTokens", "check_sides", "label_documents"]
 
 #: More distinct labels, or longer ones, are taken for text or ids. They would be written into the model, so they are
 #: refused.
@@ -44,7 +44,12 @@ class LabelledTokens:
 
 
 def label_documents(
-    store: TokenStore, labels: pa.Array, is_train: np.ndarray, *, min_individuals: int | None = None
+    store: TokenStore,
+    labels: pa.Array,
+    is_train: np.ndarray,
+    *,
+    min_individuals: int | None = None,
+    households: np.ndarray | None = None,
 ) -> LabelledTokens:
     """Return the documents that have a label and a token, with their classes.
 
@@ -54,22 +59,23 @@ def label_documents(
         Names of classes; null or blank for a document without one.
     is_train : bool array, shape (store.num_documents,)
     min_individuals : int, optional
-        Leave out classes with fewer individuals on either side. By default nothing is left out, and a class that is
-        missing on a side is an error. So every class that is used belongs to at least two individuals.
+        Leave out classes with fewer individuals on either side, or with a single one to train on. By default nothing is
+        left out, and such a class is an error: it would single this individual out.
+    households : uint32 array, shape (individuals,), optional
+        The household of each individual, whose members have to be on one side.
 
     Raises
     ------
     CorpusError
-        Fewer than two classes, a class without a document on one side, or labels that are too many or too long.
+        Fewer than two classes, a class without a document on one side or of a single individual, or labels that are too
+        many or too long.
     ArtifactError
-        The numbers of labels, sides and documents differ, or an individual is on both sides.
+        The numbers of labels, sides and documents differ, or an individual or a household is on both sides.
     """
     is_train = np.asarray(is_train, dtype=bool)
     if not len(labels) == len(is_train) == store.num_documents:
         raise ArtifactError(f"{len(labels)} labels and {len(is_train)} sides for {store.num_documents} documents")
-    both = np.intersect1d(store.individual[is_train], store.individual[~is_train])
-    if len(both):
-        raise ArtifactError(f"{len(both)} individuals are on both sides; sides are split by individual")
+    check_sides(store, is_train, households)
     blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(labels)), 0)
     unlabelled = pc.fill_null(blank, True).to_numpy(zero_copy_only=False)
     empty = ~unlabelled & (np.diff(store.doc_offsets) == 0)
@@ -98,6 +104,18 @@ def label_documents(
     )
 
 
+def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray | None) -> None:
+    """Raise `ArtifactError` where an individual, or the household of one, is on both sides."""
+    named = {"individuals": store.individual} | ({} if households is None else {"households": households})
+    for kind, units in named.items():
+        own = units if kind == "individuals" else units[store.individual]
+        if both := len(np.intersect1d(own[is_train], own[~is_train])):
+            raise ArtifactError(
+                f"{both} {kind} are on both sides; sides are split by individual, and by household where there are any "
+                "(split.by)"
+            )
+
+
 def _check_names(names: list[str], num_documents: int) -> None:
     """Refuse labels that look like text or ids. No message shows a label, so a wrong column never reaches a log."""
     if not num_documents:
@@ -123,7 +141,13 @@ def _usable_classes(
                     f"labels: {missing} of {num_classes} classes have no {name} document (side {whose}); leave rare "
                     "classes out with classify.min_individuals (--min-individuals), or join them"
                 )
-    kept: np.ndarray = np.all(num_individuals >= (at_least or 1), axis=1)
+        if single := int(np.count_nonzero(num_individuals[:, 1] == 1)):
+            raise CorpusError(
+                f"labels: {single} of {num_classes} classes are of a single individual to train on (side members), "
+                "whom the class would single out; leave rare classes out with classify.min_individuals "
+                "(--min-individuals), or join them"
+            )
+    kept: np.ndarray = np.all(num_individuals >= (at_least or 1), axis=1) & (num_individuals[:, 1] > 1)
     if np.count_nonzero(kept) < 2:
         rule = f" that {at_least} individuals on each side have" if at_least and num_classes > 1 else ""
         raise CorpusError(f"labels: expected at least two classes{rule}, got {np.count_nonzero(kept)} of {num_classes}")

@@ -17,7 +17,7 @@ from reticent.audit.stats.intervals import EXACT, Estimate, ratio_estimate, rati
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
 
-__all__ = ["Truth", "bag_of_words", "compare", "majority", "measure"]
+__all__ = ["Truth", "bag_of_words", "compare", "macro", "majority", "measure"]
 
 #: Inverse strength of the baseline's penalty: rows of tf-idf have length 1, for which scikit-learn's 1 is too strong.
 BAG_OF_WORDS_C = 10.0
@@ -72,7 +72,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
         for number, estimate in enumerate(by_class)
     ]
     return MeasuredClasses(
-        macro_f1=_macro(by_class, draws, len(codes)),
+        macro_f1=macro(by_class, draws, len(codes)),
         micro_f1=micro,
         classes=[publish(row, small_cell) for row in rows],
         confusion=_close_cells(confusion, individuals_per_cell, small_cell),
@@ -94,7 +94,7 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
     return Estimate(value=values[0] - values[1], low=float(low), high=float(high), n=n)
 
 
-def _macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
+def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
     """Return the mean of the classes' F1. If none of them has a spread to resample, the bounds are the means of their
     exact bounds; these are wider than necessary, because the classes do not all reach their bounds at once.
     """

@@ -1,4 +1,4 @@
-"""The steps of classification: which checkpoints classifiers start from, one artefact for each training.
+"""The steps of new heads: which checkpoints classifiers and taggers start from, one artefact for each training.
 
 What is trained and measured stands in :mod:`reticent.ext.classify.documents`, which a plan without it need not load.
 """
@@ -6,11 +6,15 @@ What is trained and measured stands in :mod:`reticent.ext.classify.documents`, w
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
@@ -18,27 +22,36 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
-from reticent.ext.classify.documents import FILE, baselines, classify_one, labelled_documents, read_labels, result_of
+from reticent.ext.classify.documents import FILE, baselines, labelled_documents, read_labels, result_of, train_one
+from reticent.ext.classify.labels import LabelledTokens
 from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
+from reticent.job.dependencies import privacy_of, surrogate_names, unaccounted_stages
+from reticent.job.training_tokens import training_tokens
+from reticent.trainer.privacy import plan_privacy, refuse_promise
 
 if TYPE_CHECKING:
-    from reticent.ext.classify.training import ClassifyConfig, StepReport
+    from reticent.engine.store import TokenStore
+    from reticent.ext.classify.training import StepReport
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
+    from reticent.trainer.config import HeadConfig
 
 __all__ = ["check_documents", "check_settings", "classification_inputs", "classify_steps", "read_results"]
 
 #: Epochs of the checkpoints that [@boutet2025] starts from: its text says 64, its Fig. 8 says 8.
 PAPER_EPOCHS = (8, 64)
+#: Section of a job -> the folder of its artefacts.
+FOLDERS = {"classify": "classification", "tag": "tagging"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Classifiers on the checkpoints of a training, or (None) on the base: one artefact.
+    """Heads on the checkpoints of a training, or (None) on the base: one artefact.
 
-    The classifier's own seed is always the job's: seeds differ in the training alone, on the same individuals.
+    The head's own seed is always the job's: seeds differ in the training alone, on the same individuals.
     """
 
+    head: HeadConfig
     model: ModelSection
     training: Training | None = None
 
@@ -49,28 +62,42 @@ class _Stage:
     @property
     def name(self) -> str:
         """Name of its artefact."""
-        folder = f"classification/{self.model.name}"
-        return f"{folder}/base" if self.training is None else self.training.name.replace("models", "classification", 1)
+        kind = FOLDERS[self.head.section]
+        folder = f"{kind}/{self.model.name}"
+        return f"{folder}/base" if self.training is None else self.training.name.replace("models", kind, 1)
 
     @property
     def title(self) -> str:
-        return f"classifying from {self.training.title if self.training else f'base of {self.model.name}'}"
+        what = "classifying" if self.head.section == "classify" else "tagging"
+        return f"{what} from {self.training.title if self.training else f'base of {self.model.name}'}"
 
     def epochs(self, job: Job) -> list[int]:
         """Epochs of the checkpoints to start from; 0 is the base model."""
         if self.training is None:
             return [0]
-        return _starts(job.training(self.model).epochs_kept(), job.classifying(), f"{self.model.name}/{self.recipe}")
+        return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
+
+    def unaccounted(self, job: Job) -> tuple[str, ...]:
+        """Steps that no epsilon of its DP-SGD accounts for."""
+        settings = job.training(self.model).dp
+        assert settings is not None  # the job was checked
+        not_private = self.training is not None and not job.recipe(self.training.recipe).private
+        return (*unaccounted_stages(job, settings), *(("the training of its checkpoint",) if not_private else ()))
 
     def artefact(self, run: Run) -> Artefact:
         """Return the artefact; its training must be there."""
-        job = run.job
+        job, head = run.job, run.job.of_model(self.head, self.model)
         settings = {
-            **job.classifying(self.model).all_values(),
+            **head.all_values(without=("save_minutes",)),
             **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
-            "label": job.classifying().label or job.corpus.label,
         }
-        return Artefact(self.name, "classification", settings, self._inputs(run))
+        if head.section == "classify":
+            settings["label"] = job.classifying().label or job.corpus.label
+        if head.private:
+            settings["dp"] = (dp := job.training(self.model).dp) and dp.model_dump()
+        if head.text == "surrogate" and (names := surrogate_names(job).digest()) is not None:
+            settings["names"] = names
+        return Artefact(self.name, FOLDERS[head.section], settings, self._inputs(run))
 
     def _inputs(self, run: Run) -> dict[str, str]:
         if self.training is None:
@@ -78,6 +105,10 @@ class _Stage:
         else:
             of, name = run.fingerprints.of_checkpoint, self.training.name
             inputs = {f"epoch-{epoch:04d}": of(name, epoch) for epoch in self.epochs(run.job)}
+        if self.head.section == "tag":
+            inputs["word spans"] = run.fingerprints.of("word-spans")
+        if self.head.text != "keep":
+            inputs["text"] = run.fingerprints.of(f"tokens/{self.model.name}/{run.job.tokens(self.head.section)}")
         return {
             **inputs,
             "corpus": run.corpus.fingerprint(),
@@ -87,12 +118,13 @@ class _Stage:
 
 
 def _stages(run: Run) -> list[_Stage]:
-    """Return the base model and every training of each model, by recipe and seed."""
+    """Return for each section of heads the base model and every training of each model, by recipe and seed."""
     found = []
-    for model in run.job.model:
-        own = (_Stage(model, training) for training in trainings_by_recipe(run.job, model))
-        found += [_Stage(model), *own]
-    return found
+    for head in run.job.heads:
+        for model in run.job.model:
+            own = (_Stage(head, model, training) for training in trainings_by_recipe(run.job, model))
+            found += [_Stage(head, model), *own]
+    return [stage for stage in found if stage.recipe in (stage.head.from_recipes or (stage.recipe,))]
 
 
 def classification_inputs(run: Run) -> dict[str, str]:
@@ -101,55 +133,104 @@ def classification_inputs(run: Run) -> dict[str, str]:
 
 
 def check_settings(run: Run) -> None:
-    """Raise `PolicyError` where the job starts from a checkpoint that it does not keep, and `CorpusError` where the
-    labels cannot be read, as far as documents are there.
+    """Raise `PolicyError` where the job starts from a checkpoint that it does not keep, or promises an epsilon that it
+    cannot give, and `CorpusError` where the labels cannot be read, as far as documents are there.
     """
     for stage in _stages(run):
         stage.epochs(run.job)
-    if run.job.corpus.remote is None:
+        if stage.head.private and (settings := run.job.training(stage.model).dp) is not None:
+            try:
+                refuse_promise(settings, stage.unaccounted(run.job))
+            except PolicyError as error:
+                raise PolicyError(
+                    f"{stage.title}: {error}; or name other starts in {stage.head.section}.from_recipes"
+                ) from None
+    if run.job.classify is not None and run.job.corpus.remote is None:
         read_labels(run.whole_corpus, run.job)
 
 
 def check_documents(run: Run) -> None:
-    """Raise for documents that cannot be classified, before the trainings; the tokens must be there."""
-    for model in run.job.model:
-        labelled_documents(run, model)
+    """Raise for documents that cannot be labelled, or are too few for the epsilon of their head, before the trainings;
+    the tokens must be there.
+    """
+    for head in run.job.heads:
+        for model in run.job.model:
+            documents = labelled_documents(run, model, head)
+            if head.private and (settings := run.job.training(model).dp) is not None:
+                individual = documents.store.individual[documents.is_train]
+                num_units = len(np.unique(individual)) if settings.unit == "individual" else len(individual)
+                plan_privacy(settings, num_units, head.num_epochs, head.batch_size)
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for the base model and for every training of each model, if the job has a section for it.
+    """Yield for each section of heads a step for the base model and for every training of each model.
 
     The artefact of the base model also has the rows that need no model. Each artefact is ``classification.json``, and
-    the classifiers if the job keeps them.
+    the heads if the job keeps them.
     """
-    if run.job.classify is None:
-        return
     for stage in _stages(run):
         group = stage.training and stage.training.name
-        yield Step.of(stage.artefact(run), partial(_build, run, stage), group=group, work=partial(_work, run, stage))
+        yield Step.of(
+            stage.artefact(run),
+            partial(_build, run, stage),
+            resume=not run.restart,
+            alone=True,
+            group=group,
+            work=partial(_work, run, stage),
+        )
 
 
 def _work(run: Run, stage: _Stage) -> Work:
     tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
-    work = tokens * run.job.classifying().num_epochs * len(stage.epochs(run.job))
-    return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work)
+    work = tokens * stage.head.num_epochs * len(stage.epochs(run.job))
+    section = stage.head.section
+    return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe=section, work=work)
 
 
 def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> None:
-    job, model, training = run.job, stage.model, stage.training
-    documents = labelled_documents(run, model)
-    rows = baselines(documents, job) if training is None else []
-    epochs = stage.epochs(job)
+    job, model, training, head = run.job, stage.model, stage.training, run.job.of_model(stage.head, stage.model)
+    documents = labelled_documents(run, model, head)
+    file, epochs = folder / FILE, stage.epochs(job)
+    # What an interrupted step has finished is not trained again.
+    rows = from_json(ClassificationEvidence, read_json(file), str(file)).results if file.exists() else []
+    if not rows and training is None and isinstance(documents, LabelledTokens):
+        rows = baselines(documents, job)
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
+    privacy = None
+    if head.private:
+        privacy = privacy_of(run, model).replace(unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
-            out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if job.classifying().save_model else None
-            config, tell = job.classifying(model), _part_of(advance, number, len(epochs))
-            rows.append(classify_one(kept[epoch], stage.recipe, epoch, documents, config, job, out, tell))
-    result = result_of(documents, job, model.name, rows)
-    (folder / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
-    known = {name: count for name, count in result.documents.items() if count is not None}
-    counts.update(known, classes=len(documents.class_names), models=len(epochs))
+            if any(row.training is not None and row.epoch == epoch for row in rows):
+                continue
+            out = folder / (f"epoch-{epoch:04d}" if epoch else "base")
+            with _texts(run, model, head, folder) as epoch_store:
+                row = train_one(
+                    kept[epoch], stage.recipe, epoch, documents, head, job, out, _part_of(advance, number, len(epochs)),
+                    epoch_store=epoch_store, privacy=privacy,
+                )  # fmt: skip
+            rows.append(row)
+            if not head.save_model:
+                shutil.rmtree(out)
+            so_far = to_json(result_of(documents, job, head, model.name, rows))
+            file.with_suffix(".tmp").write_text(json.dumps(so_far, indent=1, allow_nan=False))
+            file.with_suffix(".tmp").replace(file)
+    result = result_of(documents, job, head, model.name, rows)
+    counts.update(
+        {name: count or 0 for name, count in result.documents.items()}, classes=len(result.classes), models=len(epochs)
+    )
+
+
+@contextmanager
+def _texts(
+    run: Run, model: ModelSection, head: HeadConfig, folder: Path
+) -> Iterator[Callable[[int], TokenStore] | None]:
+    """Yield what gives the members' documents as the head reads them in an epoch; None where it is as they are."""
+    if head.text == "keep":
+        yield None
+        return
+    with training_tokens(run, model, head.recipe(), folder, head.num_epochs) as (store, epoch_store):
+        yield epoch_store or (lambda _: store)
 
 
 def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
@@ -163,29 +244,31 @@ def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[
 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:
-    """Return the results of the stage for each model: the rows of its base model and baselines first, then those by
-    recipe, seed (if the job has several) and epoch.
+    """Return the results of the stage for each section and model: the rows of its base model and baselines first, then
+    those by recipe, seed (if the job has several) and epoch.
     """
 
-    results: dict[str, ClassificationEvidence] = {}
+    results: dict[tuple[str, str], ClassificationEvidence] = {}
     for stage in _stages(run):
         path = run.folder / stage.name / FILE
         found = from_json(ClassificationEvidence, read_json(path), str(path))
         seed = None if stage.training is None else stage.training.seed
         rows = [replace(row, seed=seed) for row in found.results]
-        if (before := results.get(stage.model.name)) is None:
-            results[stage.model.name] = replace(found, results=rows)
+        if (before := results.get(key := (stage.head.section, stage.model.name))) is None:
+            results[key] = replace(found, results=rows)
         else:
             before.results.extend(rows)
     return list(results.values())
 
 
-def _starts(kept: Sequence[int], settings: ClassifyConfig, name: str) -> list[int]:
+def _starts(kept: Sequence[int], settings: HeadConfig, name: str) -> list[int]:
     """Return the epochs to start from, out of those whose checkpoints are kept."""
     wanted: Sequence[int] | None = settings.from_epochs
     if wanted is None:
         wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]
     if missing := sorted(set(wanted) - set(kept)):
         shown = ", ".join(map(str, sorted(kept)))
-        raise PolicyError(f"classify.from_epochs: {name} has no checkpoint of epoch {missing[0]}; kept are {shown}")
+        raise PolicyError(
+            f"{settings.section}.from_epochs: {name} has no checkpoint of epoch {missing[0]}; kept are {shown}"
+        )
     return sorted(set(wanted))

@@ -1,12 +1,12 @@
-"""Downstream task: a classifier of whole documents on top of a checkpoint, with its last layer and a new head trained.
+"""Downstream task: a classifier of whole documents, or a tagger, on top of a checkpoint: a new head, and some layers.
 
-The schedule is that of [@boutet2025] §5.5, which follows [@sun2019]: four epochs, learning rate 2e-5, a tenth of the
-steps as warm-up.
+The schedule of classifiers is that of [@boutet2025] §5.5, which follows [@sun2019]: four epochs, learning rate 2e-5, a
+tenth of the steps as warm-up. Only the last layer is trained with the head, so the checkpoint learns little more about
+individuals; embeddings of words are never trained. All starts with one seed get the same new head.
 
-All other weights are frozen, so the checkpoint learns nothing more about individuals. All starts with one seed get the
-same new head. A document longer than a window is trained with all its windows, each with an equal part of the
-document's weight. Its predicted class has the highest mean log-probability over its windows. With ``windows="first"``
-the rest of a document is cut off, which is common practice. Classes are not weighted.
+The trainer's loop trains it (`reticent.trainer.loop.train`), plain or by DP-SGD. Of a document longer than a window a
+class is learned by one window, drawn for each epoch. Its predicted class has the highest mean log-probability over its
+windows. With ``windows="first"`` the rest of a document is cut off, which is common practice. Classes are not weighted.
 
 Shapes: B windows of a batch, T tokens, C classes, D documents.
 """
@@ -14,47 +14,53 @@ Shapes: B windows of a batch, T tokens, C classes, D documents.
 from __future__ import annotations
 
 import copy
-import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 import torch.nn.functional as F
 
+from reticent.core.artifact import held_folder
 from reticent.core.device import autocast, pick_device
-from reticent.core.errors import ArtifactError, TrainingError
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.store import LISTS, TokenStore
 from reticent.ext.classify.labels import LabelledTokens
-from reticent.trainer.config import ClassifyConfig
-from reticent.trainer.export import keep_allowed, write_card
-from reticent.trainer.loop import make_optimizer
+from reticent.trainer.config import ClassifyConfig, HeadConfig
+from reticent.trainer.distributed import World
+from reticent.trainer.loop import train
+from reticent.trainer.metrics import FILES
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
-from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
+from reticent.trainer.windows import Batch, SpecialIds, cut_windows, padding_multiple
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Classified", "ClassifyConfig", "StepReport", "classify"]
+    from reticent.trainer.privacy import Guarantee, PrivacyConfig
+    from reticent.trainer.recipes import Objective, Recipe
 
-CARD = """# Classifier trained with Reticent
+__all__ = ["Classified", "ClassifyConfig", "StepReport", "classify", "train_head"]
 
-The last layer and the head were trained on labelled documents; the rest is the checkpoint it started from. Its class
-names are in `config.json`. It was not shown to be safe to share by being here: read the audit report of its checkpoint.
-"""
+TIMINGS = FILES[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """The predictions of a classifier, and a record of its training.
+    """The predictions of a head, and a record of its training.
 
     Attributes
     ----------
-    predicted : int64 array, shape (held-out documents,), a class for each, in their order
-    losses : mean cross entropy of each epoch in nats; all documents have the same weight
+    predicted : int64 array, a class for each held-out document, or a tag for each of their tokens, in their order
+    losses : mean cross entropy of each epoch in nats
     num_trained, num_parameters : number of trained weights, and of all weights
+    guarantee : of a training by DP-SGD
     """
 
     predicted: np.ndarray
@@ -63,16 +69,27 @@ class Classified:
     num_trained: int
     num_parameters: int
     seconds: float
+    guarantee: Guarantee | None = None
 
 
 class StepReport(TypedDict):
-    """One step of a classifier's training; ``learning_rate`` is the rate of that step."""
+    """One step of a training."""
 
     step: int
     num_steps: int
     epoch: int
     loss: float
-    learning_rate: float
+
+
+class Labelled(Protocol):
+    """Documents with their labels: `LabelledTokens` or `TaggedTokens`."""
+
+    @property
+    def store(self) -> TokenStore: ...
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+    @property
+    def is_train(self) -> np.ndarray: ...
 
 
 def classify(
@@ -82,6 +99,8 @@ def classify(
     *,
     out: Path | None = None,
     progress: Callable[[StepReport], None] | None = None,
+    epoch_store: Callable[[int], TokenStore] | None = None,
+    privacy: PrivacyConfig | None = None,
 ) -> Classified:
     """Train a classifier on top of a checkpoint and predict the classes of the held-out documents.
 
@@ -90,125 +109,164 @@ def classify(
     model_folder : folder (or hub name) of a masked or causal model, with its tokenizer
     documents : LabelledTokens, made with that tokenizer
     out : Path, optional
-        New folder for the classifier, readable by ``AutoModelForSequenceClassification``; files have mode 0600.
+        Folder for the classifier, readable by ``AutoModelForSequenceClassification``, with its ledger and metrics, and
+        further checkpoints in ``epoch-NNNN``; files have mode 0600. After a kill the same call goes on in it.
     progress : callable, optional
         Called with a report after each step.
+    epoch_store : callable, optional
+        Returns the training documents as they are read in an epoch, by their ids, if ``config.text`` is not "keep":
+        tokens with surrogates or tags, of more documents if need be.
+    privacy : PrivacyConfig, optional
+        DP-SGD; it goes with ``config.private``.
 
     Raises
     ------
     ArtifactError
-        The folder has no model, or its architecture has no classifier or no stack of layers.
+        The folder has no model, or its architecture has no classifier or no stack of layers; or ``out`` holds another
+        training.
     TrainingError
         Tokens or windows do not fit the model, or the loss or its gradient is not finite.
+    PolicyError
+        Settings that do not go together; see `train`.
 
     Cost: that of training without the gradients of the frozen layers. On the CPU two runs give identical bits.
     """
-    started = time.perf_counter()
     config = config or ClassifyConfig()
-    device = pick_device(config.device)
-    tokenizer = load_tokenizer(model_folder)
+    own = documents.classes[documents.is_train]
+    return train_head(
+        model_folder, documents, config, labels=lambda _: own, epoch_store=epoch_store, out=out, progress=progress,
+        privacy=privacy,
+    )  # fmt: skip
+
+
+def train_head(
+    model_folder: Path | str,
+    documents: Labelled,
+    config: HeadConfig,
+    *,
+    labels: Callable[[TokenStore], np.ndarray],
+    epoch_store: Callable[[int], TokenStore] | None,
+    out: Path | None,
+    progress: Callable[[StepReport], None] | None,
+    privacy: PrivacyConfig | None,
+) -> Classified:
+    """Train a head with the trainer's loop, and predict the labels of the held-out documents; see `classify`.
+
+    ``labels`` returns those of the training documents in the store of an epoch.
+    """
+    started = time.perf_counter()
+    if (epoch_store is None) != (config.text == "keep"):
+        raise PolicyError(f'{config.section}.text: "{config.text}" needs epoch_store, and "keep" has none')
+    if config.private != (privacy is not None):
+        raise PolicyError(f"{config.section}.private: DP-SGD needs its settings ([train.dp]), and they need it")
+    device, tokenizer = pick_device(config.device), load_tokenizer(model_folder)
+    objective = _objective_of(model_folder)
+    recipe = config.recipe(objective)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(config.seed)
-        model, special = _new_classifier(model_folder, documents.class_names, tokenizer)
-        check_fit(model, documents.store, tokenizer, special, config.window_length)
-        trained = _freeze(model)
-        model = model.to(device=device)  # type: ignore
-        train_windows, test_windows = _windows(documents, config, special, padding_multiple(device))
-        losses, num_steps = _fit(model.train(), trained, train_windows, documents, config, progress)
-        predicted = _predict(model.eval(), test_windows, config)
-    if out is not None:
-        _save(model, tokenizer, out)
+        model, special = _new_head(model_folder, objective, recipe, documents.class_names, tokenizer)
+    check_fit(model, documents.store, tokenizer, special, config.window_length)
+    trained = _freeze(model, config.layers)
+    train_store = documents.store.select(np.flatnonzero(documents.is_train))
+    stores = epoch_store
+    if isinstance(documents, LabelledTokens):
+        if epoch_store is not None:
+            stores = partial(_chosen, epoch_store, train_store.doc_ids)
+        if isinstance(config, ClassifyConfig) and config.windows == "first":
+            first = partial(_first_windows, length=config.window_length - special.num_added)
+            train_store, stores = first(train_store), None if stores is None else _after(stores, first)
+    num_windows = len(cut_windows(train_store, config.window_length, special))
+    if config.head == "class":
+        num_windows = int(np.count_nonzero(np.diff(train_store.doc_offsets)))
+    if privacy is not None and privacy.unit == "individual":
+        num_windows = len(np.unique(train_store.individual))
+    with held_folder("reticent-classify-") if out is None else nullcontext(out) as folder:
+        found = train(
+            model,
+            train_store if stores is None else stores(1),
+            recipe,
+            config.training(num_windows),
+            folder,
+            tokenizer=str(model_folder),
+            progress=progress,  # type: ignore[arg-type]
+            epoch_store=stores,
+            privacy=privacy,
+            has_spans_and_index=True,
+            labels=labels,
+            world=World(),  # where torchrun started several, the others wait
+        )
+        if out is not None:  # the last checkpoint is the model, and stands beside its ledger
+            for file in found.checkpoints[config.num_epochs].iterdir():
+                file.replace(out / file.name)
+            found.checkpoints[config.num_epochs].rmdir()
+            (out / TIMINGS).unlink()  # an artefact has the same files each time
     return Classified(
-        predicted=predicted[~documents.is_train],
-        losses=losses,
-        num_steps=num_steps,
+        predicted=_predict(model.eval(), documents, config, special, padding_multiple(device)),
+        losses=found.losses,
+        num_steps=found.num_steps,
         num_trained=sum(parameter.numel() for parameter in trained),
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
         seconds=time.perf_counter() - started,
+        guarantee=found.guarantee,
     )
 
 
-def _fit(
-    model: PreTrainedModel,
-    trained: list[torch.nn.Parameter],
-    windows: Windows,
-    documents: LabelledTokens,
-    config: ClassifyConfig,
-    progress: Callable[[StepReport], None] | None,
-) -> tuple[list[float], int]:
-    """Train; returns the loss of each epoch and the number of steps."""
-    from transformers import get_linear_schedule_with_warmup
+def _chosen(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array, epoch: int) -> TokenStore:
+    """The documents with these ids, in their order, as they are read in an epoch."""
+    store = epoch_store(epoch)
+    rows = pc.index_in(doc_ids, value_set=store.doc_ids)
+    if rows.null_count:
+        raise ArtifactError(f"{rows.null_count} of the documents to train on have no tokens for epoch {epoch}")
+    return store.select(rows.to_numpy())
 
-    weights = 1.0 / np.bincount(windows.documents, minlength=len(documents.classes)).clip(1)
-    num_batches = math.ceil(len(windows) / config.batch_size)
-    # The same divisor for every batch; otherwise the weight of a window would depend on the others in its batch.
-    mean_weight = float(np.count_nonzero(documents.is_train)) / num_batches
-    num_steps = config.num_epochs * num_batches
-    optimizer = make_optimizer(trained, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    schedule = get_linear_schedule_with_warmup(optimizer, math.ceil(config.warmup_ratio * num_steps), num_steps)
-    losses: list[float] = []
-    step = 0
-    for epoch in range(1, config.num_epochs + 1):
-        total = 0.0
-        for batch in prefetched(_batches(windows, config, epoch)):
-            of_window = windows.documents[batch.windows]
-            classes_B = torch.from_numpy(documents.classes[of_window]).to(model.device)
-            weights_B = torch.from_numpy(weights[of_window]).to(model.device, torch.float32)
-            each_B = F.cross_entropy(_logits(model, batch, config), classes_B, reduction="none")
-            loss = (each_B * weights_B).sum() / mean_weight
-            loss.backward()
-            step_loss = float(loss.detach())
-            norm = float(torch.nn.utils.clip_grad_norm_(trained, config.max_grad_norm))
-            step += 1
-            if not (math.isfinite(step_loss) and math.isfinite(norm)):
-                raise TrainingError(
-                    f"the classifier's loss or gradient is not finite in epoch {epoch}, step {step}; lower the "
-                    "learning rate"
-                )
-            rate = schedule.get_last_lr()[0]
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad(set_to_none=True)
-            total += step_loss
-            if progress:
-                progress(StepReport(step=step, num_steps=num_steps, epoch=epoch, loss=step_loss, learning_rate=rate))
-        losses.append(total / num_batches)
-    return losses, step
+
+def _after(stores: Callable[[int], TokenStore], change: Callable[[TokenStore], TokenStore]) -> Any:
+    return lambda epoch: change(stores(epoch))
+
+
+def _first_windows(store: TokenStore, length: int) -> TokenStore:
+    """The documents cut off after so many tokens."""
+    lengths = np.diff(store.doc_offsets)
+    kept = np.arange(store.num_tokens) - np.repeat(store.doc_offsets[:-1], lengths) < length
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, length))]).astype(np.int64)
+    columns = {name: getattr(store, name)[kept] for name in LISTS}
+    return store.with_columns(**columns, doc_offsets=offsets)
 
 
 # ------------------------------------------------------------------------------------------------------------ the model
 
 
-def _new_classifier(
-    folder: Path | str, class_names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
+def _new_head(
+    folder: Path | str, objective: str, recipe: Recipe, names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, SpecialIds]:
     """The checkpoint with a new head, and the special tokens of its windows.
 
     A pooler is a part of the head and is new too, because masked language modelling trains none.
     """
-    from transformers import AutoModelForSequenceClassification
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
-    objective = _objective_of(folder)
+    kinds = {"class": AutoModelForSequenceClassification, "tags": AutoModelForTokenClassification}
     base: Any = load_model(folder, objective)
     special = special_ids(tokenizer, objective)
     config = copy.deepcopy(base.config)
-    config.id2label = dict(enumerate(class_names))
-    config.label2id = {name: number for number, name in enumerate(class_names)}
-    config.problem_type = "single_label_classification"
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: number for number, name in enumerate(names)}
+    if recipe.head == "class":
+        config.problem_type = "single_label_classification"
     config.pad_token_id = special.pad  # causal classifiers need it to find the last token
     try:
-        model: Any = AutoModelForSequenceClassification.from_config(
-            config, attn_implementation="sdpa", dtype=torch.float32
-        )
+        model: Any = kinds[recipe.head or "class"].from_config(config, attn_implementation="sdpa", dtype=torch.float32)
     except ValueError:  # its own message lists all architectures
-        raise ArtifactError(f"{folder}: transformers has no classifier of the kind {config.model_type}") from None
+        what = "classifier" if recipe.head == "class" else "tagger"
+        raise ArtifactError(f"{folder}: transformers has no {what} of the kind {config.model_type}") from None
     missing, unexpected = model.base_model.load_state_dict(base.base_model.state_dict(), strict=False)
-    if unexpected or any(not name.startswith("pooler.") for name in missing):
+    # A tagger has no pooler, which the base may have.
+    if any(not name.startswith("pooler.") for name in (*missing, *unexpected)):
         raise ArtifactError(f"{folder}: its weights are not those of a {config.model_type} classifier without its head")
     return model, special
 
 
-def _objective_of(folder: Path | str) -> str:
+def _objective_of(folder: Path | str) -> Objective:
     """The objective of the model: "mlm" if a token attends to all tokens, "clm" if only to those before it."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
@@ -224,8 +282,8 @@ def _objective_of(folder: Path | str) -> str:
     return "mlm" if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder else "clm"
 
 
-def _freeze(model: PreTrainedModel) -> list[torch.nn.Parameter]:
-    """Freeze all but the last layer, a pooler and the head; returns the weights that are trained."""
+def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
+    """Freeze all but the last of the layers (or none of them), a pooler and the head; returns what is trained."""
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)
     stacks = [part for part in base.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
@@ -234,7 +292,10 @@ def _freeze(model: PreTrainedModel) -> list[torch.nn.Parameter]:
             f"a model of the kind {model.config.model_type} has no last layer to train: layers not found"
         )
     of_base = {id(parameter) for parameter in base.parameters()}
-    parts = [stacks[0][-1], *([base.pooler] if getattr(base, "pooler", None) is not None else [])]
+    parts = [
+        stacks[0][-1] if layers == "last" else stacks[0],
+        *([base.pooler] if getattr(base, "pooler", None) is not None else []),
+    ]
     wanted = {id(parameter) for part in parts for parameter in part.parameters()}
     trained = []
     for parameter in model.parameters():
@@ -244,58 +305,40 @@ def _freeze(model: PreTrainedModel) -> list[torch.nn.Parameter]:
     return trained
 
 
-def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
-    out.mkdir(mode=0o700, parents=True)
-    model.save_pretrained(out, safe_serialization=True)
-    tokenizer.save_pretrained(out)
-    keep_allowed(out)
-    write_card(out, CARD, pipeline_tag="text-classification")
-    for file in out.iterdir():
-        file.chmod(0o600)
-
-
-# ---------------------------------------------------------------------------------------------------------------- steps
-
-
-def _windows(
-    documents: LabelledTokens, config: ClassifyConfig, special: SpecialIds, pad_to: int
-) -> tuple[Windows, Windows]:
-    """Windows of the training documents and of the held-out documents; padding never exceeds the window length."""
-    pad_to = math.gcd(pad_to, config.window_length)
-    windows = cut_windows(documents.store, config.window_length, special, pad_to_multiple_of=pad_to)
-    chosen = np.ones(len(windows), dtype=bool)
-    if config.windows == "first":
-        chosen = np.diff(windows.documents, prepend=-1) > 0
-    is_train = documents.is_train[windows.documents]
-    sides = [
-        replace(windows, documents=windows.documents[part], starts=windows.starts[part], lengths=windows.lengths[part])
-        for part in (chosen & is_train, chosen & ~is_train)
-    ]
-    return sides[0], sides[1]
-
-
-def _batches(windows: Windows, config: ClassifyConfig, epoch: int) -> Iterator[Batch]:
-    for numbers in windows.epoch_order(config.batch_size, seed=config.seed, epoch=epoch):
-        yield windows.gather(numbers)
-
-
-def _logits(model: PreTrainedModel, batch: Batch, config: ClassifyConfig) -> torch.Tensor:
-    """Logits of each window, float32 (B, C)."""
-    device = model.device
-    input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
-    attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)
-    with autocast(config.bf16, device):
-        return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits.float()
+# ------------------------------------------------------------------------------------------------------ its predictions
 
 
 @torch.no_grad()
-def _predict(model: PreTrainedModel, windows: Windows, config: ClassifyConfig) -> np.ndarray:
-    """The class of each document by the mean log-probability of its windows, int64 (D,); 0 for one without windows."""
-    scores_DC = np.zeros((windows.store.num_documents, model.config.num_labels or 0))
+def _predict(
+    model: PreTrainedModel, documents: Labelled, config: HeadConfig, special: SpecialIds, pad_to: int
+) -> np.ndarray:
+    """The class of each held-out document by the mean log-probability of its windows, 0 for one without windows; or
+    the tag of each of their tokens. int64.
+    """
+    store = documents.store.select(np.flatnonzero(~documents.is_train))
+    if isinstance(config, ClassifyConfig) and config.windows == "first":
+        store = _first_windows(store, config.window_length - special.num_added)
+    windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=pad_to)
+    if config.head == "tags":
+        tags = np.zeros(store.num_tokens, dtype=np.int64)
+        for numbers in windows.scoring_order(config.batch_size):
+            batch = windows.gather(numbers)
+            found = _logits(model, batch, config).argmax(dim=-1).cpu().numpy()
+            positions = windows.token_positions(numbers, found.shape[1])
+            tags[positions[batch.is_text]] = found[batch.is_text]
+        return tags
+    scores_DC = np.zeros((store.num_documents, model.config.num_labels or 0))
     for numbers in windows.scoring_order(config.batch_size):
         log_probs_BC = F.log_softmax(_logits(model, windows.gather(numbers), config), dim=-1)
         # A sum over the windows of a document has the same highest class as their mean.
         np.add.at(scores_DC, windows.documents[numbers], log_probs_BC.double().cpu().numpy())
     return scores_DC.argmax(axis=1)
+
+
+def _logits(model: PreTrainedModel, batch: Batch, config: HeadConfig) -> torch.Tensor:
+    """Logits of each window, float32 (B, C), or of each token (B, T, C)."""
+    device = model.device
+    input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
+    attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)
+    with autocast(config.bf16, device):
+        return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits.float()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.report.findings import drawn, said_of_epsilon
+from reticent.audit.report.findings import charged_together, drawn, said_of_epsilon
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import STATED, Marked, capital
 
@@ -153,6 +153,7 @@ def _guarantee(context: Context) -> Iterator[str]:
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
         text += said_of_epsilon(model.evidence.guarantee or "", t)
         yield Marked(text, model.mark("epsilon", "bound"))
+    yield from charged_together([model.evidence for model in private], t)
     if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")
 

@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reticent.audit.config import ACCESS
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import RISKS
+from reticent.audit.membership.names import (
+    CLASSIFIER,
+    HEAD_ATTACKS_BY_SHADOWS,
+    HEAD_ATTACKS_WITHOUT_SHADOWS,
+    LANGUAGE_MODELS,
+    TAGGER,
+)
 from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
@@ -134,6 +141,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     words = Texts(language)
     audit = evidence.audit
     models = shown_models(audit, words)
+    language_models = [model for model in models if model.evidence.start is None]
     context = Context(evidence, models, words)
     printed: dict[str, str] = {}
     criteria = [_answer(question, context, printed) for question in CRITERIA]
@@ -146,16 +154,16 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
             (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
             for other in languages if other != language
         ],
-        evidence=evidence, audit=audit, declared=evidence.declared, models=models, cell=audit.cell,
+        evidence=evidence, audit=audit, declared=evidence.declared, models=language_models, cell=audit.cell,
         day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
         verdicts=verdicts_on(models, words),
-        utility={model.letter: _utility(model, words) for model in models},
+        utility={model.letter: _utility(model, words) for model in language_models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](context)],
         adversaries=[(who, [(test, test.where(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _inked(key(recipe)),
-        picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
+        picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in language_models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
         copies=list(copies_beside(context)), access=list(FACTS["release"](context)),
         counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
@@ -168,7 +176,9 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
             model.recipe is None or not model.recipe.replaces_identifiers
             for model in models if not model.is_unprotected
         ),
-        protects_rare=any(model.recipe is None or model.recipe.protected_flags & INDIRECT for model in models),
+        protects_rare=any(
+            model.recipe is None or model.recipe.protected_flags & INDIRECT for model in language_models
+        ),
     )  # fmt: skip
     claims = [claim for claim in CLAIMS if claim in page.lower()]
     if claims:
@@ -245,8 +255,8 @@ class Question:
 #: Opinion 05/2014: the three criteria.
 CRITERIA = (
     Question("singling_out", ("threshold", "at_threshold", "kinds", "subgroup", "unicity")),
-    Question("linkability", ("membership", "user_inference", "probes", "inversion")),
-    Question("inference", ("excess", "association", "diagnoses")),
+    Question("linkability", ("membership", "user_inference", "names", "probes", "inversion")),
+    Question("inference", ("excess", "association", "diagnoses", "attributes")),
 )
 #: Opinion 28/2024: both must be insignificant for every individual whose data were used.
 LIKELIHOODS = (
@@ -274,7 +284,7 @@ EXAMINED = (
     (
         "questions.testing_and_resistance_to_attacks",
         (
-            Question("attribute_inference", ("association", "diagnoses")),
+            Question("attribute_inference", ("association", "diagnoses", "attributes")),
             Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference", "withdrawn")),
             Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
             Question("model_inversion", ("inversion", "in_place")),
@@ -349,8 +359,8 @@ def _excess(model: ShownModel) -> Found:
 
 
 def _predicted(model: ShownModel) -> Found:
-    types = model.evidence.privacy["both"].types
-    yield Row("figures.identifiers_predicted_nowhere", model, types)
+    if both := model.evidence.privacy.get("both"):
+        yield Row("figures.identifiers_predicted_nowhere", model, both.types)
 
 
 def _written(model: ShownModel) -> Found:
@@ -383,6 +393,8 @@ def _membership(model: ShownModel) -> Found:
     if strongest:
         values = {"attacks": len(_valid(model))}
         label = "figures.how_surely_the_strongest_of_attacks_tests_of"
+        if model.evidence.start is not None:
+            label = "figures.how_surely_its_labels_tell_who"
         yield Row(label, model, strongest[1], values, area=True)
 
 
@@ -496,6 +508,18 @@ def _diagnoses(model: ShownModel) -> Found:
                 yield Row("figures.diagnoses_placebo", model, cell.placebo, values)
 
 
+def _attributes(model: ShownModel) -> Found:
+    for name, told in (model.evidence.attributes or {}).items():
+        yield Row("figures.attribute_told", model, told.logits.excess, {"attribute": name})
+        yield Row("figures.attribute_told_by_the_label", model, told.label_only.excess, {"attribute": name})
+
+
+def _names(model: ShownModel) -> Found:
+    if found := model.evidence.names:
+        yield Row("figures.name_told", model, found.told, area=True)
+        yield Row("figures.name_told_over_blind", model, found.over_blind, area=True)
+
+
 def _partial_copy(model: ShownModel) -> Found:
     found = model.evidence.low_cost
     if found:
@@ -563,6 +587,8 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="in_place", of_model=_in_place),
             Figure(name="association", of_model=_association),
             Figure(name="diagnoses", of_model=_diagnoses),
+            Figure(name="attributes", of_model=_attributes),
+            Figure(name="names", of_model=_names),
             Figure(name="partial_copy", of_model=_partial_copy),
             Figure(name="moved", of_model=_moved),
             Figure(name="unicity", of_audit=_unicity),
@@ -596,7 +622,7 @@ class Test:
     #: Section or setting of the job that makes it.
     by: str
     #: Objectives of the models that it can be made on.
-    objectives: tuple[str, ...] = ("mlm", "clm")
+    objectives: tuple[str, ...] = LANGUAGE_MODELS
 
     def able(self, context: Context) -> list[ShownModel]:
         """Return the models that it can be made on."""
@@ -723,6 +749,13 @@ ADVERSARIES = (
                 "adversaries.audit_shadow",
             ),
             Test(
+                "adversaries.sees_how_sure_it_is_of_the_label",
+                "labels of classifiers and taggers",
+                _attacked(*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS),
+                "adversaries.audit_heads",
+                (CLASSIFIER, TAGGER),
+            ),
+            Test(
                 "adversaries.has_the_model_of_before_a_withdrawal_too",
                 "two releases",
                 lambda _, m: m.evidence.withdrawn,
@@ -750,6 +783,20 @@ ADVERSARIES = (
                 "clinical ladder",
                 lambda _, m: any(row.values["num"] for row in _diagnoses(m)),  # none where each is of too few
                 "adversaries.audit_diagnoses",
+            ),
+            Test(
+                "adversaries.puts_other_values_in_the_place",
+                "attributes of classifiers",
+                lambda _, m: m.evidence.attributes,
+                "adversaries.audit_heads_attributes",
+                (CLASSIFIER,),
+            ),
+            Test(
+                "adversaries.shows_it_two_names",
+                "names of taggers",
+                lambda _, m: m.evidence.names,
+                "adversaries.audit_heads",
+                (TAGGER,),
             ),
             Test(
                 "adversaries.asks_which_of_many_names_belongs_into_a",

@@ -32,9 +32,9 @@ from filelock import FileLock
 from reticent.core.artifact import make_private_folder, write_private
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
-from reticent.trainer.privacy import Guarantee, show_delta
+from reticent.trainer.privacy import Guarantee, PrivacyConfig, show_delta, together
 
-__all__ = ["Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]
+__all__ = ["Budget", "Spending", "Total", "budget_of", "compose", "read_budget", "to_plain", "totals"]
 
 FORMAT = "reticent.budget/1"
 
@@ -96,7 +96,23 @@ class Budget:
     max_epsilon: float | None = None
     max_delta: float | None = None
 
-    def reserve(self, run: str, guarantee: Guarantee, num_units: int, about: dict[str, Any] | None = None) -> bool:
+    def require_room(self, asked: Sequence[Guarantee], num_units: int) -> None:
+        """Raise `PolicyError` where the limit does not hold all of these runs, which are to come, together."""
+        what = "this run" if len(asked) == 1 else f"these {len(asked)} runs together"
+        self._check(asked, self.spent(), num_units, what)
+
+    def spent(self) -> list[Spending]:
+        """Return the runs on this corpus."""
+        return [each for each in read_budget(self.path) if each.corpus == self.corpus]
+
+    def reserve(
+        self,
+        run: str,
+        guarantee: Guarantee,
+        num_units: int,
+        about: dict[str, Any] | None = None,
+        what: str = "this run",
+    ) -> bool:
         """Record the largest cost of a run before it starts; a resumed run (with the same name) is recorded once.
 
         Returns whether it was not recorded yet.
@@ -112,7 +128,7 @@ class Budget:
         asked = Spending(run=run, corpus=self.corpus, guarantee=guarantee, started=started, about=about or {})
         with _changing(self.path) as spendings:
             others = [each for each in spendings if each.run != run]
-            self._check(asked, [each for each in others if each.corpus == self.corpus], num_units)
+            self._check([guarantee], [each for each in others if each.corpus == self.corpus], num_units, what)
             is_new = len(others) == len(spendings)
             spendings[:] = [*others, asked]
         return is_new
@@ -129,39 +145,51 @@ class Budget:
                 if each.run == run:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
-    def _check(self, asked: Spending, before: list[Spending], num_units: int) -> None:
-        if self.max_epsilon is None:
+    def _check(self, asked: Sequence[Guarantee], before: list[Spending], num_units: int, what: str) -> None:
+        if self.max_epsilon is None or not asked:
             return
-        unit, price = asked.guarantee.unit, asked.guarantee
-        if price.epsilon is None or any(each.guarantee.epsilon is None for each in before):
-            raise PolicyError("train.dp.budget_epsilon: a run on this corpus has no epsilon, so no total can be given")
-        if any(each.guarantee.unit != unit for each in before):
+        unit, runs = asked[0].unit, [*(each.guarantee for each in before), *asked]
+        price = together(asked)
+        if len(units := {each.unit for each in runs}) > 1:
             raise PolicyError(
-                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; "
-                "they do not add up, so no total can be given"
+                f"train.dp.budget_epsilon: the budget file holds runs per {' and per '.join(sorted(units))} on this "
+                "corpus; they do not add up, so no total can be given"
             )
+        if price is None or any(each.epsilon is None for each in runs):
+            raise PolicyError("train.dp.budget_epsilon: a run on this corpus has no epsilon, so no total can be given")
         limit = self.max_delta if self.max_delta is not None else 1 / num_units
-        if self._fits(price.epsilon, price.delta, before, limit):
+        if self._fits(runs, limit):
             return
-        low, high = 0.0, min(price.epsilon, self.max_epsilon)  # a price without noise is infinite
+        low, high = 0.0, min(price.epsilon or 0.0, self.max_epsilon)  # a price without noise is infinite
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._fits(middle, price.delta, before, limit) else (low, middle)
+            one = [*runs[: len(before)], replace(price, epsilon=middle)]
+            low, high = (middle, high) if self._fits(one, limit) else (low, middle)
         pending = sum(not each.settled for each in before)
         raise PolicyError(
-            f"privacy budget: this run would spend {price}; of epsilon {self.max_epsilon:g} at delta "
+            f"privacy budget: {what} would spend {price}; of epsilon {self.max_epsilon:g} at delta "
             f"{show_delta(limit)} per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after "
             f"{len(before)} run{'s' * (len(before) != 1)} on this corpus"
             + (f" ({pending} of them never ended and count in full)" if pending else "")
-            + "; lower train.dp.target_epsilon, or decide on a larger train.dp.budget_epsilon"
+            + "; lower its epsilon, or decide on a larger train.dp.budget_epsilon"
         )
 
-    def _fits(self, epsilon: float, delta: float, before: list[Spending], limit: float) -> bool:
-        epsilons = [*(each.guarantee.epsilon or 0.0 for each in before), epsilon]
-        deltas = [*(each.guarantee.delta for each in before), delta]
+    def _fits(self, runs: Sequence[Guarantee], limit: float) -> bool:
         assert self.max_epsilon is not None
-        bounds = compose(epsilons, deltas, limit / 2)
+        bounds = compose([each.epsilon or 0.0 for each in runs], [each.delta for each in runs], limit / 2)
         return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
+
+
+def budget_of(privacy: PrivacyConfig) -> Budget | None:
+    """Return the budget that a private training is charged to; None outside of a job."""
+    if privacy.budget_file is None or privacy.corpus is None:
+        return None
+    return Budget(
+        path=Path(privacy.budget_file),
+        corpus=privacy.corpus,
+        max_epsilon=privacy.budget_epsilon,
+        max_delta=privacy.budget_delta,
+    )
 
 
 def read_budget(path: Path | str) -> list[Spending]:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ from transformers.pytorch_utils import Conv1D
 from reticent.core.device import autocast, full_float32
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.ext.dp.budget import Budget
+from reticent.ext.dp.budget import Budget, budget_of
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
@@ -451,9 +450,11 @@ def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
     A unit without a target has loss 0 and gradient 0.
     """
     head = lm_head(model)
-    logits_BMV = (
-        model(**rows.inputs).logits[rows.at] if head is None else head(model.base_model(**rows.inputs)[0][rows.at])
-    )
+    if head is not None:
+        logits_BMV = head(model.base_model(**rows.inputs)[0][rows.at])
+    else:
+        logits = model(**rows.inputs).logits
+        logits_BMV = logits[rows.at] if logits.ndim == 3 else logits[rows.at[0].expand_as(rows.labels_BM)]
     losses_BM = F.cross_entropy(
         logits_BMV.float().transpose(1, 2), rows.labels_BM, reduction="none", ignore_index=IGNORE_INDEX
     )
@@ -642,6 +643,7 @@ class NoisyGradient:
     seed : int, the secret seed of samples and noise
     rank, num_ranks : rank of this process and number of processes; all have the same weights
     autocast : context of forward passes; in lower precision, clipping is exact with ``clipping="hooks"`` only
+    num_labels : labels of a head; None for one that predicts words
     """
 
     def __init__(
@@ -656,7 +658,9 @@ class NoisyGradient:
         rank: int = 0,
         num_ranks: int = 1,
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        num_labels: int | None = None,
     ):
+        self.num_labels = num_labels
         self.model, self.config, self.plan, self.device = model, config, plan, device
         self.seed, self.rank, self.num_ranks, self.autocast = seed, rank, num_ranks, autocast
         self.make_rows = UnitRowsMaker(model, objective, device)
@@ -748,7 +752,8 @@ class NoisyGradient:
         ids = np.resize(free, (2, length)).astype(np.int64)
         attention = np.arange(length) < np.array([[length], [max(2, length - 2)]])
         ids[~attention] = windows.special.pad
-        labels = np.where(attention, ids, IGNORE_INDEX)
+        num_labels = self.num_labels or num_rows(self.model)
+        labels = np.where(attention, ids % num_labels, IGNORE_INDEX)
         batch = Batch(np.arange(2), ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention)
         self._check_one_unit(Part(batch, Targets(ids, labels), np.zeros(2, dtype=np.int64)))
         self._checked = False  # of a real one too
@@ -866,6 +871,10 @@ class PrivateStep:
         """The epsilon of the whole training."""
         return self.plan.guarantee
 
+    def after(self, epoch: int) -> Guarantee:
+        """The epsilon of the first epochs. Cost: under a second, once for each."""
+        return self.plan.after(epoch * self.plan.steps_per_epoch)
+
     def cache_key(self) -> dict[str, Any]:
         """The settings of DP-SGD, the device and the number of processes, because each generator makes other noise."""
         return {**self.privacy.cache_key(), "device": self.device.type, "processes": self.world.size}
@@ -892,10 +901,10 @@ class PrivateStep:
         unaccounted = unaccounted_steps(self.recipe)
         self.plan = plan_privacy(privacy, len(self.units), config.num_epochs, batch_size, unaccounted)
         self._name_and_seed(kept)
-        self.budget = _budget(privacy)
+        self.budget = budget_of(privacy)
         self.noisy = NoisyGradient(
             model,
-            self.recipe.objective,
+            "clm" if self.recipe.is_causal else "mlm",
             privacy,
             self.plan,
             self.device,
@@ -904,6 +913,7 @@ class PrivateStep:
             num_ranks=world.size,
             # Hooks take norms and sums in float32 of what the passes gave; ghost clipping computes a gradient twice.
             autocast=partial(autocast, config.bf16 if privacy.clipping == "hooks" else "off", self.device),
+            num_labels=model.config.num_labels if self.recipe.head else None,
         )
         try:
             self.noisy.rehearse(windows)
@@ -964,14 +974,3 @@ class PrivateStep:
                 "which this version of Opacus finds for its epsilon; go on with the other version, or begin anew"
             )
         self.seed, self.name = int(kept["seed"], 16), kept["run"]
-
-
-def _budget(privacy: PrivacyConfig) -> Budget | None:
-    if privacy.budget_file is None or privacy.corpus is None:
-        return None
-    return Budget(
-        path=Path(privacy.budget_file),
-        corpus=privacy.corpus,
-        max_epsilon=privacy.budget_epsilon,
-        max_delta=privacy.budget_delta,
-    )

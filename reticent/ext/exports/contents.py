@@ -178,7 +178,10 @@ def _rtf(data: bytes, _: str | None) -> str:
         raise UnreadableError(f"more than {MAX_FONTS:,} fonts")
     # striprtf takes all between two links of a line for one, in quadratic time, where a brace stands behind the word.
     marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", data.decode("latin-1"))
-    text: str = striprtf.rtf_to_text(marked, errors="strict")
+    tabbed = re.sub(
+        r"(?<!\\)((?:\\\\)*)\\(?:nest)?cell(?![A-Za-z])", r"\1\\tab", marked
+    )  # striprtf writes | for a cell
+    text: str = striprtf.rtf_to_text(tabbed, errors="strict")
     return text.encode("utf-16", "surrogatepass").decode("utf-16")  # it leaves a pair in halves
 
 

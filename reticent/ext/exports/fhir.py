@@ -2,14 +2,16 @@
 
 The individual is the Patient that ``subject`` names. Of contents that are the same document in several forms the first
 that can be read is taken, plain text before pages. An attachment that stands at an address is never fetched; where the
-address names a Binary of the same Bundle, that is taken.
+address names a Binary of the same Bundle, or of the files that are read, that is taken.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from reticent.ext.exports.contents import KINDS, UnreadableError, base64_bytes, html_text, kind_of_type, text_of
@@ -22,10 +24,13 @@ TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 
 
-def read_bundle(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
+def read_bundle(
+    data: bytes, place: str, elsewhere: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[FoundDocument | Unread]:
     """Yield the documents of a line or a file of JSON, and why one was not read; nothing for what holds no text.
 
-    It is a resource, a Bundle (Bundles in it too) or an array of resources.
+    It is a resource, a Bundle (Bundles in it too) or an array of resources. ``elsewhere`` has resources of other lines
+    and files by their addresses.
     """
     try:
         loaded = json.loads(data)
@@ -33,12 +38,12 @@ def read_bundle(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
         yield Unread(place, "not valid JSON")
         return
     try:
-        yield from _within(loaded, place)
+        yield from _within(loaded, place, elsewhere)
     except RecursionError:
         yield Unread(place, "nested too deep")
 
 
-def _within(loaded: Any, place: str) -> Iterator[FoundDocument | Unread]:
+def _within(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[FoundDocument | Unread]:
     known: dict[str, Any] = {}
     if _get(loaded, "resourceType") == "Bundle":
         entries = [each for each in _list(loaded.get("entry")) if isinstance(each, dict)]
@@ -53,14 +58,14 @@ def _within(loaded: Any, place: str) -> Iterator[FoundDocument | Unread]:
     elif isinstance(loaded, list):
         resources = loaded
     else:
-        yield from _documents(loaded, place, {})
+        yield from _documents(loaded, place, elsewhere)
         return
     for number, resource in enumerate(resources, 1):
         where = place if len(resources) == 1 else f"{place} entry {number}"
         if _get(resource, "resourceType") == "Bundle":
-            yield from _within(resource, where)
+            yield from _within(resource, where, elsewhere)
         else:
-            yield from _documents(resource, where, known)
+            yield from _documents(resource, where, ChainMap(known, elsewhere))  # type: ignore[arg-type]
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -7,11 +7,14 @@ in ``unread.parquet`` of the artefact ``corpus``, and counted.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +46,7 @@ _SUFFIXES: Final = {
     "cda": (".xml", ".cda"),
     "pages": tuple(SUFFIXES),
 }
+_IS_BINARY: Final = re.compile(rb'"resourceType"\s*:\s*"Binary"')
 #: Characters of text of a batch: it ends at the first document beyond.
 _CHARACTERS: Final = 4 << 20
 
@@ -120,6 +124,8 @@ class Exports:
                     held, num_characters = [], 0
             if self._states.get(file, _state(file)) != _state(file):
                 raise changed()
+        if any(_state(file) != state for file, state in self._states.items()):  # a Binary may be of any file
+            raise changed()
         if held:
             yield _batch(held, columns)
 
@@ -145,7 +151,12 @@ class Exports:
         place = self._place(file)
         try:
             if self._scheme == "fhir" and self._is_lines(file):
-                yield from _lines(file, place)
+                for number, line in _lines(file):
+                    where = f"{place} line {number}"
+                    if line is None:
+                        yield Unread(where, f"larger than {MAX_BYTES >> 20} MiB")
+                    elif line.strip():
+                        yield from read_bundle(line, where, self._binaries)
                 return
             with open_bytes(file) as opened:
                 data = opened.read(MAX_BYTES + 1)
@@ -180,12 +191,18 @@ class Exports:
     def _place(self, file: Path) -> str:
         return os.fsencode(self._below(file).as_posix()).decode(errors="backslashreplace")
 
+    @cached_property
+    def _binaries(self) -> _Binaries:
+        return _Binaries([file for file in self._found[0] if self._is_lines(file)], self._scratch)
+
     @staticmethod
     def _is_lines(file: Path) -> bool:
         return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
 
     def close(self) -> None:
         """Write the list of what was not read, where there is something; it names places and reasons and no text."""
+        if "_binaries" in vars(self):
+            self._binaries.close()
         if self._unread:
             rows = sorted(self._unread)
             table = pa.table({name: [getattr(row, name) for row in rows] for name in Unread._fields})
@@ -207,8 +224,8 @@ def _state(file: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _lines(file: Path, place: str) -> Iterator[FoundDocument | Unread]:
-    """The documents of a file of NDJSON, a line at a time."""
+def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
+    """The lines of a file by number, from 1; None for one that is too large."""
     with open_bytes(file) as opened:
         held: list[bytes] = []
         size, number, block = 0, 1, b"\n"
@@ -217,13 +234,58 @@ def _lines(file: Path, place: str) -> Iterator[FoundDocument | Unread]:
             *ended, rest = block.split(b"\n") if block else [b"", b""]
             for piece in ended:
                 line = b"".join([*held, piece])
-                if size + len(piece) > MAX_BYTES:
-                    yield Unread(f"{place} line {number}", f"larger than {MAX_BYTES >> 20} MiB")
-                elif line.strip():
-                    yield from read_bundle(line, f"{place} line {number}")
+                yield number, line if size + len(piece) <= MAX_BYTES else None
                 held, size, number = [], 0, number + 1
             size += len(rest)
             held = [*held, rest] if size <= MAX_BYTES else []
+
+
+class _Binaries(Mapping[str, Any]):
+    """The resources Binary of files of lines, by the ends of their addresses; a bulk export keeps attachments so.
+
+    The files are searched when the first is asked for; a copy of these lines stands in the private folder until it is
+    closed. Of two with one id neither is meant for sure.
+    """
+
+    def __init__(self, files: Sequence[Path], scratch: Path):
+        self._files, self._scratch = files, scratch
+        self._copy: Any = None
+        self._places: dict[str, tuple[int, int] | None] = {}
+
+    def __getitem__(self, address: str) -> Any:
+        found = re.search(r"(?:^|/)Binary/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", address)
+        if found is None:
+            raise KeyError(address)
+        if self._copy is None:
+            self._search()
+        if (place := self._places.get(found[1])) is None:
+            raise KeyError(address)
+        self._copy.seek(place[0])
+        return json.loads(self._copy.read(place[1]))
+
+    def _search(self) -> None:
+        self._copy = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 (closed by `close`)
+        end = 0
+        for file in self._files:
+            try:
+                for _, line in _lines(file):
+                    if line is None or not _IS_BINARY.search(line):
+                        continue
+                    own = json.loads(line).get("id")
+                    self._places[own] = None if own in self._places else (end, len(line))
+                    end += self._copy.write(line)
+            except (CorpusError, OSError, ValueError, AttributeError):  # it is listed when its documents are read
+                continue
+
+    def close(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"Binary/{name}" for name in self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def _batch(documents: list[FoundDocument], columns: Sequence[str]) -> pa.RecordBatch:

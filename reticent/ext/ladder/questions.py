@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
 
-__all__ = ["Diagnosis", "Questions", "ask", "read_terms"]
+__all__ = ["Diagnosis", "Questions", "add_field", "ask", "drawn_individuals", "fields_of_table", "read_terms"]
 
 #: Words of a fragment at least and at most, and of what a colleague has read of a note.
 FRAGMENT_WORDS, COLLEAGUE_WORDS = (6, 24), 48
@@ -112,14 +112,14 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
     CorpusError, PolicyError
         The list or the table cannot be read, a column is missing, or no diagnosis stands in any text.
     """
-    chosen = _drawn(individuals, config.num_individuals, seed, left_out)
+    chosen = drawn_individuals(individuals, config.num_individuals, seed, left_out)
     row_of = np.full(len(individuals.units), -1)
     row_of[chosen] = np.arange(len(chosen))
     columns = [*filter(None, (config.column,)), *config.demographics, *config.encounter]
     known: list[Fields] = [{} for _ in chosen]
     texts: list[list[str]] = [[] for _ in chosen]
     if config.records is not None:
-        _from_table(config, ids, individuals, row_of, columns, known)
+        fields_of_table(config.records, ids, individuals, row_of, columns, known)
     own = [] if config.records is not None else columns
     wanted = ("individual_id", "text", *(f"{SOURCE_COLUMN}{name}" for name in own))
     for batch in corpus.batches(columns=wanted):
@@ -127,7 +127,7 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
         for number in np.flatnonzero(rows >= 0).tolist():
             texts[rows[number]].append(batch.column("text")[number].as_py())
             for name in own:
-                _add(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
+                add_field(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
     values = [_said_in_record(fields, config.column) for fields in known]
     diagnoses = read_terms(config.terms) if config.terms else _of_values(values)
     written = _matrix(diagnoses, ["\n".join(own) for own in texts])
@@ -161,7 +161,8 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
     )  # fmt: skip
 
 
-def _drawn(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
+def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
+    """Return the codes of at most so many individuals of each side, ascending; held-out ones may be left out."""
     random, parts = generator(seed, _STREAM), []
     for side in (MEMBERS, HELDOUT):
         mask = individuals.mask(side)
@@ -170,11 +171,11 @@ def _drawn(individuals: Individuals, most: int, seed: int, left_out: np.ndarray 
     return np.sort(np.concatenate(parts))
 
 
-def _from_table(
-    config: DiagnosesConfig, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str],
-    known: list[Fields],
-) -> None:  # fmt: skip
-    path = Path(str(config.records))
+def fields_of_table(
+    records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
+) -> None:
+    """Add the values of a table of records to the fields of each individual; ``row_of`` is by code, -1 for nobody."""
+    path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
     given = table.column("individual_id").combine_chunks().cast(pa.string())
@@ -184,10 +185,11 @@ def _from_table(
         code = code_of.get(name, -1)
         if code >= 0 and row_of[code] >= 0:
             for column in columns:
-                _add(known[row_of[code]], column, table.column(column)[row].as_py())
+                add_field(known[row_of[code]], column, table.column(column)[row].as_py())
 
 
-def _add(fields: Fields, name: str, value: Any) -> None:
+def add_field(fields: Fields, name: str, value: Any) -> None:
+    """Add a value to those of a field, once; nothing where it is null or blank."""
     said = "" if value is None else str(value).strip()
     if said and said not in fields.setdefault(name, []):
         fields[name].append(said)

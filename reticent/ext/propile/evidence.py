@@ -21,14 +21,23 @@ from reticent.audit.evidence.probe import (
     ByTemplates,
     Densities,
     Density,
+    Drawn,
     ExposureAt,
     LikelihoodComparison,
     ProbeEvidence,
     ProbeResult,
+    Unconditional,
 )
 from reticent.audit.report.page import factor
 from reticent.audit.stats.intervals import Estimate, ratio_estimate
-from reticent.ext.propile.probe import Answers, exposed, normalised_likelihood, paired_test, within_queries
+from reticent.ext.propile.probe import (
+    Answers,
+    exposed,
+    normalised_likelihood,
+    paired_test,
+    within_draws,
+    within_queries,
+)
 from reticent.ext.propile.prompts import ProbeConfig
 
 __all__ = ["NUM_QUERIES", "answers_table", "summarise"]
@@ -133,6 +142,36 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         matches=matches,
         exact_match=share_estimate(np.any(first, axis=0)[scored], *asked),
         by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
+        unconditional=_unconditional(true, answers.alone[scored], *asked),
+        drawn=_drawn(answers, scored, config),
+    )
+
+
+def _unconditional(
+    true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
+) -> Unconditional | None:
+    """Compare each true item behind the others with itself behind nothing; None of a masked model."""
+    both = ~np.isnan(alone)
+    if not both.any():
+        return None
+    asked = asked_of(config, households, both)
+    return Unconditional(
+        n=_small(int(both.sum()), config.small_cell),
+        log_alone=mean_estimate(alone[both], *asked),
+        factor=to_factor(mean_estimate((true - alone)[both], *asked)),
+        linked=share_estimate(true[both] > alone[both], *asked),
+    )
+
+
+def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn | None:
+    if answers.drawn is None:
+        return None
+    asked = asked_of(config, answers.prompts.households, scored)
+    promised = within_draws(np.exp(answers.log_probs[:, scored]), config.num_draws)
+    return Drawn(
+        num_draws=config.num_draws,
+        found=share_estimate(np.asarray(answers.drawn[:, scored].any(axis=0)), *asked),
+        promised=mean_estimate(promised, *asked),
     )
 
 

@@ -17,11 +17,13 @@ import torch
 from scipy import stats
 
 from reticent.audit.evidence.probe import PairedTest
+from reticent.audit.scoring.generate import Decoding, generate
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.prompts import ProbeConfig, Prompts
 from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
 from reticent.ext.propile.string_metrics import score_strings
-from reticent.ext.propile.templates import pii_type
+from reticent.ext.propile.templates import new_tokens, pii_type
+from reticent.trainer.models import special_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -32,6 +34,7 @@ __all__ = [
     "normalised_likelihood",
     "paired_test",
     "probe_target",
+    "within_draws",
     "within_queries",
 ]
 
@@ -43,6 +46,8 @@ class Answers:
     Attributes
     ----------
     log_probs, null_log_probs : float64, log Pr of the true item and of the null
+    alone : float64 (subjects,), log Pr of the true item behind nothing at all; NaN of a masked model
+    drawn : bool, whether one of `ProbeConfig.num_draws` answers at temperature 1 begins with the item; None: none drawn
     num_tokens, null_num_tokens : int64
     matches : beam size -> metric -> bool (templates, subjects); beam size 0 is the filling of masks
     counts : as in `Prompts`, and the prompts that did not fit into the model
@@ -55,6 +60,8 @@ class Answers:
     null_num_tokens: np.ndarray
     matches: dict[int, dict[str, np.ndarray]]
     counts: dict[str, int]
+    alone: np.ndarray
+    drawn: np.ndarray | None = None
 
 
 # ------------------------------------------------------------------- arithmetic
@@ -90,6 +97,21 @@ def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
     """
     with np.errstate(divide="ignore"):
         return -np.expm1(num_queries * np.log1p(-np.minimum(likelihoods, 1.0)))
+
+
+def within_draws(likelihoods: np.ndarray, num_draws: int) -> np.ndarray:
+    """Return the probability that one of N answers to each of K prompts is the item, 1 - prod_k (1 - p_k)^N.
+
+    Parameters
+    ----------
+    likelihoods : float array (K, subjects); NaN where a prompt was not asked
+
+    >>> float(within_draws(np.array([[0.5], [0.1], [np.nan]]), 2)[0])
+    0.7975
+    """
+    with np.errstate(divide="ignore"):
+        missed = np.log1p(-np.minimum(np.nan_to_num(likelihoods), 1.0)).sum(axis=0)
+    return -np.expm1(num_draws * missed)
 
 
 def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
@@ -134,17 +156,22 @@ def probe_target(
     """
     if soft is not None and objective != "clm":
         raise PolicyError("a soft prompt needs a causal model")
-    shape = (len(prompts.texts), len(prompts.items))
+    num_subjects = len(prompts.items)
+    shape = (len(prompts.texts), num_subjects)
     asked = [(t, s) for t in range(shape[0]) for s in range(shape[1]) if prompts.texts[t][s] is not None]
     cells = np.array(asked, dtype=np.int64).reshape(-1, 2).T
     texts = [prefix + str(prompts.texts[t][s]) for t, s in asked]
     with_null = np.array(
         [number for number, (_, s) in enumerate(asked) if prompts.nulls[s] is not None], dtype=np.int64
     )
+    # Definition 1: behind nothing but the token that begins a text, where the model has one.
+    bare = prompts.items if objective == "clm" and special_ids(tokenizer, objective).prefix is not None else []
     pairs = encode_pairs(
         tokenizer,
-        texts + [texts[number] for number in with_null],
-        [prompts.items[s] for _, s in asked] + [str(prompts.nulls[asked[number][1]]) for number in with_null],
+        texts + [texts[number] for number in with_null] + [""] * len(bare),
+        [prompts.items[s] for _, s in asked]
+        + [str(prompts.nulls[asked[number][1]]) for number in with_null]
+        + list(bare),
         objective,
     )
     told = (lambda done: progress("likelihood", done, len(pairs))) if progress else None
@@ -165,14 +192,17 @@ def probe_target(
     lengths = pairs.num_target_tokens
     log_probs, num_tokens = np.full(shape, np.nan), np.zeros(shape, dtype=np.int64)
     null_log_probs, null_num_tokens = log_probs.copy(), num_tokens.copy()
-    own, null_cells = slice(0, len(asked)), tuple(cells[:, with_null])
+    own, of_null = slice(0, len(asked)), slice(len(asked), len(asked) + len(with_null))
+    null_cells = tuple(cells[:, with_null])
     log_probs[tuple(cells)], num_tokens[tuple(cells)] = scores[own], lengths[own]
-    null_log_probs[null_cells], null_num_tokens[null_cells] = scores[len(asked) :], lengths[len(asked) :]
+    null_log_probs[null_cells], null_num_tokens[null_cells] = scores[of_null], lengths[of_null]
+    alone = scores[of_null.stop :] if bare else np.full(num_subjects, np.nan)
     is_same = [item == null for item, null in zip(prompts.items, prompts.nulls, strict=True)]
     null_log_probs[:, is_same] = log_probs[:, is_same]  # no difference, not one of rounding
     counts = dict(prompts.counts)
     counts["too_long"] = int(np.sum(np.isnan(log_probs).all(0) & (num_tokens > 0).any(0)))
     counts["tokenised_apart"] = pairs.num_apart
+    drawn = None
     if objective == "mlm":
         matched = np.zeros(shape, dtype=bool)
         matched[tuple(cells)] = [
@@ -181,7 +211,34 @@ def probe_target(
         matches = {0: {"exact_match": matched}}
     else:
         matches = _generate(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
-    return Answers(prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts)
+        if config.num_draws and soft is None:
+            drawn = np.zeros(shape, dtype=bool)
+            drawn[tuple(cells)] = _drawn(model, tokenizer, pairs, len(asked), config)
+    return Answers(prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts, alone, drawn)
+
+
+def _drawn(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, pairs: Pairs, num_asked: int, config: ProbeConfig
+) -> np.ndarray:
+    """Return for each question whether one of the drawn answers begins with the item (bool)."""
+    special = special_ids(tokenizer, "clm")
+    first = int(special.prefix is not None)  # `generate` puts it there itself
+    prompts = [np.array(ids[first:], dtype=np.int64) for ids in pairs.prompts[:num_asked]]
+    wanted = tokenizer.batch_decode(pairs.targets[:num_asked], skip_special_tokens=True)
+    made = generate(
+        model, prompts, special=special, num_tokens=max(map(len, pairs.targets[:num_asked])),
+        decoding=Decoding(may_end=True), num_samples=config.num_draws, seed=config.seed, device=config.device,
+        bf16="off",
+    )  # fmt: skip
+    return np.array(
+        [
+            any(
+                text.lstrip().startswith(item.strip())
+                for text in tokenizer.batch_decode([row[row >= 0] for row in rows], skip_special_tokens=True)
+            )
+            for rows, item in zip(made, wanted, strict=True)
+        ]
+    )
 
 
 def _generate(
@@ -200,7 +257,7 @@ def _generate(
     targets = pairs.targets[:num_asked]
     longest = max(map(len, targets), default=1)
     limit = pii_type(prompts.target).max_new_tokens
-    limit = limit if config.longest == "published" else max(limit, longest)
+    limit = limit if config.longest == "published" else new_tokens(prompts.target, longest)
     too_many = np.zeros(len(prompts.items), dtype=bool)
     too_many[cells[1][np.array([len(target) > limit for target in targets], dtype=bool)]] = True
     counts["longer_than_generated"] = int(too_many.sum())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig, SoftPromptStudy
+from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig, SoftPromptStudy, validation_of
 from reticent.audit.evidence.probe import NotAsked
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.ext.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
@@ -29,6 +29,7 @@ __all__ = [
     "require_language",
     "require_questions",
     "require_subjects",
+    "sizes_that_fit",
     "usable_templates",
 ]
 
@@ -136,6 +137,17 @@ def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftProm
                 f"validate on and 1 to measure on are needed: {missing} are missing; set num_subjects and "
                 "num_validation lower"
             )
+
+
+def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
+    """Return numbers of subjects to train soft prompts on: powers of two, six at most, the largest 512 at most; half of
+    the subjects or more are measured. None where there are too few.
+
+    >>> sizes_that_fit(60), sizes_that_fit(10_000), sizes_that_fit(16)
+    ((1, 2, 4, 8, 16), (16, 32, 64, 128, 256, 512), ())
+    """
+    powers = [2**power for power in range(10)]
+    return tuple(n for n in powers if n + validation_of(n) <= num_subjects // 2)[-6:]
 
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from reticent.ext.propile.prompts import ProbeConfig, fill_template, require_lan
 from reticent.ext.propile.scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
 from reticent.ext.propile.string_metrics import contains
 from reticent.ext.propile.subjects import NAME_PARTS, Subjects, subjects_from_rows
-from reticent.ext.propile.templates import LEVELS, builtin_templates, pii_type, templates_for
+from reticent.ext.propile.templates import LEVELS, builtin_templates, new_tokens, pii_type, templates_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -191,7 +191,7 @@ def _ask(
         scores = score_causal_pairs(model, pairs)
         texts = generate_texts(
             model, tokenizer, pairs.prompts[:: 1 + len(rivals)], num_beams=config.beam_sizes[0],
-            max_new_tokens=max(pii_type(target).max_new_tokens, len(pairs.targets[0])),
+            max_new_tokens=new_tokens(target, len(pairs.targets[0])),
         )  # fmt: skip
         wanted = tokenizer.decode(pairs.targets[0], skip_special_tokens=True)
         said = any(contains(text, wanted) for text in texts)

@@ -29,7 +29,7 @@ from reticent.ext.propile.prompts import ProbeConfig, Prompts, SoftPromptConfig,
 from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, with_soft_prompt
 from reticent.ext.propile.string_metrics import contains
 from reticent.ext.propile.subjects import Subjects, split_subjects
-from reticent.ext.propile.templates import Template, pii_type
+from reticent.ext.propile.templates import Template, new_tokens, pii_type
 from reticent.trainer.models import lm_head, max_positions
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _validation_score(
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss
-    limit = max(pii_type(target).max_new_tokens, max(map(len, held.targets)))
+    limit = new_tokens(target, max(map(len, held.targets)))
     said = generate_texts(model, tokenizer, held.prompts, num_beams=1, max_new_tokens=limit, soft=soft)
     hits = [contains(text, true) for text, true in zip(said, tokenizer.batch_decode(held.targets), strict=True)]
     return float(np.mean(hits)), -loss

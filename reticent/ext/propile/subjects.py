@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from reticent.core.errors import CorpusError
 from reticent.core.json_toml import parse_toml
 from reticent.core.names import plain_name
+from reticent.engine.detect.detector import Detector, find_in_texts
 from reticent.engine.identity import fold_ids
 from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
@@ -36,6 +37,7 @@ __all__ = [
     "read_items",
     "read_subjects",
     "split_subjects",
+    "subjects_from_notes",
     "subjects_from_rows",
     "subjects_from_spans",
 ]
@@ -247,13 +249,38 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
             if kind is not None and item is not None:
                 found.setdefault(who, {}).setdefault(kind, Counter())[item] += 1
     types = [name for name in dict.fromkeys(labels.values()) if any(name in items for items in found.values())]
-    # Of equally frequent ones the longest: "Anna Berg" and not "Berg".
-    best = {
-        who: {name: max(counter, key=lambda item: (counter[item], len(item), item)) for name, counter in items.items()}
-        for who, items in found.items()
-    }
+    best = {who: {name: _best(name, counter) for name, counter in items.items()} for who, items in found.items()}
     rows: dict[str, list[Any]] = {name: [best[who].get(name) for who in best] for name in types}
     return subjects_from_rows({"individual_id": list(best), **rows}, where="marked spans")
+
+
+def _best(kind: str, counter: Counter[str]) -> str:
+    """Return the item that stands there most often, of equally frequent ones the longest.
+
+    A name also stands where a part of it does ("Mrs. Berg" for "Anna Berg"), and a whole one comes before a part.
+    """
+    counts: Mapping[str, int] = counter
+    if kind == "name":
+        words = {item: item.split() for item in counter}
+        counts = {
+            item: sum(counter[other] for other in counter if set(words[other]) <= set(words[item])) for item in counter
+        }
+    return max(counter, key=lambda item: (counts[item], len(item), item))
+
+
+def subjects_from_notes(documents: pa.Table, detectors: Sequence[Detector]) -> Subjects:
+    """Return the subjects of documents that nobody marked: as `subjects_from_spans`, of what detectors find.
+
+    Parameters
+    ----------
+    documents : pa.Table
+        Columns ``individual_id`` and ``text``.
+    """
+    found: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
+    texts = documents.column("text").cast(pa.large_string()).combine_chunks()
+    for span in find_in_texts(detectors, texts).to_pylist():
+        found[span["document"]].append(span)
+    return subjects_from_spans(documents.append_column("spans", pa.array(found)))
 
 
 def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:

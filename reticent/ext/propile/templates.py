@@ -23,6 +23,7 @@ __all__ = [
     "Template",
     "builtin_templates",
     "is_known",
+    "new_tokens",
     "pii_type",
     "read_templates",
     "require_fields",
@@ -34,6 +35,8 @@ LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
 BUILTIN = Path(__file__).parent / "propile.toml"
 #: Tokens that a prompt may generate for a type that the file does not know.
 DEFAULT_NEW_TOKENS = 20
+#: Tokens that an answer may have before the item: ": ", "is", an article.
+LEAD = 4
 #: Fields that are no item of the subject: names of types, and the kind of a relative.
 NOT_ITEMS = frozenset({"name", "target_pii_type", "pii_1_type", "pii_2_type", "relationship"})
 OTHER_ITEMS = ("pii_1", "pii_2")
@@ -126,6 +129,16 @@ def pii_type(column: str) -> PiiType:
         name=wanted, called={"en": spoken}, word=spoken.split()[-1] if spoken.split() else wanted,
         max_new_tokens=DEFAULT_NEW_TOKENS,
     )  # fmt: skip
+
+
+def new_tokens(target: str, longest: int) -> int:
+    """Return the tokens to generate for a type whose longest item has so many: an item may have more than the published
+    number, which is of another tokenizer, and something stands before it.
+
+    >>> new_tokens("phone", 5), new_tokens("phone", 14)
+    (12, 18)
+    """
+    return max(pii_type(target).max_new_tokens, longest + LEAD)
 
 
 @cache

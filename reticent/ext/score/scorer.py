@@ -77,7 +77,8 @@ class Scorer:
         A row has ``number``, ``tokens``, ``perplexity`` (of a masked model the pseudo-perplexity), ``zlib`` (nats a
         byte of the compressed text), ``ratio`` (the base's loss over the model's) with a base, ``quantile`` and
         ``ratio_quantile`` (shares of the held-out documents that are likelier, or have a higher ratio) with documents,
-        and of a text behind something given ``log_p_given``, ``log_p`` and ``linked``; None where there is none.
+        and of a text behind something given ``perplexity_given``, ``log_p_given``, ``log_p`` and ``linked``; None where
+        there is none.
 
         Parameters
         ----------
@@ -99,7 +100,8 @@ class Scorer:
                     beyond = compared[of] < found[of][row] if of == "loss" else compared[of] > found[of][row]
                     numbers[name] = float(np.mean(beyond))
             if candidate.given is not None:
-                after, alone = given[row], float(log_p[row]) if self.special.prefix is not None else math.nan
+                (after, behind), alone = given[row], float(log_p[row]) if self.special.prefix is not None else math.nan
+                numbers["perplexity_given"] = _finite(math.exp(min(-after / behind, 700.0)) if behind else math.nan)
                 numbers |= {"log_p_given": _finite(after), "log_p": _finite(alone)}
                 numbers["linked"] = None if math.isnan(after + alone) else after > alone
             rows.append(numbers)
@@ -169,8 +171,9 @@ class Scorer:
             progress=progress,
         )  # fmt: skip
 
-    def _given(self, candidates: Sequence[Candidate]) -> dict[int, float]:
-        """The summed log-probability of each text behind what is given, by row of those that have something given."""
+    def _given(self, candidates: Sequence[Candidate]) -> dict[int, tuple[float, int]]:
+        """The summed log-probability of each text behind what is given, and its tokens, by row of those that have
+        something given."""
         rows = [row for row, each in enumerate(candidates) if each.given is not None]
         if not rows:
             return {}
@@ -181,7 +184,8 @@ class Scorer:
         behind = ends > np.repeat([len(candidates[row].given or "") for row in rows], np.diff(store.doc_offsets))
         totals, counts = document_sums(scores.log_probs, scores.scored & behind, store.doc_offsets)
         _, whole = document_sums(scores.log_probs, behind, store.doc_offsets)
-        return dict(zip(rows, np.where((counts > 0) & (counts == whole), totals, np.nan).tolist(), strict=True))
+        totals = np.where((counts > 0) & (counts == whole), totals, np.nan)
+        return dict(zip(rows, zip(totals.tolist(), counts.tolist(), strict=True), strict=True))
 
     def _encoded(self, texts: Sequence[str]) -> list[Any]:
         return core_tokenizer(self.tokenizer).encode(list(texts))

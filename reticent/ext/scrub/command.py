@@ -18,6 +18,7 @@ from reticent.engine.config import SplitConfig
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.names import REALISTIC, SYLLABLES
+from reticent.ext.exports.write import FORMS, write_export
 from reticent.ext.scrub.scrub import new_key, read_key, scrub_corpus
 from reticent.job.detection_learned import languages_of
 from reticent.job.given_spans import has_spans, spans_as_given
@@ -51,7 +52,8 @@ def scrub_documents(
     """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
 
     The result has no copies that the job's deduplication leaves out, no documents in quarantine and no canaries. It
-    has the documents that the job holds back from training.
+    has the documents that the job holds back from training. What was read from FHIR or HL7 v2 is written so too
+    (``out/export``).
 
     Parameters
     ----------
@@ -109,6 +111,9 @@ def scrub_documents(
                 counts["quarantined"] = num_quarantined
             counts.update(run.whole_corpus.reading.skipped())
             writer.counts.update(counts)
+            scheme = str(job.corpus.remote).partition("://")[0].lower()
+            if scheme in FORMS:
+                write_export(writer.path / "export", scheme, writer.path / "documents")
         run.whole_corpus.require_unchanged()  # the spans are those of the text that was read first
         if not in_run_folder:
             shutil.rmtree(work)

@@ -12,8 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
 __all__ = [
@@ -228,9 +230,10 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
 
 
 def names_of_corpus(
-    corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0
+    corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return the names of the members of a split, and names of held-out individuals, from the marks of the documents.
+    """Return the names of the members of a split, and names of held-out individuals, from the marks of the documents,
+    or from spans that were ``detected`` in them.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.
@@ -243,12 +246,17 @@ def names_of_corpus(
     names_of: dict[int, Counter[str]] = {}
     texts: list[str] = []
     is_member, is_heldout = individuals.mask(MEMBERS), individuals.mask(HELDOUT)
-    for batch in corpus.batches(columns=("individual_id", "text", "spans")):
-        if "spans" not in batch.schema.names:
+    columns, first = ("individual_id", "text", *(() if detected else ("spans",))), 0
+    for batch in corpus.batches(columns=columns):
+        if detected is not None:
+            marks = _rows_of(detected, first, batch.num_rows)
+        elif "spans" in batch.schema.names:
+            marks = batch.column("spans").to_pylist()
+        else:
             raise CorpusError("names of documents need marks of people (spans); these documents have none")
+        first += batch.num_rows
         codes = individuals.individual_codes(batch.column("individual_id"))
-        rows = zip(codes.tolist(), batch.column("text").to_pylist(), batch.column("spans").to_pylist(), strict=True)
-        for code, text, spans in rows:
+        for code, text, spans in zip(codes.tolist(), batch.column("text").to_pylist(), marks, strict=True):
             if is_member[code]:
                 texts.append(text)
             elif not is_heldout[code]:
@@ -268,6 +276,16 @@ def names_of_corpus(
             else:
                 heldout.append(name)
     return Mentions(members, texts), heldout
+
+
+def _rows_of(detected: SpanReader, first: int, num: int) -> list[list[dict[str, Any]]]:
+    """The spans of each of these documents, as marks are given."""
+    offsets, starts, ends, labels = detected.slice(first, num)
+    found = [
+        {"start": start, "end": end, "label": label}
+        for start, end, label in zip(starts.tolist(), ends.tolist(), labels.to_pylist(), strict=True)
+    ]
+    return [found[a:b] for a, b in pairwise(offsets.tolist())]
 
 
 def build_attack_set(

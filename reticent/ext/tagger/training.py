@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
-from reticent.core.device import autocast, pick_device
-from reticent.core.errors import TrainingError
-from reticent.engine.randomness import generator
+from reticent.core.artifact import held_folder
 from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.store import TokenStore
+from reticent.engine.tokenizer_library import json_of
+from reticent.trainer.config import TagConfig, TrainConfig
+from reticent.trainer.distributed import World
+from reticent.trainer.loop import train
+from reticent.trainer.models import max_positions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -92,11 +97,12 @@ def train_tagger(
     seed: int = 0,
     after_epoch: Callable[[int], None] | None = None,
 ) -> list[float]:
-    """Train in place by AdamW, with a learning rate that falls linearly to 0; returns the mean loss of every epoch.
+    """Train all weights in place with the trainer's loop and a learning rate that falls linearly to 0; returns the mean
+    loss of every epoch.
 
     Parameters
     ----------
-    examples : Examples, or a function of the epoch
+    examples : Examples, or a function of the epoch, which is counted from 0
         A function can return other texts for each epoch, such as texts with new surrogates.
     after_epoch : called with the number of finished epochs
 
@@ -105,37 +111,43 @@ def train_tagger(
     TrainingError
         The loss is not finite.
     """
-    where = pick_device(device)
-    tagger: Any = model.to(device=where)  # type: ignore[call-arg]
-    rows = tag_labels(tokenizer, examples(0) if callable(examples) else examples, max_length=max_length)
-    num_steps = num_epochs * -(-len(rows[0]) // batch_size)
-    optimizer = torch.optim.AdamW(tagger.parameters(), lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / num_steps))
-    losses = []
-    for epoch in range(num_epochs):
-        if epoch and callable(examples):
-            rows = tag_labels(tokenizer, examples(epoch), max_length=max_length)
-        tagger.train()
-        order = generator(seed, epoch + 1000).permutation(len(rows[0]))
-        total, targets = 0.0, 0
-        for first in range(0, len(order), batch_size):
-            chosen = order[first : first + batch_size]
-            longest = int(rows[1][chosen].sum(axis=1).max())
-            ids, mask, labels = (torch.from_numpy(part[chosen, :longest]).to(where) for part in rows)
-            with autocast("auto", where):
-                logits = tagger(input_ids=ids, attention_mask=mask).logits
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
-            count = int((labels != IGNORE_INDEX).sum())
-            (loss / max(count, 1)).backward()
-            torch.nn.utils.clip_grad_norm_(tagger.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad(set_to_none=True)
-            total, targets = total + float(loss.detach()), targets + count
-        losses.append(total / max(targets, 1))
-        if not np.isfinite(losses[-1]):
-            raise TrainingError(f"tagger: the loss of epoch {epoch + 1} is not finite")
-        tagger.eval()
+    labels: dict[int, np.ndarray] = {}
+
+    def tokens(epoch: int) -> TokenStore:
+        if epoch > 1:
+            finished(epoch - 1)
+        texts = examples(epoch - 1) if callable(examples) else examples
+        store, own = _as_tokens(*tag_labels(tokenizer, texts, max_length=max_length)[::2])
+        labels.clear()  # of the epoch before
+        labels[id(store)] = own
+        return store
+
+    def finished(num_epochs: int) -> None:
+        model.eval()
         if after_epoch:
-            after_epoch(epoch + 1)
-    return losses
+            after_epoch(num_epochs)
+        model.train()
+
+    config = TrainConfig(
+        num_epochs=num_epochs, checkpoint_epochs=(), batch_size=batch_size, learning_rate=learning_rate,
+        window_length=min(max_length, max_positions(model)), device=device, seed=seed,
+    )  # fmt: skip
+    with held_folder("reticent-tagger-") as folder:
+        found = train(
+            model, tokens(1), TagConfig(text="keep").recipe("mlm"), config, folder, tokenizer=json_of(tokenizer),
+            epoch_store=tokens, labels=lambda store: labels[id(store)], world=World(),
+        )  # fmt: skip
+    finished(num_epochs)
+    model.eval()
+    return found.losses
+
+
+def _as_tokens(ids: np.ndarray, labels: np.ndarray) -> tuple[TokenStore, np.ndarray]:
+    """Rows of tokens as documents, without their special tokens, and the labels of these tokens."""
+    kept = labels != IGNORE_INDEX
+    num_tokens, num_rows = int(kept.sum()), len(ids)
+    nothing = np.zeros(num_tokens, dtype=np.uint8)
+    offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
+    rows, names = np.arange(num_rows, dtype=np.uint32), pa.array(map(str, range(num_rows)), pa.string())
+    words = np.full(num_tokens, -1, dtype=np.int32)
+    return TokenStore(ids[kept].astype(np.uint32), words, nothing, nothing, offsets, rows, names), labels[kept]

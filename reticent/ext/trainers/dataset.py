@@ -41,6 +41,7 @@ __all__ = [
     "ProtectedWindows",
     "dataset_of_run",
     "protected_dataset",
+    "require_protected",
     "windows_of",
     "with_permitted",
 ]
@@ -137,9 +138,7 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
     section = next((each for each in run.job.model if model in (None, each.name) and recipe in each.recipes), None)
     if section is None:
         raise PolicyError(f"the job has no model{f' {model}' if model else ''} with the recipe {recipe}")
-    looked = look_at_all(run.for_a_look(), stages_until("protect"))
-    if not all(look.step is not None and look.is_done for look in looked):
-        raise ArtifactError(f"{run.folder}: its tokens are not made as the job says now; run it until protect first")
+    require_protected(run)
     store = open_tokens(run.folder / "tokens" / section.name / run.job.tokens(recipe))
     return protected_dataset(
         store,
@@ -148,6 +147,13 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
         window_length=window_length or run.job.training(section).window_length,
         has_spans_and_index=True,
     )
+
+
+def require_protected(run: Run) -> None:
+    """Raise `ArtifactError` for a run whose tokens are not made, or not as its job says now."""
+    looked = look_at_all(run.for_a_look(), stages_until("protect"))
+    if not all(look.step is not None and look.is_done for look in looked):
+        raise ArtifactError(f"{run.folder}: its tokens are not made as the job says now; run it until protect first")
 
 
 def windows_of(dataset: Any) -> ProtectedWindows | None:

@@ -9,10 +9,11 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import (
     ValidationError,
@@ -22,7 +23,12 @@ from pydantic import (
 from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
-from reticent.audit.membership.names import COVERAGE, USER_INFERENCE_SHADOWS
+from reticent.audit.membership.names import (
+    COVERAGE,
+    HEAD_ATTACKS_BY_SHADOWS,
+    HEAD_ATTACKS_WITHOUT_SHADOWS,
+    USER_INFERENCE_SHADOWS,
+)
 from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
@@ -32,9 +38,9 @@ from reticent.core.section import Section, explain, shared_fields
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
 from reticent.engine.sources.formats import format_of
-from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.config import ClassifyConfig, HeadConfig, ModelSection, PrivacyConfig, TrainConfig
 from reticent.trainer.distributed import launched
-from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
+from reticent.trainer.recipes import RECIPES, Recipe, at_epsilon, get_recipe, parted_name
 
 __all__ = [
     "Job",
@@ -50,6 +56,7 @@ __all__ = [
 ]
 
 
+AnyHead = TypeVar("AnyHead", bound=HeadConfig)
 #: The word in place of a seed that is to be drawn.
 DRAW = "draw"
 
@@ -156,7 +163,7 @@ class Job(JobSettings):
             **dict.fromkeys(NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights"),
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
-            "classify": "trains on top of a training of the job",
+            **dict.fromkeys(("classify", "tag"), "trains on top of a training of the job"),
             "recipes": "are of trainings, and none is made",
             "audit.groups": "compares people whom a split dealt at random, and this one is given",
         }
@@ -179,6 +186,49 @@ class Job(JobSettings):
         return self
 
     @model_validator(mode="after")
+    def _a_recipe_for_each_epsilon(self) -> Job:
+        """Where ``train.dp.target_epsilon`` is a list, a private recipe stands for one at each epsilon of it, in models
+        and wherever recipes are named. In the job that a run folder keeps, those of an earlier list stand for these.
+        """
+        arms: dict[str, tuple[str, ...]] = {}
+        models = []
+        for model in self.model:
+            dp = self.training(model).dp
+            recipes: list[str] = []
+            for name in model.recipes:
+                stem = parted_name(name)[0]
+                own: tuple[str, ...] = (name,)
+                if self._is_private(stem):
+                    listed = dp.target_epsilon if dp is not None and isinstance(dp.target_epsilon, tuple) else ()
+                    own = tuple(at_epsilon(stem, each) for each in listed) or (stem,)
+                    arms[name] = (*arms.get(name, ()), *own)
+                recipes += own
+            models.append(model.model_copy(update={"recipes": tuple(dict.fromkeys(recipes))}))
+        trained = {name for model in models for name in model.recipes}
+        if all(own == (name,) for name, own in arms.items()):
+            return self
+
+        def named(section: Any, field: str = "recipes") -> Any:
+            if section is None or not (names := getattr(section, field)):
+                return section
+            each = (arm for name in names for arm in ((name,) if name in trained else arms.get(name, (name,))))
+            return section.model_copy(update={field: tuple(dict.fromkeys(each))})
+
+        self.__dict__.update(  # no other code holds the job yet
+            model=type(self.model)(models),
+            audit=self.audit.model_copy(update={"shadow": named(self.audit.shadow)}),
+            gate=type(self.gate)(map(named, self.gate)),
+            **{name: named(getattr(self, name), "from_recipes") for name in ("classify", "tag")},
+        )
+        return self
+
+    def _is_private(self, name: str) -> bool:
+        try:
+            return self.recipe(name).private
+        except ValueError:  # said where the recipes of models are checked
+            return False
+
+    @model_validator(mode="after")
     def _shared(self) -> Job:
         """Give every section the settings of the whole job; a table may not set them for itself."""
         if wrong := list(set_in_a_section(self)):
@@ -196,7 +246,11 @@ class Job(JobSettings):
                 raise ValueError(f"{where}: needs [canaries] with the arm {gate.arm}")
             if "extraction" in GATES[gate.measure].needs and self.extraction is None:
                 raise ValueError(f"{where}: needs [extraction]")
+            if gate.measure == "attribute" and not (self.audit.heads and self.audit.heads.attributes):
+                raise ValueError(f"{where}: needs [audit.heads] with attributes")
             attacks = {*self.audit.attacks, *(self.audit.shadow.attacks if self.audit.shadow else ())}
+            if self.audit.heads is not None:
+                attacks |= {*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS}
             if gate.measure.startswith("membership") and gate.attack and gate.attack not in attacks:
                 raise ValueError(f"{where}: {gate.attack} is not among audit.attacks or audit.shadow.attacks")
             known = {name for model in self.model for name in model.recipes}
@@ -216,6 +270,8 @@ class Job(JobSettings):
             raise ValueError("threshold.epsilon protects single words: it needs protect.n = 1")
         for name in self.recipes:
             require_name(name, "recipes")
+            if parted_name(name)[1] is not None:
+                raise ValueError(f"recipes.{name}: names of this form are those of a list in train.dp.target_epsilon")
             try:
                 self.recipe(name)
                 own = self.protection(name)
@@ -245,6 +301,21 @@ class Job(JobSettings):
         require_distinct([*RECIPES, *self.recipes], "recipes")
         if self.classify is not None and not (self.classify.label or self.corpus.label):
             raise ValueError("classify needs the column of classes: classify.label or corpus.label")
+        for head in self.heads:
+            if head.section in self.recipes:
+                raise ValueError(f"recipes.{head.section}: is the name of a section of the job; choose another")
+            known = {"base", *(recipe for model in self.model for recipe in model.recipes)}
+            if self.model and (unknown := set(head.from_recipes or ()) - known):
+                raise ValueError(f"{head.section}.from_recipes: no model is trained with {sorted(unknown)[0]}")
+            if head.private and None in ([self.training(model).dp for model in self.model] or [self.train.dp]):
+                raise ValueError(f"{head.section}.private: DP-SGD needs [train.dp], with target_epsilon say")
+            listed = [dp.target_epsilon for dp in (self.train.dp, *(self.training(m).dp for m in self.model)) if dp]
+            if head.private and any(isinstance(each, tuple) for each in listed):
+                raise ValueError(f"{head.section}.private: has one epsilon; give train.dp.target_epsilon one number")
+        if self.audit.heads is not None and not (self.heads and all(head.save_model for head in self.heads)):
+            raise ValueError(
+                "audit.heads attacks heads that are kept: it needs [classify] or [tag] with save_model = true"
+            )
         for name in self.detect.detectors:
             needs_marks = "spans" in getattr(DETECTORS[name].load(), "columns", ())
             if needs_marks and self.corpus.spans is None and not self.corpus.marked:
@@ -269,16 +340,21 @@ class Job(JobSettings):
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
+        stem, epsilon = parted_name(name)
+        if epsilon is not None and (found := self.recipe(stem)).private:
+            return replace(found, name=name)
         own = self.recipes.get(name)
         if own is not None:
             return own.named(name)
+        if (head := next((head for head in self.heads if head.section == name), None)) is not None:
+            return head.recipe()
         if self.subject is not None and name in self.subject.copies:
             return Recipe(name=name, objective=self.subject.objective)
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
         """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe's table sets."""
-        own = self.recipes.get(recipe)
+        own = self.recipes.get(parted_name(recipe)[0])
         return self.protect if own is None else own.protection(self.protect)
 
     def tokens(self, recipe: str) -> str:
@@ -292,8 +368,20 @@ class Job(JobSettings):
         settings: TrainConfig = with_job_settings(TrainConfig(**{**self.train.model_dump(), **own}), self)
         return settings
 
+    @property
+    def heads(self) -> tuple[HeadConfig, ...]:
+        """The sections of new heads on the job's models."""
+        return tuple(head for head in (self.classify, self.tag) if head is not None)
+
+    def privacy(self, model: ModelSection, recipe: str) -> PrivacyConfig | None:
+        """Return DP-SGD of a model's recipe, with the one epsilon of it where the job lists several."""
+        settings, epsilon = self.training(model).dp, parted_name(recipe)[1]
+        if settings is None or epsilon is None:
+            return settings
+        return settings.model_copy(update={"target_epsilon": epsilon})
+
     def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:
-        """Return the settings of classifying from a model's checkpoints, with its device and precision.
+        """Return the settings of classifying from a model's checkpoints, as `of_model` does.
 
         Raises
         ------
@@ -302,9 +390,13 @@ class Job(JobSettings):
         """
         if self.classify is None:
             raise PolicyError("classify needs the column of classes: classify.label (--set classify.label=COLUMN)")
+        return self.of_model(self.classify, model)
+
+    def of_model(self, head: AnyHead, model: ModelSection | None) -> AnyHead:
+        """Return the settings of a head on a model's checkpoints, with its device and precision."""
         training = self.train if model is None else self.training(model)
-        shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16")}
-        return self.classify.model_copy(update=shared)
+        shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16", "save_minutes")}
+        return head.model_copy(update=shared)
 
     def changed(self, **sections: Any) -> Job:
         """Return the job with other sections, checked as a whole; the settings of the whole job are put into them."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from reticent.job.gates import judge_gates, judge_settings
 from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
 from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
-from reticent.job.stages.shadows import shadows_of
+from reticent.job.stages.shadows import shadows_of, shadows_of_heads
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -155,21 +156,29 @@ _PARTS = (
     ),
     Part(
         "classification",
-        ("classify",),
+        ("classify", "tag"),
         "reticent.ext.classify.stage:classification_inputs",
         "reticent.ext.classify.stage:read_results",
+    ),
+    Part(
+        "heads",
+        ("audit.heads",),
+        "reticent.ext.head_attacks.stage:head_inputs",
+        "reticent.ext.head_attacks.stage:read_heads",
     ),
     Part("probe", ("probe",), "reticent.ext.propile.stage:probe_inputs", "reticent.ext.propile.stage:run_probes"),
 )
 
 
 def _parts_of(run: Run) -> list[Part]:
-    return [part for part in _PARTS if any(getattr(run.job, section) is not None for section in part.sections)]
+    return [part for part in _PARTS if any(attrgetter(section)(run.job) is not None for section in part.sections)]
 
 
 def audit_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``audit``."""
     config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed, "arithmetic": ARITHMETIC}
+    if config["heads"] is None:  # the manifest of before there were these
+        del config["heads"]
     names = [training.name for training in trainings_of(run.job)]
     for model in run.job.model:
         names.append(f"tokens/{model.name}/train")
@@ -217,7 +226,11 @@ def _delete_stale(run: Run) -> None:
     """
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
-    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
+    wanted |= {run.folder / shadow.tokens for shadow in shadows_of_heads(run)}
+    heads = list((run.folder / "head-shadows").glob("**/[0-9][0-9]*"))
+    if heads:
+        wanted |= {run.folder / name for name in resolve("reticent.ext.head_attacks.stage:shadow_names")(run)}
+    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*"), *heads]
     made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
     stale = [path for path in shadows if path not in wanted]
     for path in sorted([*stale, *(path for path in made if not _has_checkpoint(run, path))]):
@@ -277,5 +290,8 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
         areas = over_source(run, measurement, source)
         beside = {name: replace(one, over_source=areas.get(name)) for name, one in measured.membership.items()}
         measured = replace(measured, membership=beside)
-    measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
+    epsilon = counts.get("epsilons", {}).get(str(measurement.epoch))
+    measured = replace(
+        measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"), epsilon=epsilon
+    )
     return with_files(measured, manifest)

@@ -126,7 +126,8 @@ def digest_of(tokenizer: str) -> str:
 
 def _variants(run: Run, model: ModelSection) -> Iterator[Variant]:
     yield Variant("train")
-    own = {run.job.tokens(recipe): recipe for recipe in model.recipes}
+    heads = [head.section for head in run.job.heads]
+    own = {run.job.tokens(recipe): recipe for recipe in (*model.recipes, *heads)}
     for name, recipe in sorted(own.items()):
         if name != "train":
             style = REWRITTEN.get(run.job.recipe(recipe).tokens)

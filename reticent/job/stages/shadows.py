@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "ATTACK_SETTINGS",
@@ -62,6 +63,9 @@ __all__ = [
     "shadow_inputs",
     "shadow_steps",
     "shadows_of",
+    "shadows_of_heads",
+    "unspent_privacy",
+    "write_shadow_tokens",
 ]
 
 SCORES, HOLDOUT_SCORES = "scores.parquet", "holdout.parquet"
@@ -176,11 +180,24 @@ def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None =
     ]
 
 
+def shadows_of_heads(run: Run) -> list[Shadow]:
+    """Return the draws of shadow heads that read another text than that of the documents: each has tokens of its own,
+    as a shadow model has."""
+    section = run.job.audit.heads
+    return [
+        Shadow(run, model, head.section, number)
+        for head in run.job.heads
+        if head.text != "keep"
+        for model in run.job.model
+        for number in range(section.num_shadows if section else 0)
+    ]
+
+
 def shadow_steps(run: Run) -> Iterator[Step]:
     """Yield for each shadow the step of its tokens, and the one that trains and scores it."""
     auditor_of = cache(partial(open_auditor, run))
     for shadow in shadows_of(run):
-        yield Step.of(shadow.tokens_artefact(), partial(_build_tokens, shadow), group=shadow.group)
+        yield Step.of(shadow.tokens_artefact(), partial(write_shadow_tokens, shadow), group=shadow.group)
         yield Step.of(
             shadow.artefact(),
             partial(_build, shadow, auditor_of),
@@ -217,7 +234,8 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
         shutil.rmtree(checkpoint)
 
 
-def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
+def write_shadow_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
+    """Write the tokens of a shadow's documents, as its recipe reads them, into an empty folder."""
     run, splits = shadow.run, (MEMBERS,)
     policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
     with TemporaryDirectory(prefix=".original-", dir=folder) as made:
@@ -254,7 +272,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             tokenizer=run.base_of(model),
             progress=advance,
             epoch_store=epoch_store,
-            privacy=_privacy(run, model) if recipe.private else None,
+            privacy=unspent_privacy(run, model, recipe) if recipe.private else None,
             world=World(),
             context=public_context(run, model, recipe, of=drawn),
             has_spans_and_index=True,
@@ -263,10 +281,10 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     return result.checkpoints[config.num_epochs]
 
 
-def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
+def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> PrivacyConfig:
     """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
-    return privacy_of(run, model).replace(**unspent)
+    return privacy_of(run, model, recipe).replace(**unspent)
 
 
 def shadow_config(run: Run) -> ShadowConfig:

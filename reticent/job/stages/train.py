@@ -6,6 +6,7 @@ and the report says which it was.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import STATE, nest_artifact
 from reticent.core.errors import ArtifactError
+from reticent.core.resolve import resolve
 from reticent.job.artefact import Artefact, Step, Training, trainings_of
 from reticent.job.auditing import training_work
 from reticent.job.dependencies import privacy_of, training_dependencies
@@ -46,13 +48,13 @@ def train_steps(run: Run) -> Iterator[Step]:
 
 
 def _make_room(run: Run, training: Training) -> None:
-    """Move a training (and classification) without ``seeds`` into the place of the training with the job's seed, which
+    """Move a training (and its heads) without ``seeds`` into the place of the training with the job's seed, which
     it is. The other way round nothing is moved: several trainings would have to go.
     """
 
     place = run.folder / "models" / training.model.name / training.recipe
     if training.seed is not None:
-        for kind in ("models", "classification"):
+        for kind in ("models", "classification", "tagging"):
             nest_artifact(run.folder / kind / training.model.name / training.recipe, f"seed-{run.job.seed}")
     elif any(place.glob("seed-*")):
         raise ArtifactError(
@@ -102,12 +104,15 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             tokenizer=run.base_of(model),
             progress=_watching(run, f"tokens/{model.name}/{run.job.tokens(recipe.name)}", advance),
             epoch_store=epoch_store,
-            privacy=privacy_of(run, model) if recipe.private else None,
+            privacy=privacy_of(run, model, recipe) if recipe.private else None,
             context=public_context(run, model, recipe),
             has_spans_and_index=True,
         )
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     if result.guarantee is not None:
         counts["privacy"] = str(result.guarantee)
+        spent = {epoch: each.epsilon for epoch, each in result.spent.items()}
+        counts["epsilons"] = {str(epoch): found for epoch, found in spent.items() if found not in (None, math.inf)}
         if result.guarantee.protects_nobody:
             run.progress.warn(f"{training.name}: {result.guarantee}. {result.guarantee.protects_nobody}")
+        run.progress.say(resolve("reticent.ext.dp.charges:spent_so_far")(run, training))

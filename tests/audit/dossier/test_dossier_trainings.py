@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from fixtures.audits import estimate, tiny_audit
 from fixtures.dossiers import dossier_evidence
-from test_dossier_page import parsed, rendered, text_of
+from test_dossier_page import parsed, published_audit, rendered, text_of
 
+from reticent.audit.report.findings import plain_findings
+from reticent.audit.texts import NO_BREAK, Language, Texts
 from reticent.ext.dossier.card import card_of
 from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
+
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 def trained_twice() -> dict[str, Any]:
@@ -66,3 +70,38 @@ def test_the_guarantee_of_a_training_is_in_the_language_of_the_page(guarantee: G
     audit["models"][-1] |= {"recipe": "dp-clm", "guarantee": str(guarantee)}
     assert f"was trained with differential privacy: {guarantee}." in text_of(parsed(rendered(audit)))
     assert f"confidentialité différentielle : {said}." in text_of(parsed(rendered(audit, "fr")))
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "english", "french"),
+    [
+        (Guarantee(epsilon=8.0, delta=1e-5, unit="individual", max_documents=4),
+         "of a given person “was trained on” at most 2,981 times (e to the 8) as often", "d’une personne donnée"),
+        (Guarantee(epsilon=1.0, delta=1e-5, unit="record"),
+         "of a given document “was trained on” at most 2.8 times (e to the 1) as often", "d’un document donné"),
+        (Guarantee(epsilon=0.5, delta=1e-3, unit="household"),
+         "of a given household “was trained on” at most 1.7 times (e to the 0.5) as often", "d’un foyer donné"),
+    ],
+)  # fmt: skip
+def test_an_epsilon_is_said_in_words_with_its_unit_in_report_and_dossier(
+    guarantee: Guarantee, english: str, french: str
+) -> None:
+    audit = tiny_audit()
+    audit["models"][-1] |= {"recipe": "dp-clm-epsilon-8", "guarantee": str(guarantee)}
+    expected: dict[Language, str] = {"en": english, "fr": french}
+    for language, said in expected.items():
+        sure = " ".join(plain_findings(published_audit(audit), Texts(language)).sure)
+        texts = [text_of(parsed(rendered(audit, language))), sure]
+        assert all(said in " ".join(text.replace(NO_BREAK, " ").split()) for text in texts)
+
+
+def test_several_private_trainings_are_said_to_be_charged_together() -> None:
+    audit = tiny_audit()
+    private = [one for one in audit["models"] if one["recipe"] in ("clm", "ppclm") and one["epoch"]]
+    for one in private:
+        one["guarantee"] = f"epsilon {4 if one['recipe'] == 'clm' else 8}.00 at delta 1e-5 per individual"
+        one["epsilon"] = 0.5 * one["epoch"]
+    said = " ".join(plain_findings(published_audit(audit)).sure)
+    assert "2 private trainings were charged together: epsilon 12.00 at delta 2e-5 per individual." in said
+    assert "2 private trainings were charged together" in text_of(parsed(rendered(audit)))
+    assert "spent: epsilon" in said

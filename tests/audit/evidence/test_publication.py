@@ -257,6 +257,7 @@ SHOWN_TEXT = {
     *("gate.attack", "subject.statement", "subject.model", "subject.base", "subject.also", "subject.allow_sending"),
     *(f"{of}{name}" for of in ("", "model.") for name in ("train.device", "train.lora.target_modules")),
     *(f"{of}train.dp.budget_file" for of in ("", "model.")),
+    *("classify.from_recipes", "tag.from_recipes"),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.leakage import Sides
@@ -172,7 +172,6 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict) -> None:
 texts = st.lists(st.lists(st.integers(0, 2), max_size=12), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(texts, st.integers(1, 4), st.booleans())
 def test_users_of_passages_match_the_oracle(rows: list[list[int]], length: int, households: bool) -> None:
     individual = [number // 2 for number in range(len(rows))]

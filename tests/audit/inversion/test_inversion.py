@@ -388,7 +388,7 @@ def oracle(scores: list[float]) -> tuple[float, float]:
     return sum(ranks) / ties, sum(rank == 1 for rank in ranks) / ties
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.lists(st.integers(-2, 2).map(float), min_size=5, max_size=5), min_size=1, max_size=6))
 def test_ranks_with_ties_matches_oracle(rows: list[list[float]]) -> None:
     rank, first = ranks_of(np.array(rows))

@@ -133,7 +133,7 @@ cases = st.lists(st.tuples(st.integers(0, 4), documents), max_size=6).map(Case)
 # ----------------------------------------------------------------------- surfaces
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(cases)
 def test_surfaces_match_the_oracle(case: Case) -> None:
     words = words_in(case)
@@ -197,7 +197,7 @@ def test_other_words_stay_apart() -> None:
 letters = st.characters(categories=("Lu", "Ll", "Lt", "Lo", "Mn", "Mc", "Nd", "Cf"))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.text(letters, min_size=1, max_size=6), min_size=1, max_size=8), st.sampled_from(["casefold", "fold"])
 )
@@ -267,7 +267,7 @@ def predicted_runs(case: Case) -> set[tuple[str, ...]]:
     return {run for n in (1, 2, 3) for _, run in runs(case, n, 1)}
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(cases, st.integers(1, 3))
 def test_privacy_matches_the_oracle(case: Case, n: int) -> None:
     anywhere = predicted_runs(case)
@@ -295,7 +295,7 @@ def test_privacy_matches_the_oracle(case: Case, n: int) -> None:
             assert getattr(own, level).n == len(owners)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(cases)
 def test_privacy_by_n_matches_the_oracle(case: Case) -> None:
     measured = privacy_by_n(case.identifiers, case.found, **OPTIONS)
@@ -309,7 +309,7 @@ def test_privacy_by_n_matches_the_oracle(case: Case) -> None:
             assert measured[str(n)].value == pytest.approx(1 - len(names & anywhere) / len(names))
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(cases, st.integers(1, 3))
 def test_the_headline_is_the_sum_of_its_lengths(case: Case, n: int) -> None:
     identifiers = case.identify(n)
@@ -548,7 +548,7 @@ def test_a_document_more_or_another_order_changes_no_interval() -> None:
 # ------------------------------------------------------------------ excess leakage
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(cases, st.sets(st.integers(0, 4)))
 def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
     anywhere = predicted_runs(case)
@@ -574,7 +574,7 @@ def test_excess_is_zero_when_heldout_individuals_leak_as_much() -> None:
     assert measured.excess.low < 0 < measured.excess.high
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(cases, st.sets(st.integers(0, 4)), st.sets(st.sampled_from(["b", "bc", "c", "a"])))
 def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], known: set[str]) -> None:
     anywhere = predicted_runs(case)
@@ -779,7 +779,7 @@ def test_without_members_there_is_no_recall() -> None:
 # ------------------------------------------------------------------ beside the index
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from("abcd"), max_size=8)), min_size=1, max_size=8),
     st.integers(2, 3),

@@ -80,7 +80,7 @@ def test_a_leak_is_not_hidden_by_names_that_both_sides_use() -> None:
 names = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12)), min_size=1, max_size=60)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(names, st.sets(st.integers(0, 9)), st.sets(st.integers(0, 12)), st.booleans())
 def test_rates_of_one_side_alone_match_the_oracle(
     rows: list[tuple[int, int]], members: set[int], leaked: set[int], households: bool

@@ -192,7 +192,7 @@ word = st.lists(st.booleans(), min_size=1, max_size=3)
 documents = st.lists(st.tuples(word, st.sampled_from([0, DIRECT, INDIRECT])), max_size=5)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(documents, min_size=1, max_size=6), st.sets(st.integers(0, 5), min_size=1))
 def test_word_accuracy_matches_the_oracle(drawn: list[Any], heldout: set[int]) -> None:
     corpus = [

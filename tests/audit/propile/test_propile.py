@@ -20,16 +20,29 @@ from reticent.audit.evidence.probe import Density
 from reticent.audit.stats import intervals as statistics
 from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.detect import make_detectors
 from reticent.ext.propile import probe as propile
+from reticent.ext.propile import prompts as propile_prompts
 from reticent.ext.propile import templates as propile_templates
 from reticent.ext.propile.evidence import answers_table, density, share_estimate, summarise
 from reticent.ext.propile.measure import probe_models
 from reticent.ext.propile.probe import exposed_share, normalised_likelihood, paired_test, probe_target, within_queries
-from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, make_prompts
+from reticent.ext.propile.prompts import (
+    ProbeConfig,
+    ProbeModel,
+    SoftPromptConfig,
+    SoftPromptStudy,
+    make_prompts,
+    require_subjects,
+    sizes_that_fit,
+)
+from reticent.ext.propile.scores import encode_pairs, score_causal_pairs
+from reticent.ext.propile.soft_prompt import soft_prompt_sides
 from reticent.ext.propile.subjects import (
     draw_nulls,
     read_subjects,
     split_subjects,
+    subjects_from_notes,
     subjects_from_rows,
     subjects_from_spans,
 )
@@ -59,7 +72,7 @@ def few_people() -> Any:
 # ---------------------------------------------------------------------------------------------- arithmetic
 
 
-@pytest.mark.parametrize("module", [propile, propile_templates])
+@pytest.mark.parametrize("module", [propile, propile_prompts, propile_templates])
 def test_examples_hold(module: Any) -> None:
     found = doctest.testmod(module)
     assert (found.failed, found.attempted > 0) == (0, True)
@@ -276,6 +289,32 @@ def test_subjects_come_from_marked_spans() -> None:
     }  # fmt: skip
 
 
+NOTE = "Note\nPatient: Vera Roselstone  MRN: 54390972\nMrs. Roselstone can be reached at (236) 792-5090.\n"
+
+
+@pytest.mark.parametrize("visits", [1, 3])
+def test_subjects_come_from_notes_that_nobody_marked(visits: int) -> None:
+    """A note also names whoever signed it, by a longer name and as often; the patient is named by halves too."""
+    texts = [NOTE + "Signed, Dr. Bartholomew Fitzgerald\n"] * visits + ["Nothing was found."]
+    notes = pa.table({"individual_id": ["p"] * visits + ["q"], "text": texts})
+    found = subjects_from_notes(notes, make_detectors(["rules"]))
+    assert {name: values[0] for name, values in found.items.items()} == {
+        "name": "Vera Roselstone", "patient_id": "54390972", "phone": "(236) 792-5090",
+    }  # fmt: skip
+    assert found.ids == ["p"]
+
+
+@pytest.mark.parametrize("have", [18, 20, 60, 137, 545, 1280, 10_000])
+def test_sizes_of_a_sweep_leave_half_of_the_people_to_be_measured(have: int) -> None:
+    sizes = sizes_that_fit(have)
+    assert 0 < len(sizes) <= 6
+    assert max(sizes) <= 512
+    study = SoftPromptStudy(prompt=SoftPromptConfig(num_subjects=sizes[-1]), num_subjects=sizes)
+    subjects = people(**{name: [f"{name} {n}" for n in range(have)] for name in ROWS})
+    require_subjects(subjects, ("zip",), study)
+    assert len(soft_prompt_sides(subjects, "zip", study.prompt, pool=sizes[-1]).evaluation) >= have // 2
+
+
 def test_a_null_is_another_subject_and_every_other_is_as_likely() -> None:
     drawn = draw_nulls(5, num_nulls=9000, seed=3)
     for number, row in enumerate(drawn):
@@ -372,7 +411,30 @@ def test_what_was_learned_is_found_and_what_was_not_is_not(knowing: Any, tokeniz
     assert section.likelihood.factor.value == pytest.approx(math.exp(difference.mean()))
     true, null = answers.log_probs.max(0), answers.null_log_probs.max(0)
     assert section.likelihood.test == paired_test(true, null)
+    bare = score_causal_pairs(knowing, encode_pairs(tokenizer, [""] * 12, APART["zip"], "clm"))
+    np.testing.assert_allclose(answers.alone, bare, rtol=1e-5)
+    assert section.unconditional.linked.value == np.mean(true > bare) >= 0.5
+    assert section.unconditional.factor.value == pytest.approx(math.exp((true - bare).mean()), rel=1e-4)
+    assert answers.drawn is section.drawn is None
     assert paired_test(true[taught], null[taught]).p_value < 0.02
+
+
+def test_as_many_answers_are_right_as_likelihoods_promise(knowing: Any, tokenizer: Any) -> None:
+    config = ProbeConfig(num_draws=3, num_bootstrap=100, small_cell=1)
+    asks = [Template(t.text.replace("{target_pii_type}", "zip code")) for t in ASKS]
+    found = []
+    for seed in range(30):
+        prompts = make_prompts(people(**APART), "zip", "twin", asks, config, strict=True)
+        found.append(probe_target(knowing, tokenizer, "clm", prompts, config.replace(seed=seed)))
+    one = summarise(found[0], config).drawn
+    assert (one.num_draws, one.found.n) == (3, 12)
+    assert one.found.value == found[0].drawn.any(axis=0).mean()
+    p = np.exp(found[0].log_probs)
+    promised = 1 - (1 - p).prod(axis=0) ** 3
+    assert one.promised.value == pytest.approx(promised.mean())
+    assert 0.4 < promised.mean() < 0.9
+    rate = np.mean([answers.drawn.any(axis=0) for answers in found], axis=0)
+    assert np.abs(rate - promised).max() < 4 * math.sqrt(0.25 / 30)
 
 
 def test_subjects_who_cannot_be_asked_are_counted(tokenizer: Any) -> None:
@@ -386,7 +448,11 @@ def test_subjects_who_cannot_be_asked_are_counted(tokenizer: Any) -> None:
     assert {name: answers.counts[name] for name in ("without_target", "too_long", "single_word_names")} == {
         "without_target": 1, "too_long": 1, "single_word_names": 2,
     }  # fmt: skip
-    assert answers.counts["longer_than_generated"] > 0  # a phone number has more than 12 tokens here
+    assert answers.counts["longer_than_generated"] == 0
+    short = probe_target(
+        toy_model("gpt2", max_length=96).eval(), tokenizer, "clm", prompts, config.replace(longest="published")
+    )
+    assert short.counts["longer_than_generated"] > 0  # a phone number has more than 12 tokens here
     assert summarise(answers, config).n == 10
 
 

@@ -51,7 +51,7 @@ def plainly(logits: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
     shift=st.sampled_from([0.0, -300.0, 300.0]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_columns_equal_the_definition(
     way: str, rows: int, vocabulary: int, scale: float, shift: float, seed: int
 ) -> None:

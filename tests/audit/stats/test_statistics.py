@@ -69,7 +69,7 @@ def one_run_p_value(m: int, r: int, v: int, delta: float, epsilon: float) -> flo
     return beta + 2 * m * delta * alpha
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.floats(0.5, 1.0), st.sampled_from([0.0, 1e-6, 1e-4]), st.integers(40, 1000))
 def test_one_run_bound_is_the_largest_epsilon_the_guesses_reject(r: int, rate: float, delta: float, m: int) -> None:
     v = math.ceil(rate * r)
@@ -113,7 +113,7 @@ def test_clopper_pearson_equals_the_interval_of_scipy(trials: int) -> None:
             assert one_sided == pytest.approx(tuple(upper), abs=1e-12)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 200), st.data())
 def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, trials))
@@ -136,7 +136,7 @@ def test_impossible_counts_are_refused(successes: int, trials: int) -> None:
 # ------------------------------------------------------------------------ curves
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(tied_scores, tied_scores)
 def test_roc_and_auc_equal_scikit_learn_with_ties(members: np.ndarray, nonmembers: np.ndarray) -> None:
     truth = np.concatenate([np.ones(len(members)), np.zeros(len(nonmembers))])
@@ -218,7 +218,7 @@ def test_tied_nonmembers_are_all_called_or_none() -> None:
     assert estimate.value == 1.0
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(tied_scores, st.integers(0, 2**32 - 1), st.sampled_from([0.29, 0.25, 0.1]), st.integers(100, 140))
 def test_tpr_matches_the_oracle_of_all_thresholds(members: np.ndarray, seed: int, fpr: float, num: int) -> None:
     nonmembers = np.random.default_rng(seed).integers(-3, 4, num) / 2

@@ -1,0 +1,245 @@
+"""Attacks on a classifier or a tagger: pure functions of what it says of the labels of documents.
+
+A *head* (definitions.md#classifiers-and-taggers) is what was trained on top of a language model. With logits an
+attacker sees the probabilities of all labels, label-only the label that it gives. Shadow heads are trained like it from
+the same checkpoint, each on a random half of the members and held-out individuals together
+(:mod:`reticent.audit.membership.shadow`). A higher score always means more likely a member.
+
+D documents, S shadow heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from reticent.audit.membership.names import CLASSIFIER, TAGGER
+from reticent.audit.membership.shadow_attacks import (
+    Gaussians,
+    attack_classifier_score,
+    fit_gaussians,
+    lira_offline_score,
+    lira_online_score,
+    logit_confidence,
+    mean_where,
+)
+from reticent.audit.membership.table import Attack, Need, table_of
+from reticent.core.errors import ArtifactError
+
+__all__ = ["HEAD_ATTACKS", "HeadScores", "HeadShadows", "head_controls", "head_scores"]
+
+#: A label with fewer documents shares the attack classifier of all such labels.
+FEWEST_OF_LABEL = 50
+
+
+@dataclass(frozen=True, slots=True)
+class HeadScores:
+    """What a head says of D documents.
+
+    Attributes
+    ----------
+    own, top, entropy : float64 (D,)
+        Log-probability of the true label, that of the likeliest one, and the entropy of all, in nats; of a tagger the
+        means over the tokens.
+    right : float64 (D,), 1 where the label that it gives is the true one, else 0; of a tagger the share of tokens
+    label : int64 (D,), the true one; of a tagger 0
+    """
+
+    own: np.ndarray
+    top: np.ndarray
+    entropy: np.ndarray
+    right: np.ndarray
+    label: np.ndarray
+
+    @classmethod
+    def of_classes(cls, log_probs: np.ndarray, label: np.ndarray) -> HeadScores:
+        """Return the scores of log-probabilities of the classes, float64 (D, C); of equal ones the first is given."""
+        with np.errstate(invalid="ignore"):
+            entropy = -np.nansum(np.exp(log_probs) * log_probs, axis=1)
+        right = (log_probs.argmax(axis=1) == label).astype(np.float64)
+        return cls(log_probs[np.arange(len(label)), label], log_probs.max(axis=1), entropy, right, label)
+
+    @property
+    def features(self) -> np.ndarray:
+        """(logit of the true label's probability, that of the likeliest label, entropy), float64 (D, 3)."""
+        return np.stack([logit_confidence(self.own), logit_confidence(self.top), self.entropy], axis=1)
+
+    def save(self, path: Path, is_in: np.ndarray) -> None:
+        """Write the scores; ``is_in``, bool (D,), marks the training documents of a shadow."""
+        np.savez(path, is_in=is_in, **{part.name: getattr(self, part.name) for part in fields(self)})
+
+    @classmethod
+    def load(cls, path: Path) -> tuple[HeadScores, np.ndarray]:
+        """Return the scores of a shadow and ``is_in``."""
+        try:
+            with np.load(path) as kept:
+                return cls(**{part.name: kept[part.name] for part in fields(cls)}), kept["is_in"]
+        except (OSError, KeyError, ValueError) as error:
+            raise ArtifactError(f"{path}: not readable scores of a shadow ({type(error).__name__})") from None
+
+
+class HeadShadows:
+    """The scores of S shadow heads for D documents, and which documents each was trained on, bool (S, D)."""
+
+    def __init__(self, shadows: Sequence[tuple[HeadScores, np.ndarray]]):
+        self.scores = [scores for scores, _ in shadows]
+        self.is_in = np.stack([known for _, known in shadows])
+
+    @cached_property
+    def features(self) -> np.ndarray:
+        """`HeadScores.features` of each shadow, float64 (S, D, 3)."""
+        return np.stack([scores.features for scores in self.scores])
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """Of the logit of the true label's probability of each document."""
+        return fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
+
+    def out_mean(self, values: np.ndarray) -> np.ndarray:
+        """Return the mean over the shadows that were not trained on the document; values are (S, D)."""
+        return mean_where(values, ~self.is_in)
+
+
+def loss_score(target: HeadScores, _: HeadShadows | None = None) -> np.ndarray:
+    """Return minus the cross entropy of the true label (Yeom et al. 2018)."""
+    return target.own
+
+
+def confidence_score(target: HeadScores, _: HeadShadows | None = None) -> np.ndarray:
+    """Return the log-probability of the likeliest label, whichever is true (Salem et al. 2019, adversary 3)."""
+    return target.top
+
+
+def label_only_score(target: HeadScores, _: HeadShadows | None = None) -> np.ndarray:
+    """Return whether the label that is given is the true one: the gap attack (Yeom et al. 2018; Choquette-Choo et al.
+    2021)."""
+    return target.right
+
+
+def shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
+    """Return the log-odds of an attack classifier for each label, trained on the outputs of the shadows (Shokri et al.
+    2017); labels of fewer than `FEWEST_OF_LABEL` documents share one."""
+    found = np.full(len(target.own), np.nan)
+    counts = np.bincount(target.label)
+    group = np.where(counts >= FEWEST_OF_LABEL, np.arange(len(counts)), -1)[target.label]
+    for number in np.unique(group):
+        chosen = group == number
+        rows = shadows.features[:, chosen].reshape(-1, 3)
+        (found[chosen],) = attack_classifier_score(rows, shadows.is_in[:, chosen].ravel(), target.features[chosen])
+    return found
+
+
+def lira_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
+    """Return LiRA's log ratio of the logit of the true label's probability (Carlini et al. 2022, algorithm 1)."""
+    return lira_online_score(target.features[:, 0], shadows.gaussians)
+
+
+def offline_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
+    """Return how far that logit lies over those of shadows that were not trained on the document."""
+    return lira_offline_score(target.features[:, 0], shadows.gaussians)
+
+
+def label_only_shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
+    """Return the log ratio of the likelihoods of the answer, r ln(p / q) + (1 - r) ln((1 - p) / (1 - q)), r if right.
+
+    p is (number of right shadows that were trained on the document + 1) / (number of these + 2), q that of the others:
+    LiRA on an attacker who sees labels alone, with Laplace's rule, as a handful of shadows may all be right.
+    """
+    right = np.stack([scores.right for scores in shadows.scores])
+    p, q = (
+        (np.where(side, right, 0.0).sum(axis=0) + 1) / (side.sum(axis=0) + 2)
+        for side in (shadows.is_in, ~shadows.is_in)
+    )
+    return target.right * np.log(p / q) + (1 - target.right) * np.log((1 - p) / (1 - q))
+
+
+_SHADOWS, _HEADS = frozenset({Need.SHADOWS}), frozenset({CLASSIFIER, TAGGER})
+#: Every attack on a head by name; a score function takes its scores and the shadow heads.
+HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
+    (
+        Attack(
+            name="label_loss",
+            score=loss_score,
+            title="Loss of the label",
+            about="it gives the true label a high probability",
+            source="Yeom et al. 2018",
+            objectives=_HEADS,
+        ),
+        Attack(
+            name="label_confidence",
+            score=confidence_score,
+            title="Confidence",
+            about="it is sure of its answer, right or wrong; the attacker need not know the true label",
+            source="Salem et al. 2019",
+            objectives=_HEADS,
+        ),
+        Attack(
+            name="label_only",
+            score=label_only_score,
+            title="Right or wrong",
+            about="its answer is the true label; the attacker sees no probability",
+            source="Choquette-Choo et al. 2021",
+            objectives=_HEADS,
+        ),
+        Attack(
+            name="label_shadow",
+            score=shadow_score,
+            title="Attack classifier, label by label",
+            about="a classifier for each label that was trained on the answers of shadow heads predicts membership",
+            source="Shokri et al. 2017",
+            needs=_SHADOWS,
+            objectives=_HEADS,
+        ),
+        Attack(
+            name="label_lira",
+            score=lira_score,
+            title="LiRA on the label",
+            about="the probability of the true label fits shadow heads that were trained on the document better than "
+            "those that were not",
+            source="Carlini et al. 2022",
+            needs=_SHADOWS,
+            is_total=True,
+            objectives=_HEADS,
+        ),
+        Attack(
+            name="label_lira_offline",
+            score=offline_score,
+            title="LiRA on the label, offline",
+            about="the true label is likelier than under shadow heads that were not trained on the document",
+            source="Carlini et al. 2022",
+            needs=_SHADOWS,
+            objectives=_HEADS,
+        ),
+        Attack(
+            name="label_only_shadow",
+            score=label_only_shadow_score,
+            title="Right or wrong, with shadow heads",
+            about="its answer fits shadow heads that were trained on the document better than those that were not; the "
+            "attacker sees no probability",
+            source="Choquette-Choo et al. 2021",
+            needs=_SHADOWS,
+            is_total=True,
+            objectives=_HEADS,
+        ),
+    )
+)
+
+
+def head_scores(target: HeadScores, shadows: HeadShadows | None) -> dict[str, np.ndarray]:
+    """Return the document scores of every attack that can be made, by name, float64 (D,)."""
+    rows = [row for row in HEAD_ATTACKS.values() if shadows is not None or Need.SHADOWS not in row.needs]
+    return {row.name: row.score(target, shadows) for row in rows}
+
+
+def head_controls(shadows: HeadShadows | None) -> dict[str, np.ndarray]:
+    """Return the same of the attacks without shadows, as the mean over the shadows that were not trained on the
+    document."""
+    if shadows is None:
+        return {}
+    rows = [row for row in HEAD_ATTACKS.values() if Need.SHADOWS not in row.needs]
+    return {row.name: shadows.out_mean(np.stack([row.score(each) for each in shadows.scores])) for row in rows}

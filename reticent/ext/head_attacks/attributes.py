@@ -1,0 +1,123 @@
+"""Attribute inference: which sex, age group or diagnosis did the people have whom a classifier was trained on?
+
+The attacker knows a document of an individual but for the value of an attribute, and the true label (after Fredrikson
+et al. 2015; Yeom et al. 2018). They put every alternative in the place of the value, wherever it stands in the text as
+words, and take the one with which the classifier gives the true label most. Where the value stands nowhere, a line that
+says it stands before the text. What is told of members more than of held-out individuals was learned from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import numpy as np
+
+from reticent.audit.evidence.heads import ToldAttribute
+from reticent.audit.stats.intervals import Bootstrap, two_sides
+from reticent.engine.randomness import generator
+
+__all__ = ["Question", "ask", "told_attribute", "told_share", "with_value"]
+
+_STREAM = 91
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One value of one individual: a document of theirs with the true value (first) and with each alternative."""
+
+    code: int
+    label: int
+    texts: tuple[str, ...]
+
+
+def with_value(text: str, attribute: str, true: str, value: str) -> str:
+    """Return a text with another value in the place of the true one.
+
+    >>> with_value("A man of 50, this man", "sex", "man", "woman")
+    'A woman of 50, this woman'
+    >>> with_value("A patient of 50", "sex", "man", "woman")
+    'sex: woman\\nA patient of 50'
+    """
+    place = _place(true)
+    if place.search(text) is None:
+        return f"{attribute}: {value}\n{text}"
+    return text if value == true else place.sub(lambda _: value, text)
+
+
+def _place(value: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
+
+
+def ask(
+    attribute: str,
+    values: Mapping[int, Sequence[str]],
+    documents: Mapping[int, Sequence[tuple[str, int]]],
+    *,
+    num_alternatives: int,
+    seed: int,
+) -> list[Question]:
+    """Return the questions about an attribute, in the order of the individuals.
+
+    Parameters
+    ----------
+    values : code of an individual -> the values of theirs; alternatives are the values of all that are not theirs
+    documents : code -> (text, label) of each document; asked is the first in which the value stands, or the first
+    """
+    known = sorted({value for own in values.values() for value in own})
+    random, found = generator(seed, _STREAM), []
+    for code in sorted(values):
+        others = [value for value in known if value not in values[code]]
+        for true in values[code] if code in documents and others else ():
+            drawn = random.permutation(len(others))[:num_alternatives]
+            text, label = next((one for one in documents[code] if _place(true).search(one[0])), documents[code][0])
+            asked = (true, *(others[number] for number in drawn))
+            found.append(Question(code, label, tuple(with_value(text, attribute, true, value) for value in asked)))
+    return found
+
+
+def told_share(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
+    """Return whether the true value (the first) is told by the probability of the true label, and by the label alone;
+    of equal ones one is guessed, and the chance of it counts.
+
+    Parameters
+    ----------
+    own : float array, shape (values,), log-probability of the true label
+    right : bool array, shape (values,), whether the label that is given is the true one
+
+    >>> told_share(np.array([-1.0, -2.0, -1.0]), np.array([False, False, False]))
+    (0.5, 0.3333333333333333)
+    """
+    best, same = own == own.max(), right if right.any() else np.ones(len(right), dtype=bool)
+    return tuple(float(ties[0] / ties.sum()) for ties in (best, same))  # type: ignore[return-value]
+
+
+def told_attribute(
+    questions: Sequence[Question],
+    log_probs_of: Callable[[Sequence[str]], np.ndarray],
+    is_member: np.ndarray,
+    *,
+    kept: np.ndarray | None = None,
+    progress: Callable[[int], None] | None = None,
+    **bootstrap: Unpack[Bootstrap],
+) -> ToldAttribute:
+    """Ask a classifier all questions about one attribute.
+
+    Parameters
+    ----------
+    log_probs_of : texts -> log-probability of every class, float64 (texts, C)
+    is_member : bool array by code
+    kept : as for `two_sides`
+    """
+    told = np.empty((2, len(questions)))
+    for number, question in enumerate(questions):
+        found = log_probs_of(question.texts)
+        told[:, number] = told_share(found[:, question.label], found.argmax(axis=1) == question.label)
+        if progress:
+            progress(number + 1)
+    codes = np.array([question.code for question in questions], dtype=np.int64)
+    logits, label_only = (two_sides(row, codes, is_member[codes], limit=1.0, kept=kept, **bootstrap) for row in told)
+    chance = float(np.mean([1 / len(question.texts) for question in questions]))
+    return ToldAttribute(logits=logits, label_only=label_only, chance=chance)

@@ -1,0 +1,58 @@
+"""The tagger attack on a tagger of a run: names of its members paired with names that its training data has not.
+
+The nine prompts, the strategies and the blind baseline are those of :mod:`reticent.ext.tagger`: a strategy is chosen on
+one half of the pairs and measured on the other, and a pair is one individual of each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from reticent.audit.evidence.heads import ToldNames
+from reticent.audit.stats.estimate import CHANCE, Estimate
+from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS
+from reticent.ext.tagger.result import evaluate_attack
+from reticent.ext.tagger.scores import score_names
+from reticent.ext.tagger.sets import AttackSet
+
+__all__ = ["told_names"]
+
+
+def told_names(
+    model: Any,
+    tokenizer: Any,
+    names: AttackSet,
+    *,
+    language: str,
+    device: str,
+    num_bootstrap: int,
+    seed: int,
+    progress: Callable[[int], None] | None = None,
+) -> ToldNames:
+    """Return how often the name of a member is told from the other name of its pair.
+
+    ``model`` has labels of the category NAME; ``language`` is that of the prompts.
+    """
+    prompts = FRENCH_PROMPTS if language == "fr" else PROMPTS
+    scores = score_names(model, tokenizer, names.names, prompts, labels=("NAME",), device=device, progress=progress)
+    found = evaluate_attack(scores, names, prompts, num_bootstrap=num_bootstrap, seed=seed).verified
+    return ToldNames(
+        told=_of_people(found.accuracy),
+        blind=_of_people(_halved(found.blind_advantage)),
+        over_blind=_of_people(_halved(found.excess)),
+    )
+
+
+def _halved(advantage: Estimate) -> Estimate:
+    """The accuracy that an advantage is of, or 0.5 and half of a difference of two."""
+    value, low, high = (
+        None if end is None else CHANCE + end / 2 for end in (advantage.value, advantage.low, advantage.high)
+    )
+    return replace(advantage, value=value, low=low, high=high)
+
+
+def _of_people(estimate: Estimate) -> Estimate:
+    """Each pair is one individual of either side."""
+    return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

@@ -1,0 +1,221 @@
+"""Conversations for anybody's trainer: the turns of a chat template, of which answers alone are learned.
+
+The documents of a run are the contents of their turns, joined by `text_of_turns`: they are searched, counted and
+protected as any text. A conversation is then written by the template of a tokenizer. What the template adds is no word,
+and is no target, but for the token by which it ends an answer. A token that shares a character with a protected word is
+protected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.flagged_words import FlaggedWords
+from reticent.engine.schema import DIRECT, IGNORE_INDEX
+from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, require_protected
+from reticent.job.variants import TRAIN, Variant
+from reticent.job.views import index_of
+
+if TYPE_CHECKING:
+    import datasets
+    from transformers import PreTrainedTokenizerFast
+
+    from reticent.engine.flagged_words import Flagged
+    from reticent.job.run import Run
+
+__all__ = ["chat_dataset", "text_of_turns"]
+
+#: Between the contents of two turns, in the text of a document.
+BETWEEN = "\n\n"
+#: Of a character: what the template adds, the content of a turn, the content of an answer.
+TEMPLATE, TURN, ANSWER = range(3)
+#: Signs of private use, between which a turn's number stands while a template is asked where it puts contents.
+OPEN, CLOSE = "\uf8f2", "\uf8f3"
+
+Turns = Sequence[Mapping[str, Any]]
+
+
+def text_of_turns(turns: Turns) -> str:
+    """Return the text of a document that is a conversation: the contents of its turns, with a blank line between them.
+
+    Raises
+    ------
+    CorpusError
+        A content is no text, as of a call of a tool or a picture.
+
+    >>> text_of_turns([{"role": "user", "content": "Fever?"}, {"role": "assistant", "content": "Since Monday."}])
+    'Fever?\\n\\nSince Monday.'
+    """
+    contents = [turn["content"] for turn in turns]
+    if not all(isinstance(content, str) for content in contents):
+        raise CorpusError("a turn of a conversation whose content is no text")
+    return BETWEEN.join(contents)
+
+
+def chat_dataset(
+    run: Run,
+    recipe: str,
+    conversations: Mapping[str, Turns],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    window_length: int = 512,
+) -> datasets.Dataset:
+    """Return the members' conversations, as a tokenizer's chat template writes them, as a Hugging Face dataset.
+
+    Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
+    (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it. Collate with
+    ``with_permitted(DataCollatorForSeq2Seq(tokenizer))``, and guard the trainer.
+
+    Parameters
+    ----------
+    run : a run that is done until protect, whose documents' texts are `text_of_turns` of their conversations
+    conversations : id of a document -> turns with ``role`` and ``content``; those of role "assistant" are answers
+    tokenizer : with a chat template, which is in the sandbox of transformers; its ids need not be those of the run
+    window_length : tokens of a row at most
+
+    Raises
+    ------
+    PolicyError
+        The recipe is for masked models, rewrites its text, drops targets or promises DP-SGD; there is no template, or
+        it changes, repeats or leaves out a content.
+    CorpusError
+        A document has no conversation, or another text than it.
+    ArtifactError
+        The run is not done until protect.
+
+    Cost: Python's time for each conversation, as the library's templates take it; tokens are held, 16 bytes each.
+    """
+    from datasets import Dataset
+
+    chosen = run.job.recipe(recipe)
+    if chosen.objective != "clm" or chosen.tokens != "train" or chosen.private or chosen.goldfish_k is not None:
+        raise PolicyError(
+            f"recipe {recipe}: conversations are for causal recipes that keep the text, drop no target and promise no "
+            "DP-SGD, such as clm, dppclm or ppclm"
+        )
+    if not tokenizer.chat_template:
+        raise PolicyError("the tokenizer has no chat template; set tokenizer.chat_template to that of the model")
+    require_protected(run)
+    policy = run.job.protection(recipe)
+    flagged = FlaggedWords(
+        run.corpus,
+        run.individuals,
+        splits=TRAIN,
+        index=index_of(run, Variant("train"), policy),
+        spans=SpanReader(run.folder / "spans"),
+        policy=policy,
+        num_threads=run.job.num_threads,
+    )
+    ids: list[np.ndarray] = []
+    permitted: list[np.ndarray] = []
+    for documents in flagged:
+        part = documents.part
+        found = zip(part.doc_ids.to_pylist(), part.texts.to_pylist(), strict=True)
+        characters = _protected_characters(documents, chosen.protected_flags)
+        for row, ((doc_id, text), protected) in enumerate(zip(found, characters, strict=True)):
+            turns = conversations.get(doc_id)
+            if turns is None or text_of_turns(turns) != text:
+                what = "no conversation of its id" if turns is None else "another text than its conversation"
+                raise CorpusError(f"{flagged.place(part, row)}: {what}")
+            made = _tokens(turns, protected, tokenizer)
+            for column, values in zip((ids, permitted), made, strict=True):
+                column += [values[first : first + window_length] for first in range(0, len(values), window_length)]
+    rows = _Rows(ids, permitted)
+    return Dataset.from_dict({"window": np.arange(len(ids))}).with_transform(rows)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Rows:
+    """Called with rows ``{"window": numbers}`` it returns their columns."""
+
+    ids: list[np.ndarray]
+    permitted: list[np.ndarray]
+
+    def __repr__(self) -> str:  # `datasets` prints it in a warning
+        return f"Conversations({len(self.ids)} windows)"
+
+    def __call__(self, rows: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
+        ids, permitted = ([of[number].tolist() for number in rows["window"]] for of in (self.ids, self.permitted))
+        labels = [[IGNORE_INDEX if value == PROTECTED else value for value in row] for row in permitted]
+        ones = [[1] * len(row) for row in ids]
+        return {"input_ids": ids, "attention_mask": ones, "labels": labels, PERMITTED: permitted}
+
+
+def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
+    """Return of each document of a part which of its characters are of protected words, bool (characters,)."""
+    part, words, of_words, _, gaps = documents
+    ends = np.cumsum(pc.utf8_length(part.texts).to_numpy())
+    marks = np.zeros(int(ends[-1]) + 1, dtype=np.int64)
+    firsts = np.concatenate([[0], ends[:-1]])
+    for spans, chosen in ((words, (of_words & flags) > 0), (gaps, slice(None))):
+        if spans is not None and (spans is words or flags & DIRECT):
+            before = np.repeat(firsts, np.diff(spans.doc_offsets))
+            for bound, step in zip(spans.char_spans(part.texts), (1, -1), strict=True):
+                np.add.at(marks, (before + bound)[chosen], step)
+    return np.split(np.cumsum(marks[:-1]) > 0, ends[:-1])
+
+
+def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of a conversation and of each its id, `PROTECTED` or -100, int64 (T,) both.
+
+    Parameters
+    ----------
+    protected : bool array, of the characters of `text_of_turns`
+    """
+    written = _written(turns, tokenizer)
+    kind, is_protected = np.zeros(len(written), np.int8), np.zeros(len(written), bool)
+    place = 0
+    starts = _places(turns, written, tokenizer)
+    for turn, (start, content) in zip(turns, starts, strict=True):
+        own = slice(start, start + len(content))
+        kind[own] = ANSWER if turn["role"] == "assistant" else TURN
+        skipped = place + turn["content"].index(content)
+        is_protected[own] = protected[skipped : skipped + len(content)]
+        place += len(turn["content"]) + len(BETWEEN)
+    encoded = tokenizer(written, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ids, spans = np.array(encoded["input_ids"], np.int64), np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
+    in_answer, in_protected = (_share(spans, of) for of in (kind == ANSWER, is_protected))
+    # A special token right behind an answer ends it: what a model must learn to stop.
+    is_special = np.isin(ids, [*tokenizer.added_tokens_decoder])
+    ends = is_special & np.concatenate([[False], in_answer[:-1]])
+    permitted = np.where(in_protected, PROTECTED, np.where(in_answer | ends, ids, IGNORE_INDEX))
+    return ids, permitted
+
+
+def _written(turns: Turns, tokenizer: Any) -> str:
+    written: str = tokenizer.apply_chat_template(list(turns), tokenize=False)
+    return written
+
+
+def _share(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
+    """Whether each token has one of the chosen characters, bool (T,)."""
+    counted = np.concatenate([[0], np.cumsum(characters)])
+    return counted[spans[:, 1]] > counted[spans[:, 0]]
+
+
+def _places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
+    """Return where each content begins in a written conversation, and the content as it stands there: a template may
+    take white space off its ends.
+
+    The template is asked with a sign for each content, and what it writes must be what it wrote, sign for content.
+    """
+    signs = [f"{OPEN}{number}{CLOSE}" for number in range(len(turns))]
+    asked = [{**turn, "content": sign} for turn, sign in zip(turns, signs, strict=True)]
+    pieces = re.split(f"({OPEN}\\d+{CLOSE})", _written(asked, tokenizer))
+    if sorted(pieces[1::2]) != sorted(signs):
+        raise PolicyError("the chat template repeats or leaves out a content, so nothing says where it stands")
+    for form in (str, str.strip):
+        contents = {sign: form(turn["content"]) for turn, sign in zip(turns, signs, strict=True)}
+        made = [contents.get(piece, piece) for piece in pieces]
+        if "".join(made) == written:
+            starts = dict(zip(pieces, np.cumsum([0, *map(len, made)]).tolist(), strict=False))
+            return [(starts[sign], contents[sign]) for sign in signs]
+    raise PolicyError("the chat template changes a content beyond its white space, so nothing says what is protected")
