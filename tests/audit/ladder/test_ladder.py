@@ -262,7 +262,7 @@ def test_what_the_base_writes_too_is_no_leak_and_templates_are_counted_apart() -
     assert found.verbatim["colleague"].members.value == pytest.approx(40 / 240)
     assert found.verbatim["colleague"].excess.value == pytest.approx(40 / 240)
     assert found.templates["colleague"].members.value == 0.0  # the base writes them too
-    model: Any = type("Model", (), {"inversion": None, "diagnoses": found})()
+    model: Any = type("Model", (), {"inversion": None, "diagnoses": found, "attributes": None})()
     judged = [number.what for number in RISKS["context"].numbers(Subject(model, None))]
     assert [what for what in judged if "fragments" in what] == [
         f"fragments that come back, given {known}" for known in RUNGS.values()
@@ -274,7 +274,7 @@ def test_what_the_base_writes_too_is_no_leak_and_templates_are_counted_apart() -
 
 def numbers(sensitive: dict[str, ToldDiagnoses]) -> list[Any]:
     found = Ladder(less_base=False, sensitive=sensitive, other={}, verbatim={}, templates={})
-    model: Any = type("Model", (), {"inversion": None, "diagnoses": found})()
+    model: Any = type("Model", (), {"inversion": None, "diagnoses": found, "attributes": None})()
     return list(RISKS["context"].numbers(Subject(model, None)))
 
 
