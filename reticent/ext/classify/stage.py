@@ -78,14 +78,9 @@ class _Stage:
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
     def privacy(self, job: Job) -> PrivacyConfig:
-        """DP-SGD of a private head; where the job lists epsilons, at that of the checkpoint it starts from."""
-        settings = job.privacy(self.model, self.recipe)
+        """DP-SGD of a private head."""
+        settings = job.training(self.model).dp
         assert settings is not None  # the job was checked
-        if isinstance(settings.target_epsilon, tuple):
-            raise PolicyError(
-                f"{self.title}: train.dp.target_epsilon lists several; give one, or name the recipes that are trained "
-                f"at each as starts ({self.head.section}.from_recipes)"
-            )
         return settings
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
@@ -166,9 +161,8 @@ def check_documents(run: Run) -> None:
     for head in run.job.heads:
         for model in run.job.model:
             documents = labelled_documents(run, model, head)
-            individual = documents.store.individual[documents.is_train]
-            own = (stage for stage in _stages(run) if stage.head is head and stage.model is model)
-            for settings in (stage.privacy(run.job) for stage in own if head.private):
+            if head.private and (settings := run.job.training(model).dp) is not None:
+                individual = documents.store.individual[documents.is_train]
                 num_units = len(np.unique(individual)) if settings.unit == "individual" else len(individual)
                 plan_privacy(settings, num_units, head.num_epochs, head.batch_size)
 
@@ -209,8 +203,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = None
     if head.private:
-        recipe = None if training is None else job.recipe(training.recipe)
-        privacy = privacy_of(run, model, recipe).replace(unaccounted=stage.unaccounted(job))
+        privacy = privacy_of(run, model).replace(unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
             if any(row.training is not None and row.epoch == epoch for row in rows):
