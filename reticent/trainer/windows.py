@@ -141,7 +141,7 @@ class Windows:
         firsts = np.flatnonzero(np.diff(self.documents, prepend=-1))
         counts = np.diff(np.append(firsts, len(self)))
         if self.keys is None:
-            chance = generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts))
+            chance: np.ndarray = generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts))
         else:
             chance = (hash_keys(seed, self.keys[firsts], _STREAM_OF_EACH + epoch) >> 11) * 2.0**-53
         chosen = firsts + (chance * counts).astype(np.int64)
