@@ -85,9 +85,8 @@ class _Stage:
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
         """Steps that no epsilon of its DP-SGD accounts for."""
-        settings = self.privacy(job)
         not_private = self.training is not None and not job.recipe(self.training.recipe).private
-        return (*unaccounted_stages(job, settings), *(("the training of its checkpoint",) if not_private else ()))
+        return (*unaccounted_stages(job, self.model), *(("the training of its checkpoint",) if not_private else ()))
 
     def artefact(self, run: Run) -> Artefact:
         """Return the artefact; its training must be there."""
