@@ -1,8 +1,9 @@
 """How many canaries does a model give back, without and with differential privacy, and what does that cost?
 
-The lab of the field's textbooks, with half of its texts: a sentence each of 900 people, and "Patient record 7: SSN …,
-contact …, diagnosis: common cold." of 100 more. A fair draw leaves out half of all people: some 50 canaries are trained
-on and 50 are the control. They are rows of the corpus like any other, so epsilon for each person is accounted.
+The lab of the field's textbooks, with fewer texts at size cpu: a sentence each of 240 people, and "Patient record 7:
+SSN …, contact …, diagnosis: common cold." of 60 more. A fair draw leaves out half of all people: some 30 canaries are
+trained on and 30 are the control (size base: 1,000 people trained on, 50 of them canaries, as the textbook has). They
+are rows of the corpus like any other, so epsilon for each person is accounted.
 
 The textbook fine-tunes GPT-2 for 5 epochs. A model small enough for a CPU learns more slowly: how large a model, how
 many copies of a canary and how many epochs give canaries back is searched for on a pilot seed, unprotected, and every
@@ -39,13 +40,17 @@ if TYPE_CHECKING:
 #: people: half of them are members; pilot: hidden sizes, copies of a canary, epochs; the others: what is measured.
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {
-        "people": 60, "canaries": 20, "public": 100, "vocabulary": 400, "hidden": (16,), "copies": (1, 2),
-        "epochs": (1, 2), "seeds": (1,), "curve": (1, 2), "sweep": (2.0,), "rates": (0.5,),
+        "people": 60, "canaries": 20, "public": 100, "vocabulary": 400, "hidden": (16,), "copies": (1,),
+        "epochs": (1, 2), "seeds": (1,), "curve": (1, 2), "sweep": (4.0, 1.0), "rates": (0.5,),
     },
     "cpu": {
-        "people": 900, "canaries": 100, "public": 1000, "vocabulary": 1000, "hidden": (64, 128),
-        "copies": (1, 4, 10), "epochs": (5, 10, 20), "seeds": (1, 2), "curve": (1, 2, 4, 10, 20),
-        "sweep": (16.0, 2.0), "rates": (0.5, 0.1),
+        "people": 240, "canaries": 60, "public": 400, "vocabulary": 1000, "hidden": (64, 128), "copies": (4, 10),
+        "epochs": (5, 10, 15, 20), "seeds": (1, 2), "curve": (1, 4, 10, 20), "sweep": (4.0, 1.0), "rates": (0.2,),
+    },
+    "base": {
+        "people": 1900, "canaries": 100, "public": 2000, "vocabulary": 1000, "hidden": (64, 128), "copies": (1, 4, 10),
+        "epochs": (5, 10, 20, 40), "seeds": (1, 2), "curve": (1, 2, 4, 10, 20), "sweep": (16.0, 4.0, 2.0, 1.0),
+        "rates": (0.5, 0.1),
     },
 }  # fmt: skip
 PILOT = 0
@@ -60,8 +65,8 @@ RULE = (
 DRAWS = 100
 #: Share of the canaries that training never saw whose completion has a lower perplexity than the threshold.
 FALSE_ALARMS = 0.05
-#: Epsilon of each seed; None: no DP. 0 of the noise is "no noise".
-EPSILONS = (8.0, 4.0, 1.0)
+#: Epsilon on every seed; those of the sweep are measured on the first.
+EPSILON = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +206,7 @@ class Lab:
         from reticent.job.pipeline import execute
 
         model = {"name": "private", "base": self.base, "objective": "clm", "recipes": ["dp-clm"],
-                 "train": self._dp(EPSILONS[0], regime, rate)}  # fmt: skip
+                 "train": self._dp(EPSILON, regime, rate)}  # fmt: skip
         run = self._run(f"rate-{rate:g}", [model], regime.epochs)
         execute(run, "audit")
         (found,) = [m for m in run.evidence.models if m.epoch]
@@ -215,7 +220,7 @@ class Lab:
                   "never_target": ["indirect"] if layers.minimum else []}  # fmt: skip
         model: dict[str, Any] = {"name": "layers", "base": self.base, "objective": "clm", "recipes": ["layered"]}
         if layers.dp:
-            model["train"] = self._dp(EPSILONS[0], regime, rate, promised=layers == Layers(dp=True))
+            model["train"] = self._dp(EPSILON, regime, rate, promised=layers == Layers(dp=True))
         dedup = {"dedup": {"mode": "exact"}} if layers.dedup else {}
         run = self._run(f"layers-{layers.name}", [model], regime.epochs, recipes={"layered": recipe}, **dedup)
         execute(run, "audit")
@@ -373,7 +378,7 @@ def ways(folder: Path, about: dict[str, Any], regime: Regime, rate: float) -> li
     measured: dict[str, list[tuple[Any, Recalled, np.ndarray, str]]] = {}
     for number, seed in enumerate(about["seeds"]):
         lab = Lab(folder, about, seed, regime.hidden, regime.copies)
-        epsilons = sorted({*EPSILONS, *(about["sweep"] if number == 0 else ())}, reverse=True)
+        epsilons = sorted({EPSILON, *(about["sweep"] if number == 0 else ())}, reverse=True)
         run = lab.ways(regime, epsilons, rate)
         member = lab.is_member(run)
         for section in run.job.model:
@@ -471,8 +476,9 @@ def run(size: str, folder: Path | None = None) -> dict[str, Any]:
     tried = pilot(folder, about)
     regime = choose(tried)
     lab = Lab(folder, about, PILOT, regime.hidden, regime.copies)
-    rates = {rate: lab.private(regime, rate) for rate in about["rates"]}
-    rate = min(rates, key=lambda each: rates[each])
+    several = len(about["rates"]) > 1
+    rates = {rate: lab.private(regime, rate) if several else None for rate in about["rates"]}
+    rate = min(rates, key=lambda each: rates[each] or 0.0)
     result = {
         "rule": {"2": rule_hash(2)},
         "people": about["people"] + about["canaries"],

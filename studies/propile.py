@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: people: half are members. pilot: documents of a person and epochs. sizes: of the models, the first is the main one.
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {
-        "people": 44, "vocabulary": 400, "public": 60, "documents": (1,), "epochs": (1, 2), "hidden": (16, 8),
+        "people": 60, "vocabulary": 400, "public": 60, "documents": (1,), "epochs": (1, 2), "hidden": (16, 8),
         "seeds": (1,), "beams": (1, 2), "draws": 2, "bootstrap": 50, "soft_epochs": 1, "tokens": (1, 2), "smollm2": 0,
     },
     "cpu": {
@@ -242,51 +242,51 @@ def measure(folder: Path, about: dict[str, Any], regime: Regime) -> dict[str, An
     from reticent.audit.evidence.json_form import to_json
     from reticent.engine.schema import HELDOUT, MEMBERS
 
-    black, controls, extra = [], [], {}
+    members, heldout, first = [], [], {}
     for number, seed in enumerate(about["seeds"]):
         people, models = People(folder, about, seed), {}
         for hidden in about["hidden"] if number == 0 else about["hidden"][:1]:
             sides, checkpoints, base = people.train(regime, hidden, regime.epochs)
             models[f"hidden {hidden}"] = checkpoints[regime.epochs]
-        for side, kept in ((MEMBERS, black), (HELDOUT, controls)):
-            kept.append(_questions(models, sides[side], about))
+        (main, path), *others = models.items()
+        members.append(_questions({main: path}, sides[MEMBERS], about, LEVELS))
+        heldout.append(_brief(_rows(_questions({main: path}, sides[HELDOUT], about, LEVELS[:2]))))
         if number == 0:
-            extra = {
-                "beams": _beams(models, sides[MEMBERS], about),
+            other = _questions(dict(others), sides[MEMBERS], about, LEVELS[:2])
+            first = {
+                "others": _rows(other),
+                "parameters": {m.name: m.num_parameters for m in (*members[0].models, *other.models)},
+                "densities": [row for found in (members[0], other) for row in _densities(to_json(found))],
+                "beams": _beams({main: path}, sides[MEMBERS], about),
+                "draws": _draws({main: path}, sides[MEMBERS], about),
                 "base": _brief(_rows(_probe({"base": base}, sides[MEMBERS], _config(about, targets=STRUCTURED)))),
                 "soft": _soft(models, sides[MEMBERS], about),
             }
-    main = f"hidden {about['hidden'][0]}"
     return {
-        "members": mean_over_seeds([_rows(found, main) for found in black]),
-        "heldout": mean_over_seeds([_brief(_rows(found, main)) for found in controls]),
-        "others": [row for name in [m.name for m in black[0].models] if name != main for row in _rows(black[0], name)],
-        "parameters": {model.name: model.num_parameters for model in black[0].models},
-        "densities": _densities(to_json(black[0])),
-        **extra,
+        "members": mean_over_seeds([_rows(found) for found in members]),
+        "heldout": mean_over_seeds(heldout),
+        **first,
     }
 
 
-def _questions(models: dict[str, Path], subjects: Subjects, about: dict[str, Any]) -> ProbeEvidence:
-    """The structured types at every level, and the unstructured ones behind the name."""
+def _questions(
+    models: dict[str, Path], subjects: Subjects, about: dict[str, Any], levels: Sequence[str]
+) -> ProbeEvidence:
+    """The structured types at these levels, and the unstructured ones behind the name."""
     from dataclasses import replace
 
     first, second = (
-        _probe(models, subjects, _config(about, targets=targets, levels=levels, given=given, num_draws=about["draws"]))
-        for targets, levels, given in ((STRUCTURED, LEVELS, STRUCTURED), (UNSTRUCTURED, ("twin",), ()))
+        _probe(dict(models), subjects, _config(about, targets=targets, levels=asked, given=given))
+        for targets, asked, given in ((STRUCTURED, levels, STRUCTURED), (UNSTRUCTURED, LEVELS[:1], ()))
     )
     both = zip(first.models, second.models, strict=True)
     return replace(first, models=[replace(own, results=[*own.results, *other.results]) for own, other in both])
 
 
-def _rows(found: ProbeEvidence, name: str | None = None) -> list[dict[str, Any]]:
+def _rows(found: ProbeEvidence) -> list[dict[str, Any]]:
     """A row for each question to a model: what figures and tables show."""
     return [
-        {"model": model.name, **_row(result)}
-        for model in found.models
-        if name in (None, model.name)
-        for result in model.results
-        if result.likelihood
+        {"model": model.name, **_row(result)} for model in found.models for result in model.results if result.likelihood
     ]
 
 
@@ -308,15 +308,13 @@ def _row(result: ProbeResult) -> dict[str, Any]:
         row["parts"] = {metric: estimate for metric, estimate in matches.items() if metric != "exact_match"}
     if result.unconditional:
         row |= {"linked": result.unconditional.linked, "over_alone": result.unconditional.factor}
-    if result.drawn:
-        row |= {"drawn": result.drawn.found, "promised": result.drawn.promised}
     json: dict[str, Any] = to_json(row)
     return json
 
 
 def _brief(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What stands beside members of those who were never seen."""
-    kept = ("model", "target", "level", "factor", "exact_match", "drawn")
+    kept = ("model", "target", "level", "factor", "exact_match")
     return [{name: row[name] for name in kept if name in row} for row in rows]
 
 
@@ -341,14 +339,22 @@ def _thinned(curve: dict[str, list[float]]) -> dict[str, list[float]]:
     return {"x": np.round(x, 2).tolist(), "y": np.round(np.interp(x, curve["x"], curve["y"]), 3).tolist()}
 
 
-def _beams(models: dict[str, Path], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:
-    """Exact match of phone numbers behind the name in the first model, by the width of the search (Fig. 4c)."""
+def _beams(models: dict[str, Path | str], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:
+    """Exact match of phone numbers behind the name, by the width of the search (Fig. 4c)."""
     from reticent.audit.evidence.json_form import to_json
 
     config = _config(about, targets=("phone",), levels=("twin",), beam_sizes=about["beams"])
-    first = dict([next(iter(models.items()))])
-    matches = to_json(_probe(first, subjects, config).models[0].results[0].matches)
+    matches = to_json(_probe(models, subjects, config).models[0].results[0].matches)
     return {beams: metrics["exact_match"] for beams, metrics in matches.items()}
+
+
+def _draws(models: dict[str, Path | str], subjects: Subjects, about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Structured items among N answers to each of K prompts behind the name, beside what the likelihoods promise."""
+    from reticent.audit.evidence.json_form import to_json
+
+    config = _config(about, targets=STRUCTURED, levels=("twin",), beam_sizes=(1,), num_draws=about["draws"])
+    results = _probe(models, subjects, config).models[0].results
+    return [{"target": each.target, **to_json(each.drawn)} for each in results if each.drawn]
 
 
 def _soft(models: dict[str, Path], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:
@@ -417,17 +423,20 @@ def table(record: dict[str, Any]) -> str:
         [*(row[name] for name in ("kind", "documents", "epochs")), *(estimate_text(row[s], 2) for s in SIDES)]
         for row in record["pilot"]["regimes"]
     ]
-    beside = {(row["target"], row["level"]): row for row in record["heldout"]}
+    beside = {(row["target"], row["level"]): row["exact_match"] for row in record["heldout"]}
+    drawn = [[row["target"], row["num_draws"], estimate_text(row["found"], 3), estimate_text(row["promised"], 3)]
+             for row in record["draws"]]  # fmt: skip
     rows = [
         [f"{row['target']}, {row['level']}", estimate_text(row["exact_match"], 2),
-         estimate_text(beside[row["target"], row["level"]]["exact_match"], 2), estimate_text(row["factor"], 1),
-         estimate_text(row.get("linked"), 2), estimate_text(row.get("drawn"), 2), estimate_text(row.get("promised"), 2)]
+         estimate_text(beside.get((row["target"], row["level"])), 2), estimate_text(row["factor"], 1),
+         estimate_text(row.get("linked"), 2)]
         for row in record["members"]
     ]  # fmt: skip
     return "\n".join(
         (
             markdown(["written", "documents of a person", "epochs", "members", "held out"], tried),
-            markdown(["asked", "said, members", "held out", "times likelier", "linked", "drawn", "promised"], rows),
+            markdown(["asked", "said, members", "held out", "times likelier", "linked"], rows),
+            markdown(["asked, twin", "answers a template", "people whose item is one", "promised"], drawn),
         )
     )
 

@@ -272,12 +272,7 @@ def draw8(evidence: Measured, _: Anchors) -> str:
 
 def draw_draws(evidence: Measured, _: Anchors) -> str:
     """Share of people whose item was drawn, against what the likelihoods promise."""
-    rows = [row for row in (*evidence["members"], *evidence["others"]) if row.get("drawn")]
-    lines = [
-        Line(name=target, join="none",
-             points=[(row["promised"]["value"], row["drawn"]["value"]) for row in rows if row["target"] == target])
-        for target in TYPES
-    ]  # fmt: skip
+    lines = [line_of(row["target"], {row["promised"]["value"]: row["found"]}, join="none") for row in evidence["draws"]]
     panel = Panel(title="Drawn and promised", x="promised by the likelihoods", y="share of people drawn", lines=lines,
                   diagonal=True, limits_x=(0.0, 1.0), limits_y=(0.0, 1.0))  # fmt: skip
     return draw([panel], "Items among N x K draws, against what the likelihoods promise")

@@ -49,7 +49,6 @@ def probe_evidence() -> dict[str, Any]:
         return {
             "model": model, "target": target, "level": level, "factor": estimate(4.0), "normalised": estimate(1.5),
             "p_value": p, "exact_match": estimate(said, said / 10), "linked": estimate(0.7),
-            "drawn": estimate(0.31), "promised": estimate(0.3),
             "templates": [estimate(said / 2, said / 10), estimate(said, said / 10)],
             "gamma": {"10": estimate(0.1), "1000000": estimate(0.9)},
             "parts": {name: estimate(value, value / 10) for name, value in parts.items()},
@@ -70,6 +69,7 @@ def probe_evidence() -> dict[str, Any]:
     return {
         "members": rows("main", 1.0), "others": rows("small", 0.5) + rows("large", 2.0),
         "parameters": {"main": 2000, "small": 1000, "large": 9000},
+        "draws": [{"target": "phone", "num_draws": 10, "found": estimate(0.31), "promised": estimate(0.3)}],
         "beams": {"1": estimate(0.1), "10": estimate(0.4), "2": estimate(0.2)},
         "densities": [{"model": model, "target": "phone", "measure": measure, "true": curve, "null": curve}
                       for model in ("main", "small", "large") for measure in ("likelihood", "normalised")],
