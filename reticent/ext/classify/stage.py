@@ -202,7 +202,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = None
     if head.private:
-        assert (settings := job.training(model).dp) is not None  # the job was checked
+        settings = job.training(model).dp
+        assert settings is not None  # the job was checked
         privacy = privacy_of(run, model).replace(unit=settings.unit, unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
