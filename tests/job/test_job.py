@@ -175,6 +175,10 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"index": {"max_n": "two"}}, r"index\.max_n: expected a whole number"),
         ({"out": 7}, "out: expected text, in quotes"),
         (
+            {"audit": {"attacks": ["checkpoints"]}, "model": [{**MODEL, "train": {"num_epochs": 3}}]},
+            r"audit\.attacks: checkpoints compares the checkpoints of a training, and a keeps one",
+        ),
+        (
             {"gate": [{"measure": "membership_auc", "at_most": 60}]},
             r"gate\.0: a membership AUC is at most 1, so 60 would pass",
         ),
