@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
-    "by_household",
     "privacy_of",
     "privacy_unit",
     "repeated_settings",
@@ -104,14 +103,10 @@ def privacy_unit(job: Job, model: ModelSection) -> Literal["individual", "househ
     """
     settings = job.training(model).dp
     assert settings is not None  # the job was checked
-    if settings.unit == "household" and not by_household(job):
+    by_household = job.corpus.household_id is not None and job.split.by != "individual"
+    if settings.unit == "household" and not by_household:
         raise PolicyError('train.dp.unit = "household": needs corpus.household_id, and a split by household (split.by)')
-    return "household" if settings.unit == "individual" and by_household(job) else settings.unit
-
-
-def by_household(job: Job) -> bool:
-    """Return whether households are kept together, where they count and vote once."""
-    return job.corpus.household_id is not None and job.split.by != "individual"
+    return "household" if settings.unit == "individual" and by_household else settings.unit
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:

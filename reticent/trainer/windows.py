@@ -140,6 +140,7 @@ class Windows:
         """Return one window of each document, drawn by (seed, epoch), so that long documents weigh no more."""
         firsts = np.flatnonzero(np.diff(self.documents, prepend=-1))
         counts = np.diff(np.append(firsts, len(self)))
+        chance: np.ndarray
         if self.keys is None:
             chance: np.ndarray = generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts))
         else:

@@ -528,7 +528,8 @@ def said_of_epsilon(guarantee: str, t: Texts) -> str:
     factor = math.exp(epsilon)
     shown_factor = t.count(math.ceil(factor)) if factor >= 10 else t.plain(f"{math.ceil(10 * factor) / 10:.1f}")
     said = {"factor": shown_factor, "epsilon": t.plain(f"{epsilon:g}"), "delta": show_delta(delta)}
-    return f" {of_weights} {t(f'common.surer.{unit}', **said)}"
+    in_words = t(f"common.surer.{unit}", **said)
+    return f" {of_weights} {in_words}"
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:

@@ -86,7 +86,13 @@ class _Stage:
     def unaccounted(self, job: Job) -> tuple[str, ...]:
         """Steps that no epsilon of its DP-SGD accounts for."""
         not_private = self.training is not None and not job.recipe(self.training.recipe).private
-        return (*unaccounted_stages(job, self.model), *(("the training of its checkpoint",) if not_private else ()))
+        # Its unit is an individual, of whom nothing reaches the household: its text is as it is, and no word is told.
+        by_household = (settings := job.training(self.model).dp) is not None and settings.unit == "household"
+        return (
+            *unaccounted_stages(job, self.model),
+            *(("the training of its checkpoint",) if not_private else ()),
+            *(("households",) if by_household else ()),
+        )
 
     def artefact(self, run: Run) -> Artefact:
         """Return the artefact; its training must be there."""
@@ -203,7 +209,9 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = None
     if head.private:
-        privacy = privacy_of(run, model).replace(unaccounted=stage.unaccounted(job))
+        settings = job.training(model).dp
+        assert settings is not None  # the job was checked
+        privacy = privacy_of(run, model).replace(unit=settings.unit, unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
             if any(row.training is not None and row.epoch == epoch for row in rows):
