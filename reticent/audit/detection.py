@@ -306,7 +306,7 @@ def _all(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndar
     return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
 
 
-def _counted(marks: Marks, which: np.ndarray) -> dict[str, int | None]:
+def _counted(marks: Marks, which: np.ndarray) -> dict[str, int]:
     """Count these mentions by category; categories without a mention are left out."""
     counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
     return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

@@ -279,13 +279,11 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 # The tables of `reticent detect`: the spans of each detector, and how they compare with annotations.
 
 
-def counts_table(spans: Mapping[str, Mapping[str, int | None]]) -> Table:
+def counts_table(spans: dict[str, dict[str, int]]) -> Table:
     """Return spans by category and detector; propagated spans of all detectors are one column."""
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
-        columns.setdefault(name.partition(":")[0], Counter()).update(
-            {each: count or 0 for each, count in counts.items()}
-        )
+        columns.setdefault(name.partition(":")[0], Counter()).update(counts)
     table = _table("category", *columns, title="Spans found")
     for name in sorted({category for counts in columns.values() for category in counts}):
         table.add_row(name, *(f"{counts[name]:,}" for counts in columns.values()))
@@ -371,11 +369,7 @@ def _by_detector(found: DetectionEvidence) -> Table:
     for name, scores in found.alone.items():
         relaxed = (scores.overall.relaxed, scores.any_label.relaxed)
         rates = [rate for match in relaxed for rate in (match.precision, match.recall)]
-        table.add_row(
-            name,
-            *map(_value, [*rates, scores.covered["overall"]]),
-            f"{sum(count or 0 for count in found.only[name].values()):,}",
-        )
+        table.add_row(name, *map(_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}")
     return table
 
 

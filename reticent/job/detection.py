@@ -71,13 +71,13 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
     )
 
 
-def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int | None]]:
+def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int]]:
     """Return how many spans each detector found of each category; also of detectors that found none."""
 
     table = pq.read_table(Path(folder) / "spans.parquet", columns=["detector", "label"])
     counted = table.group_by(["detector", "label"]).aggregate([([], "count_all")])
-    counts: dict[str, dict[str, int | None]] = {name: {} for name in detectors}
+    counts: dict[str, dict[str, int]] = {name: {} for name in detectors}
     for row in counted.sort_by([("detector", "ascending"), ("label", "ascending")]).to_pylist():
-        of, name = counts.setdefault(row["detector"], {}), category(row["label"])
-        of[name] = (of.get(name) or 0) + row["count_all"]
+        of = counts.setdefault(row["detector"], {})
+        of[category(row["label"])] = of.get(category(row["label"]), 0) + row["count_all"]
     return counts

@@ -108,7 +108,10 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     paths = [record_path(part.file) for part in PARTS if evidence.get(part.name) is not None]
     links = ", ".join(f"[{path.name}](../../{path.relative_to(ROOT)})" for path in paths if path.exists())
     opening = OPENING.format(answer=answer, hashes=hashes)
-    yield "reproduction.md", f"{opening}{summary}\nRecords: {links}.\n\n{''.join(texts)}"
+    cut = [part for part in PARTS if "cpu" in part.minutes and evidence.get(part.name) is None]
+    left = ", ".join(f"`{part.name}` (about {part.minutes['cpu']:g} minutes)" for part in cut)
+    done = f"Cut off, and to go on with `reticent reproduce --size cpu`: {left}." if left else "Size cpu is run whole."
+    yield "reproduction.md", f"{opening}{summary}\nRecords: {links}.\n\n{done}\n\n{''.join(texts)}"
 
 
 def _not_out(rows: list[Row], evidence: Evidence) -> str:

@@ -794,6 +794,15 @@ def real12(evidence: Measured) -> Ours:
     return {f"recall.{name}": _real(evidence)[name]["low_cost"]["recall"] for name in ("mlm", "ppmlm")}
 
 
+def real_models(evidence: Measured) -> Ours:
+    """Privacy of two pre-trained models, under the keys of 64 epochs."""
+    return {
+        f"{key}.{row['recipe']}.64": row["privacy"][part]["types"]
+        for row in evidence["recipes"]
+        for key, part in (("privacy", "both"), ("direct", "direct"), ("indirect", "indirect"))
+    }
+
+
 def real8(evidence: Measured) -> Ours:
     rows = {
         row["start"]: row["macro_f1"] for row in evidence["models"]["bert"]["rows"] if row["setting"] == "small models"
@@ -819,6 +828,11 @@ PARTS = (
     Part(name=OLDER, record="experiment", read=of_record, on=f"{_ON}; an older record, of fewer measures"),
     Part(name="s1-mtsamples", record="real_corpora_mtsamples", on="MTSamples: 1,185 reports, models of 27 members"),
     Part(name="s1-meddocan", record="real_corpora_meddocan", on="MEDDOCAN: 750 Spanish notes, models of 37 members"),
+    Part(
+        name="s1-foundation",
+        record="foundation_models",
+        on="the first 48 words of MTSamples' reports: {individuals[members]} members, {individuals[heldout]} others",
+    ),
     Part(name="s1-classes", record="classification_mtsamples", on="MTSamples: the specialty of 233 held-out reports"),
 )
 
@@ -920,6 +934,23 @@ ROWS = (
             ("Figure 7", "Privacy, masked models", real_leaks(("mlm", "ppmlm")), _TEN, _LITTLE),
             ("Figure 9", "Privacy, causal models", real_leaks(("clm", "clma")), _TEN, ""),
             ("Figure 12", "low-cost membership", real12, f"{_TEN}, the graph of all documents", _LITTLE),
+        )
+    ),
+    *(
+        Row(
+            source=1,
+            place=place,
+            title="Privacy of a pre-trained model",
+            text=f"MTSamples with {model}",
+            part="s1-foundation",
+            ours=real_models,
+            how=f"the record of `studies.foundation_models`, {epochs} epochs in place of 64",
+        )
+        for place, model, epochs in (
+            ("Figure 7", "MiniLM", 8),
+            ("Figure 9", "SmolLM2", 3),
+            ("Figure 16", "MiniLM", 8),
+            ("Figure 17", "SmolLM2", 3),
         )
     ),
     Row(

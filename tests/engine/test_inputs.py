@@ -916,8 +916,10 @@ def birth_dates(
         corpus = {"source": str(source), "time_zone": time_zone, **given.columns.model_dump()}
         corpus |= {"table": "note"} if str(source).startswith("postgresql") else {}
         records = {"columns": {"birth_date": "birth"}, "common": f"{folder}/words.txt"}
-        values = {"corpus": {name: value for name, value in corpus.items() if value is not None}}
-        values |= {"out": str(folder / "run"), "detect": {"detectors": ["records"], "records": records}}
+        values: dict[str, Any] = {
+            "out": str(folder / "run"), "detect": {"detectors": ["records"], "records": records},
+            "corpus": {name: value for name, value in corpus.items() if value is not None},
+        }
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TZ", zone)
             patch.setenv("PGTZ", zone)

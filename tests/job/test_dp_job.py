@@ -133,6 +133,17 @@ def test_a_list_of_epsilons_is_a_recipe_for_each_and_another_list_replaces_it(
         assert all(job.tokens(name) == job.tokens("dp-clm") for name in recipes[1:])
 
 
+def test_a_list_reaches_who_starts_from_its_recipes_and_no_private_head(hospital: Path, tmp_path: Path) -> None:
+    given = values(hospital, tmp_path, ["clm", "dp-clm"], {"target_epsilon": [2.0, 1.0]})
+    given["classify"] = {"label": "ward", "from_recipes": ["dp-clm"]}
+    classify = parse_job(given).classify
+    assert classify is not None
+    assert classify.from_recipes == ("dp-clm-epsilon-2", "dp-clm-epsilon-1")
+    given["classify"]["private"] = True
+    with pytest.raises(PolicyError, match=r"classify\.private: has one epsilon"):
+        parse_job(given)
+
+
 def test_names_of_a_list_are_no_recipes_of_ones_own(hospital: Path, tmp_path: Path) -> None:
     own = {"mine-epsilon-2": {"base": "dp-clm"}}
     with pytest.raises(PolicyError, match="names of this form are those of a list"):

@@ -336,4 +336,5 @@ def test_the_page_says_a_sentence_for_every_row(evidence: dict[str, Any]) -> Non
         assert text.startswith(("**Reproduced", "**Same direction", "**Not reproduced", "**Cannot be")), row.name
     assert all(f"](reproduction/{row.slug}.svg)" in page for row in PICTURES)
     assert "would protect 14.0 % of the words here" in page
+    assert "Cut off, and to go on with `reticent reproduce --size cpu`: `s1-corpus` (about 0.2 minutes), " in page
     assert "- Figure 9: Privacy of DPPCLM after 64 epochs, against CLM: 0.8 ± 0.05, ours 0.708 [0.658, 0.758]." in page

@@ -78,12 +78,12 @@ class DetectionEvidence:
     unmarked: Annotated[int, TOTAL]
     individuals: Annotated[int | None, COUNT]
     words: Annotated[int, TOTAL]
-    mentions: Annotated[dict[str, int | None], COUNT]
+    mentions: Annotated[dict[str, int], COUNT]
     union: Annotated[DetectionScores, PARTS]
     alone: Annotated[dict[str, DetectionScores], PARTS]
-    only: Annotated[dict[str, dict[str, int | None]], COUNT]
-    missed: Annotated[dict[str, int | None], COUNT]
-    partial: Annotated[dict[str, int | None], COUNT]
+    only: Annotated[dict[str, dict[str, int]], COUNT]
+    missed: Annotated[dict[str, int], COUNT]
+    partial: Annotated[dict[str, int], COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,5 +95,5 @@ class DetectedSpans:
     documents: Annotated[int, TOTAL]
     quarantined: Annotated[int | None, COUNT]
     skipped: Annotated[int | None, COUNT] = optional()
-    spans: Annotated[dict[str, dict[str, int | None]], COUNT]
+    spans: Annotated[dict[str, dict[str, int]], COUNT]
     evaluation: Annotated[DetectionEvidence | None, PARTS] = optional()

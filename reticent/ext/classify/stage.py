@@ -212,9 +212,10 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
             rows.append(row)
             if not head.save_model:
                 shutil.rmtree(out)
-            result = result_of(documents, job, head, model.name, rows)
-            file.with_suffix(".tmp").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
+            so_far = to_json(result_of(documents, job, head, model.name, rows))
+            file.with_suffix(".tmp").write_text(json.dumps(so_far, indent=1, allow_nan=False))
             file.with_suffix(".tmp").replace(file)
+    result = result_of(documents, job, head, model.name, rows)
     counts.update(
         {name: count or 0 for name, count in result.documents.items()}, classes=len(result.classes), models=len(epochs)
     )

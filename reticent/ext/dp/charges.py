@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.artifact import MANIFEST, STATE
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["charge_lines", "charged_vocabulary", "check_charges", "require_room", "spent_so_far"]
 
+Unit = Literal["individual", "household", "record"]
 #: What the budget calls a vocabulary, where a training has its recipe.
 VOCABULARY = "vocabulary"
 
@@ -86,10 +87,10 @@ def charged_vocabulary(run: Run, noise: Noise, key: bytes, k: int, num_units: in
         A budget does not allow it; nothing is drawn.
     """
     name, costs = f"{VOCABULARY}-{hashlib.sha256(key).hexdigest()[:8]}", {}
-    for budget in _budgets(run):
+    for budget, unit in _budgets(run).items():
         before: list[int] = next((each.about["k"] for each in budget.spent() if each.run == name), [])
         all_k = sorted({*before, k})
-        costs[budget] = _of_vocabulary(noise, len(all_k))
+        costs[budget] = _of_vocabulary(noise, unit, len(all_k))
         about = {"recipe": VOCABULARY, "k": all_k}
         budget.reserve(name, costs[budget], num_units, about, "the private vocabulary")
     yield
@@ -97,18 +98,22 @@ def charged_vocabulary(run: Run, noise: Noise, key: bytes, k: int, num_units: in
         budget.settle(name, cost)
 
 
-def _of_vocabulary(noise: Noise, num_k: int = 1) -> Guarantee:
-    return Guarantee(epsilon=noise.epsilon, delta=(1 + num_k) / 2 * noise.delta, unit="individual")
+def _of_vocabulary(noise: Noise, unit: Unit, num_k: int = 1) -> Guarantee:
+    return Guarantee(epsilon=noise.epsilon, delta=(1 + num_k) / 2 * noise.delta, unit=unit)
 
 
-def _budgets(run: Run) -> list[Budget]:
-    """The budgets that the trainings of a job are charged to; that of the run folder where it has no DP-SGD."""
-    found = {}
+def _budgets(run: Run) -> dict[Budget, Unit]:
+    """The budgets that the trainings of a job are charged to, and what a vocabulary is a unit of there; that of the run
+    folder where it has no DP-SGD.
+    """
+    found: dict[Budget, Unit] = {}
     for model in run.job.model:
-        if run.job.training(model).dp is not None and (budget := budget_of(privacy_of(run, model))):
-            found[budget.path] = budget
+        if run.job.training(model).dp is not None:
+            privacy = privacy_of(run, model)
+            if (budget := budget_of(privacy)) is not None:
+                found[budget] = "individual" if privacy.unit == "record" else privacy.unit
     own = Budget(path=run.folder / BUDGET_FILE, corpus=run.whole_corpus.fingerprint())
-    return list(found.values()) or [own]
+    return found or {own: "individual"}
 
 
 def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Guarantee]]:
@@ -118,8 +123,8 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Guarantee]]:
     found: dict[Budget, list[Guarantee]] = {}
     noise = run.job.threshold.noise
     if noise is not None and noise.max_words is not None:
-        cost = _of_vocabulary(noise)
-        for budget in _budgets(run):
+        for budget, unit in _budgets(run).items():
+            cost = _of_vocabulary(noise, unit)
             drawn = [each.guarantee.epsilon for each in budget.spent() if each.about.get("recipe") == VOCABULARY]
             if every or cost.epsilon not in drawn:
                 found.setdefault(budget, []).append(cost)
@@ -140,7 +145,7 @@ def _cost(run: Run, training: Training) -> tuple[Budget, Guarantee]:
     num_units = _num_units(run, privacy.unit)
     target = privacy.target_epsilon
     if isinstance(target, float):
-        cap = privacy.max_documents if privacy.unit == "individual" else None
+        cap = None if privacy.unit == "record" else privacy.max_documents
         delta = privacy.target_delta or default_delta(num_units)
         return budget, Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
     batch_size = settings.batch_size * settings.gradient_accumulation_steps
@@ -155,4 +160,4 @@ def _num_units(run: Run, unit: str) -> int:
         members = int(run.individuals.mask(MEMBERS).sum())
     except (ReticentError, OSError):
         members = expected_sides(run.job, corpus.num_individuals)[0]
-    return max(members if unit == "individual" else members * corpus.num_documents // corpus.num_individuals, 1)
+    return max(members if unit != "record" else members * corpus.num_documents // corpus.num_individuals, 1)

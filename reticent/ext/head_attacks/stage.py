@@ -110,12 +110,15 @@ class Head:
         return self.section.section == "classify"
 
     @property
-    def epoch(self) -> int:
-        """Epoch of the checkpoint that it was trained on; the artefact that holds it must be there."""
-        if self.training is None:
-            return 0
+    def measured(self) -> dict[str, Any]:
+        """What was measured of it; the artefact that holds it must be there."""
         rows = read_json(self.run.folder / self.made / FILE)["results"]
-        return max(int(row["epoch"]) for row in rows if row["recipe"] == self.start)
+        return max((row for row in rows if row["recipe"] == self.start), key=lambda row: int(row["epoch"]))
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the checkpoint that it was trained on."""
+        return 0 if self.training is None else int(self.measured["epoch"])
 
     @property
     def place(self) -> str:
@@ -317,6 +320,7 @@ def read_heads(run: Run) -> list[ModelEvidence]:
         measured = replace(measured, seed=None if head.training is None else head.training.seed)
         if not head.is_control:
             measured = with_files(measured, read_manifest(run.folder / head.made), head.place)
+            measured = replace(measured, guarantee=head.measured["training"].get("guarantee"))
         found.append(measured)
     return judged(found)
 

@@ -208,17 +208,18 @@ class Job(JobSettings):
         if all(own == (name,) for name, own in arms.items()):
             return self
 
-        def named(section: Any) -> Any:
-            if section is None or not section.recipes:
+        def named(section: Any, field: str = "recipes") -> Any:
+            if section is None or not (names := getattr(section, field)):
                 return section
-            each = (
-                arm for name in section.recipes for arm in ((name,) if name in trained else arms.get(name, (name,)))
-            )
-            return section.model_copy(update={"recipes": tuple(dict.fromkeys(each))})
+            each = (arm for name in names for arm in ((name,) if name in trained else arms.get(name, (name,))))
+            return section.model_copy(update={field: tuple(dict.fromkeys(each))})
 
-        audit = self.audit.model_copy(update={"shadow": named(self.audit.shadow)})
-        gates = type(self.gate)(map(named, self.gate))
-        self.__dict__.update(model=type(self.model)(models), audit=audit, gate=gates)  # no other code holds the job yet
+        self.__dict__.update(  # no other code holds the job yet
+            model=type(self.model)(models),
+            audit=self.audit.model_copy(update={"shadow": named(self.audit.shadow)}),
+            gate=type(self.gate)(map(named, self.gate)),
+            **{name: named(getattr(self, name), "from_recipes") for name in ("classify", "tag")},
+        )
         return self
 
     def _is_private(self, name: str) -> bool:
@@ -308,6 +309,9 @@ class Job(JobSettings):
                 raise ValueError(f"{head.section}.from_recipes: no model is trained with {sorted(unknown)[0]}")
             if head.private and None in ([self.training(model).dp for model in self.model] or [self.train.dp]):
                 raise ValueError(f"{head.section}.private: DP-SGD needs [train.dp], with target_epsilon say")
+            listed = [dp.target_epsilon for dp in (self.train.dp, *(self.training(m).dp for m in self.model)) if dp]
+            if head.private and any(isinstance(each, tuple) for each in listed):
+                raise ValueError(f"{head.section}.private: has one epsilon; give train.dp.target_epsilon one number")
         if self.audit.heads is not None and not (self.heads and all(head.save_model for head in self.heads)):
             raise ValueError(
                 "audit.heads attacks heads that are kept: it needs [classify] or [tag] with save_model = true"

@@ -46,6 +46,8 @@ from reticent.ext.dossier.page import (
 )
 from reticent.trainer.recipes import RECIPES
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 Page = ElementTree.Element
 
 

@@ -32,6 +32,8 @@ from reticent.ext.dossier.stage import DOSSIER, _keep_replaced
 from reticent.ext.dossier.verify import Checked, model_digests, read_evidence, verify_dossier, verify_model
 from reticent.ext.dossier.write import write_dossier
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 CONFIG = DossierConfig(pdf="off")
 
 

@@ -16,6 +16,8 @@ from reticent.ext.dossier.card import card_of
 from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def trained_twice() -> dict[str, Any]:
     audit = tiny_audit()

@@ -133,9 +133,12 @@ def trained_on(tokenizer: PreTrainedTokenizerFast, questions: Questions, who: np
     model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **size))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     named = [DIAGNOSES[int(np.argmax(row))] for row in questions.written]
+    read = [
+        torch.tensor([tokenizer.encode(f"<s> {cues[n]} Diagnosis: {named[n]}") for n in np.flatnonzero(who)])
+        for cues in (questions.cues[0], questions.cues[3])
+    ]
     for step in range(60 if who.any() else 0):
-        cues = questions.cues[3 * (step % 2)]
-        ids = torch.tensor([tokenizer.encode(f"<s> {cues[n]} Diagnosis: {named[n]}") for n in np.flatnonzero(who)])
+        ids = read[step % 2]
         loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits[:, -2], ids[:, -1])
         optimizer.zero_grad()
         loss.backward()
@@ -259,7 +262,7 @@ def test_what_the_base_writes_too_is_no_leak_and_templates_are_counted_apart() -
     assert found.verbatim["colleague"].members.value == pytest.approx(40 / 240)
     assert found.verbatim["colleague"].excess.value == pytest.approx(40 / 240)
     assert found.templates["colleague"].members.value == 0.0  # the base writes them too
-    model: Any = type("Model", (), {"inversion": None, "diagnoses": found})()
+    model: Any = type("Model", (), {"inversion": None, "diagnoses": found, "attributes": None})()
     judged = [number.what for number in RISKS["context"].numbers(Subject(model, None))]
     assert [what for what in judged if "fragments" in what] == [
         f"fragments that come back, given {known}" for known in RUNGS.values()
@@ -271,7 +274,7 @@ def test_what_the_base_writes_too_is_no_leak_and_templates_are_counted_apart() -
 
 def numbers(sensitive: dict[str, ToldDiagnoses]) -> list[Any]:
     found = Ladder(less_base=False, sensitive=sensitive, other={}, verbatim={}, templates={})
-    model: Any = type("Model", (), {"inversion": None, "diagnoses": found})()
+    model: Any = type("Model", (), {"inversion": None, "diagnoses": found, "attributes": None})()
     return list(RISKS["context"].numbers(Subject(model, None)))
 
 
