@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,33 +45,33 @@ def _ways(evidence: Measured) -> dict[str, Measured]:
     return {row["way"]: row for row in evidence["rows"]}
 
 
+def _by_end(evidence: Measured, prefix: str, name: str, ends: Sequence[str], side: str = "") -> Ours:
+    """A number of each way of training by the end of its anchor's key; None of a way that was not trained."""
+    rows = {end: _ways(evidence).get(_way_of(f".{end}")) for end in ends}
+    return {f"{prefix}.{end}": (row[name][side] if side else row[name]) if row else None for end, row in rows.items()}
+
+
 def _rise(evidence: Measured, epsilon: int) -> Measured | None:
     """By how much the held-out perplexity is above that without DP."""
-    rows = _ways(evidence)
-    return over(rows[f"epsilon-{epsilon}"]["perplexity"], rows["none"]["perplexity"], 1.0)
+    found = _by_end(evidence, "p", "perplexity", ("none", str(epsilon)))
+    return over(found[f"p.{epsilon}"], found["p.none"], 1.0)
 
 
 def lab(evidence: Measured) -> Ours:
-    rows = _ways(evidence)
-    back = {name: rows[way]["greedy"]["in"] for name, way in (("back.none", "none"), ("back.8", "epsilon-8"))}
-    return {**back, "rise.8": _rise(evidence, 8)}
+    return {**_by_end(evidence, "back", "greedy", ("none", "8"), "in"), "rise.8": _rise(evidence, 8)}
 
 
 def exercise1(evidence: Measured) -> Ours:
-    rows = _ways(evidence)
-    aucs = {f"auc.{name}": rows[way]["membership_auc"] for name, way in (("none", "none"), ("8", "epsilon-8"))}
-    return {**aucs, "rise.8": _rise(evidence, 8)}
+    return {**_by_end(evidence, "auc", "membership_auc", ("none", "8")), "rise.8": _rise(evidence, 8)}
 
 
 def exercise2(evidence: Measured) -> Ours:
-    rows = _ways(evidence)
-    ways = (("none", "none"), ("8", "epsilon-8"), ("4", "epsilon-4"))
-    below = {f"below.{name}": rows[way]["below_threshold"]["in"] for name, way in ways}
+    below = _by_end(evidence, "below", "below_threshold", ("none", "8", "4"), "in")
     return {**below, "rise.8": _rise(evidence, 8), "rise.4": _rise(evidence, 4)}
 
 
 def membership(evidence: Measured) -> Ours:
-    return {"auc.none": _ways(evidence)["none"]["membership_auc"]}
+    return _by_end(evidence, "auc", "membership_auc", ("none",))
 
 
 def copies(evidence: Measured) -> Ours:
@@ -79,8 +79,7 @@ def copies(evidence: Measured) -> Ours:
 
 
 def scenario(evidence: Measured) -> Ours:
-    rows = _ways(evidence)
-    return {f"perplexity.{epsilon}": rows[f"epsilon-{epsilon}"]["perplexity"] for epsilon in (8, 1)}
+    return _by_end(evidence, "perplexity", "perplexity", ("8", "1"))
 
 
 def accountant(evidence: Measured) -> Ours:
