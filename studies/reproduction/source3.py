@@ -331,7 +331,7 @@ ROWS = (
         figure3,
         draw3,
         "The regime was taken on a pilot seed by a rule written down before; the "
-        "[record](../../studies/record/propile.json) has every regime that was tried.",
+        "record `propile` has every regime that was tried.",
     ),
     _row("Figure 3c", "people exposed within k queries", OWN, figure3c, draw3c),
     _row("Figure 4a", "templates", OWN, figure4a, draw4, "The picture has all four panels."),
