@@ -69,7 +69,7 @@ SIZES: Mapping[str, Size] = {
         synth="--individuals 120 --words-per-document 80 --public-documents 3000 --language en",
         device="cpu", window_length=160, learning_rate=2e-3,
         foundation={"vocab_size": 3000, "hidden_size": 128, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
-        classify={"learning_rate": 1e-3, "num_epochs": 10, "min_individuals": 5},
+        classify={"learning_rate": 1e-3, "num_epochs": 10, "min_individuals": 1},
     ),
     "small": Size(
         about="one GPU: the published settings on models of half the size",

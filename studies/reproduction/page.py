@@ -134,7 +134,7 @@ def _row_text(row: Row, verdicts: list[Verdict], name: str, found: Measured | No
     if pictured:
         text += f"![{row.name}: {row.title}](reproduction/{row.slug}.svg)\n\n"
     if verdicts:
-        heads = ["what", "published", "on", "ours", "n", "difference from", "", "verdict"]
+        heads = ["what", "published", "on", "ours", "n", "difference", "verdict"]
         table = markdown(heads, [_cells(each) for each in verdicts]) + "\n"
         few = len(verdicts) <= MOST_OPEN
         text += table if few else f'<details markdown="1">\n<summary>The numbers</summary>\n\n{table}</details>\n\n'
@@ -142,9 +142,15 @@ def _row_text(row: Row, verdicts: list[Verdict], name: str, found: Measured | No
 
 
 def _published(anchor: Anchor) -> str:
-    way = {1: "above", -1: "below", 0: ""}[anchor.sign]
-    shown = way if anchor.value is None else f"{anchor.value:g} ± {anchor.tolerance:g}"
+    if anchor.value is None:
+        shown = f"{'above' if anchor.sign > 0 else 'below'} {_against(anchor)}"
+    else:
+        shown = f"{anchor.value:g} ± {anchor.tolerance:g}"
     return shown + (" (a target)" if anchor.kind == "target" else "")
+
+
+def _against(anchor: Anchor) -> str:
+    return f"`{anchor.against}`" if isinstance(anchor.against, str) else f"{anchor.against:g}"
 
 
 def _mine(each: Verdict) -> str:
@@ -153,13 +159,10 @@ def _mine(each: Verdict) -> str:
 
 def _cells(each: Verdict) -> list[str]:
     anchor, ours = each.anchor, each.ours
-    against = "-"
-    if anchor.against is not None:
-        against = f"`{anchor.against}`" if isinstance(anchor.against, str) else f"{anchor.against:g}"
-    shown = "-" if each.difference is None else _with_ends(*each.difference)
+    shown = "-" if each.difference is None else f"{_with_ends(*each.difference)} from {_against(anchor)}"
     n = "-" if ours is None or ours.get("n") is None else f"{ours['n']:,} {ours.get('unit', '')}".strip()
     says = f"`{anchor.key}`: {anchor.says}"
-    return [says, _published(anchor), anchor.on, _mine(each), n, against, shown, each.word]
+    return [says, _published(anchor), anchor.on, _mine(each), n, shown, each.word]
 
 
 def _with_ends(value: float, low: float | None, high: float | None) -> str:

@@ -17,7 +17,7 @@ from reticent.core.errors import ReticentError
 from reticent.engine.schema import MEMBERS
 from reticent.ext.dp.budget import Budget, budget_of, totals
 from reticent.job.artefact import Training, trainings_of
-from reticent.job.dependencies import privacy_of
+from reticent.job.dependencies import by_household, privacy_of
 from reticent.job.reach import expected_sides
 from reticent.trainer.privacy import (
     BUDGET_FILE,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["charge_lines", "charged_vocabulary", "check_charges", "require_room", "spent_so_far"]
 
-Unit = Literal["individual", "household", "record"]
 #: What the budget calls a vocabulary, where a training has its recipe.
 VOCABULARY = "vocabulary"
 
@@ -87,10 +86,10 @@ def charged_vocabulary(run: Run, noise: Noise, key: bytes, k: int, num_units: in
         A budget does not allow it; nothing is drawn.
     """
     name, costs = f"{VOCABULARY}-{hashlib.sha256(key).hexdigest()[:8]}", {}
-    for budget, unit in _budgets(run).items():
+    for budget in _budgets(run):
         before: list[int] = next((each.about["k"] for each in budget.spent() if each.run == name), [])
         all_k = sorted({*before, k})
-        costs[budget] = _of_vocabulary(noise, unit, len(all_k))
+        costs[budget] = _of_vocabulary(run, noise, len(all_k))
         about = {"recipe": VOCABULARY, "k": all_k}
         budget.reserve(name, costs[budget], num_units, about, "the private vocabulary")
     yield
@@ -98,22 +97,19 @@ def charged_vocabulary(run: Run, noise: Noise, key: bytes, k: int, num_units: in
         budget.settle(name, cost)
 
 
-def _of_vocabulary(noise: Noise, unit: Unit, num_k: int = 1) -> Guarantee:
+def _of_vocabulary(run: Run, noise: Noise, num_k: int = 1) -> Guarantee:
+    unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
     return Guarantee(epsilon=noise.epsilon, delta=(1 + num_k) / 2 * noise.delta, unit=unit)
 
 
-def _budgets(run: Run) -> dict[Budget, Unit]:
-    """The budgets that the trainings of a job are charged to, and what a vocabulary is a unit of there; that of the run
-    folder where it has no DP-SGD.
-    """
-    found: dict[Budget, Unit] = {}
+def _budgets(run: Run) -> list[Budget]:
+    """The budgets that the trainings of a job are charged to; that of the run folder where it has no DP-SGD."""
+    found = {}
     for model in run.job.model:
-        if run.job.training(model).dp is not None:
-            privacy = privacy_of(run, model)
-            if (budget := budget_of(privacy)) is not None:
-                found[budget] = "individual" if privacy.unit == "record" else privacy.unit
+        if run.job.training(model).dp is not None and (budget := budget_of(privacy_of(run, model))):
+            found[budget.path] = budget
     own = Budget(path=run.folder / BUDGET_FILE, corpus=run.whole_corpus.fingerprint())
-    return found or {own: "individual"}
+    return list(found.values()) or [own]
 
 
 def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Guarantee]]:
@@ -123,8 +119,8 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Guarantee]]:
     found: dict[Budget, list[Guarantee]] = {}
     noise = run.job.threshold.noise
     if noise is not None and noise.max_words is not None:
-        for budget, unit in _budgets(run).items():
-            cost = _of_vocabulary(noise, unit)
+        cost = _of_vocabulary(run, noise)
+        for budget in _budgets(run):
             drawn = [each.guarantee.epsilon for each in budget.spent() if each.about.get("recipe") == VOCABULARY]
             if every or cost.epsilon not in drawn:
                 found.setdefault(budget, []).append(cost)
@@ -145,8 +141,8 @@ def _cost(run: Run, training: Training) -> tuple[Budget, Guarantee]:
     num_units = _num_units(run, privacy.unit)
     target = privacy.target_epsilon
     if isinstance(target, float):
-        cap = None if privacy.unit == "record" else privacy.max_documents
-        delta = privacy.target_delta or default_delta(num_units)
+        cap = privacy.max_documents if privacy.unit != "record" else None
+        delta = privacy.target_delta or default_delta(privacy.num_units or num_units)
         return budget, Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
     batch_size = settings.batch_size * settings.gradient_accumulation_steps
     plan = plan_privacy(privacy, num_units, settings.num_epochs, batch_size, unaccounted_steps(recipe))
