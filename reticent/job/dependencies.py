@@ -117,7 +117,8 @@ def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = No
     assert settings is not None  # the job was checked
     of_record = settings.unit == "record"
     looks_at_others = [name for name in job.detect.detectors if DETECTORS[name].depends(job.detect.of(name))]
-    has_flags = recipe is not None and recipe.words != "counted"
+    # A tagger learns the spans themselves.
+    has_flags = recipe is not None and (recipe.words != "counted" or recipe.head == "tags")
     found = {
         "deduplication": job.dedup.mode != "off" and (job.dedup.scope != "individual" or of_record),
         "the draw of the user-inference holdout": bool(job.split.user_inference_holdout) and of_record,

@@ -13,8 +13,9 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.ext.classify.stage import read_results
+from reticent.ext.classify.stage import _Stage, read_results
 from reticent.ext.classify.training import train_head
+from reticent.job.artefact import trainings_by_recipe
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -155,7 +156,9 @@ def test_an_epsilon_that_cannot_be_given_is_refused_before_any_training(
     values: Values, tmp_path: Path, dp: Values, tag: Values, error: type[Exception], message: str
 ) -> None:
     pytest.importorskip("opacus")
-    own = changed(values, out=str(tmp_path / "run"), train__dp=dp, classify=None)
+    own = changed(
+        values, out=str(tmp_path / "run"), train__dp=dp, classify=None, detect={"detectors": ["gold", "rules"]}
+    )
     own["tag"] = {"private": True, "text": "keep", **tag}
     with pytest.raises(error, match=message):
         execute(Run(parse_job(own)), "classify")
@@ -168,3 +171,27 @@ def test_a_household_on_both_sides_is_refused_before_any_training(values: Values
     with pytest.raises(ArtifactError, match=r"\d+ households are on both sides"):
         execute(Run(parse_job(own)), "classify")
     assert not list((tmp_path / "run").glob("models/*/*"))
+
+
+def test_a_private_head_owes_for_the_spans_it_learns_and_for_its_start(values: Values, tmp_path: Path) -> None:
+    detect = {"detectors": ["gold", "rules"], "propagate": True}
+    own = changed(values, train__dp={"noise_multiplier": 1.0}, detect=detect, model__recipes=["dp-mlm", "mine"])
+    own["recipes"] = {"mine": {"base": "ppmlm", "private": True}}
+    for section in ("tag", "classify"):
+        own[section] = {"private": True, "text": "keep", "from_recipes": ["base", "dp-mlm", "mine"]}
+    own["classify"]["label"] = "label"
+    job = parse_job(own)
+    owed = {
+        (head.section, training.recipe if training else "base"): _Stage(head, job.model[0], training).unaccounted(job)
+        for head in job.heads
+        for training in (None, *trainings_by_recipe(job, job.model[0]))
+    }
+    spans, words = ("the propagation of identifiers",), ("the choice of protected words",)
+    assert owed == {
+        ("classify", "base"): (),
+        ("classify", "dp-mlm"): (),
+        ("classify", "mine"): words,
+        ("tag", "base"): spans,
+        ("tag", "dp-mlm"): spans,
+        ("tag", "mine"): (*spans, *words),
+    }

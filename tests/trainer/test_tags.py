@@ -259,3 +259,23 @@ def test_an_epsilon_that_nothing_is_learned_at_is_refused_with_the_least_that_wo
         plan_privacy(dp(noise_multiplier=None, target_epsilon=0.05, sample_rate=None), 60, 8, 16)
     least = float(str(caught.value).split("epsilon ")[-1].split()[0])
     plan_privacy(dp(noise_multiplier=None, target_epsilon=least + 0.01, sample_rate=None), 60, 8, 16)
+
+
+def test_a_private_tagger_has_households_as_units_and_a_warm_up_of_public_numbers(base: Path, tmp_path: Path) -> None:
+    pytest.importorskip("opacus")
+    store, spans = sentences(40)
+    config = TagConfig(**QUICK, private=True, warmup_ratio=0.5)
+
+    def trained(num: int, name: str, **options: Any) -> dict[str, Any]:
+        documents = tag_documents(store, spans, np.arange(40) < num, households=np.arange(40) // 2)
+        tag(base, documents, config, out=tmp_path / name, privacy=dp(**options))
+        return json.loads((tmp_path / name / "ledger.json").read_text())
+
+    of_households = trained(30, "households", unit="household")
+    assert "per household" in of_households["privacy"]["guarantee"]
+    assert of_households["privacy"]["num_units"] == 15
+    assert of_households["settings"]["warmup_steps"] == 2  # half of two epochs of two samples
+    many, few = (trained(num, f"of-{num}", num_units=16, sample_rate=None) for num in (30, 20))
+    assert many["settings"]["warmup_steps"] == few["settings"]["warmup_steps"] == 4
+    with pytest.raises(PolicyError, match="name no households"):
+        tag(base, tag_documents(store, spans, np.arange(40) < 30), config, privacy=dp(unit="household"))

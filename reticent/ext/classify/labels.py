@@ -34,6 +34,7 @@ class LabelledTokens:
     classes : int64 array, shape (D,), in 0..C-1
     is_train : bool array, shape (D,); the others are the held-out documents
     left_out : reason -> number of documents that are not used
+    households : as for `label_documents`
     """
 
     store: TokenStore
@@ -41,6 +42,7 @@ class LabelledTokens:
     classes: np.ndarray
     is_train: np.ndarray
     left_out: dict[str, int]
+    households: np.ndarray | None = None
 
 
 def label_documents(
@@ -101,6 +103,7 @@ def label_documents(
             "of_rare_classes": int(np.count_nonzero(rare)),
             "rare_classes": int(np.count_nonzero(~kept)),
         },
+        households=households,
     )
 
 

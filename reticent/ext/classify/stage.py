@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.artifact import read_manifest
@@ -25,9 +23,9 @@ from reticent.core.json_toml import read_json
 from reticent.ext.classify.documents import FILE, baselines, labelled_documents, read_labels, result_of, train_one
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
-from reticent.job.dependencies import privacy_of, surrogate_names, unaccounted_stages
+from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, unaccounted_stages
 from reticent.job.training_tokens import training_tokens
-from reticent.trainer.privacy import plan_privacy, refuse_promise
+from reticent.trainer.privacy import plan_privacy, refuse_promise, unaccounted_steps
 
 if TYPE_CHECKING:
     from reticent.engine.store import TokenStore
@@ -78,21 +76,23 @@ class _Stage:
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
     def privacy(self, job: Job) -> PrivacyConfig:
-        """DP-SGD of a private head."""
+        """DP-SGD of a private head. Its unit is that of the settings: where it is an individual, nothing of one reaches
+        the household, as the text is as it is and no word is told.
+        """
         settings = job.training(self.model).dp
         assert settings is not None  # the job was checked
+        privacy_unit(job, self.model)  # or there are no households
         return settings
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
         """Steps that no epsilon of its DP-SGD accounts for."""
-        not_private = self.training is not None and not job.recipe(self.training.recipe).private
-        # Its unit is an individual, of whom nothing reaches the household: its text is as it is, and no word is told.
-        by_household = (settings := job.training(self.model).dp) is not None and settings.unit == "household"
-        return (
-            *unaccounted_stages(job, self.model),
-            *(("the training of its checkpoint",) if not_private else ()),
-            *(("households",) if by_household else ()),
-        )
+        own = unaccounted_stages(job, self.model, self.head.recipe())
+        if self.training is None:
+            return own
+        start = job.recipe(self.training.recipe)
+        if not start.private:
+            return (*own, "the training of its checkpoint")
+        return tuple(dict.fromkeys((*own, *unaccounted_stages(job, self.model, start), *unaccounted_steps(start))))
 
     def artefact(self, run: Run) -> Artefact:
         """Return the artefact; its training must be there."""
@@ -164,13 +164,13 @@ def check_documents(run: Run) -> None:
     """Raise for documents that cannot be labelled, or are too few for the epsilon of their head, before the trainings;
     the tokens must be there.
     """
+    from reticent.ext.classify.training import training_units
+
     for head in run.job.heads:
         for model in run.job.model:
             documents = labelled_documents(run, model, head)
             if head.private and (settings := run.job.training(model).dp) is not None:
-                individual = documents.store.individual[documents.is_train]
-                num_units = len(np.unique(individual)) if settings.unit == "individual" else len(individual)
-                plan_privacy(settings, num_units, head.num_epochs, head.batch_size)
+                plan_privacy(settings, training_units(documents, settings)[1], head.num_epochs, head.batch_size)
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
@@ -209,9 +209,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = None
     if head.private:
-        settings = job.training(model).dp
-        assert settings is not None  # the job was checked
-        privacy = privacy_of(run, model).replace(unit=settings.unit, unaccounted=stage.unaccounted(job))
+        privacy = privacy_of(run, model).replace(unit=stage.privacy(job).unit, unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
             if any(row.training is not None and row.epoch == epoch for row in rows):

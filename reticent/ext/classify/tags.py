@@ -51,6 +51,7 @@ class TaggedTokens:
         0 for O, 1 + 2 c for B and 2 + 2 c for I of category c, `IGNORE_INDEX` in a category that is not learned.
     is_train : bool array, shape (D,); the others are the held-out documents
     left_out : reason -> number of documents or categories that are not used
+    households : as for `label_documents`
     """
 
     store: TokenStore
@@ -58,6 +59,7 @@ class TaggedTokens:
     tags: np.ndarray
     is_train: np.ndarray
     left_out: dict[str, int]
+    households: np.ndarray | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -108,6 +110,7 @@ def tag_documents(
         tags=_tags(tokens, kept),
         is_train=is_train,
         left_out={"rare_categories": sum(0 < len(found) < FEWEST for found in seen)},
+        households=households,
     )
 
 

@@ -90,6 +90,8 @@ class Labelled(Protocol):
     def class_names(self) -> tuple[str, ...]: ...
     @property
     def is_train(self) -> np.ndarray: ...
+    @property
+    def households(self) -> np.ndarray | None: ...
 
 
 def classify(
@@ -167,7 +169,7 @@ def train_head(
         model, special = _new_head(model_folder, objective, recipe, documents.class_names, tokenizer)
     check_fit(model, documents.store, tokenizer, special, config.window_length)
     trained = _freeze(model, config.layers)
-    train_store = documents.store.select(np.flatnonzero(documents.is_train))
+    train_store, num_units = training_units(documents, privacy)
     stores = epoch_store
     if isinstance(documents, LabelledTokens):
         if epoch_store is not None:
@@ -175,11 +177,14 @@ def train_head(
         if isinstance(config, ClassifyConfig) and config.windows == "first":
             first = partial(_first_windows, length=config.window_length - special.num_added)
             train_store, stores = first(train_store), None if stores is None else _after(stores, first)
-    num_windows = len(cut_windows(train_store, config.window_length, special))
-    if config.head == "class":
+    if privacy is not None:  # the warm-up tells no number that is not public
+        num_windows = privacy.num_units or num_units
+        if privacy.sample_rate is not None:
+            num_windows = config.batch_size * max(1, round(1 / privacy.sample_rate))
+    elif config.head == "class":
         num_windows = int(np.count_nonzero(np.diff(train_store.doc_offsets)))
-    if privacy is not None and privacy.unit == "individual":
-        num_windows = len(np.unique(train_store.individual))
+    else:
+        num_windows = len(cut_windows(train_store, config.window_length, special))
     with held_folder("reticent-classify-") if out is None else nullcontext(out) as folder:
         found = train(
             model,
@@ -209,6 +214,19 @@ def train_head(
         seconds=time.perf_counter() - started,
         guarantee=found.guarantee,
     )
+
+
+def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[TokenStore, int]:
+    """Return the documents to train on, with households in the place of individuals where they are the unit of epsilon,
+    and the number of units.
+    """
+    store = documents.store.select(np.flatnonzero(documents.is_train))
+    if privacy is not None and privacy.unit == "household":
+        if documents.households is None:
+            raise PolicyError('train.dp.unit = "household": the documents name no households')
+        store = store.of_units(documents.households)
+    is_record = privacy is not None and privacy.unit == "record"
+    return store, store.num_documents if is_record else len(np.unique(store.individual))
 
 
 def _chosen(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array, epoch: int) -> TokenStore:

@@ -185,7 +185,9 @@ class Head:
         from reticent.ext.classify.training import classify
 
         train: Any = classify if self.is_classifier else tag
-        privacy = unspent_privacy(self.run, self.model, None) if config.private else None
+        privacy = None
+        if config.private and (settings := self.run.job.training(self.model).dp) is not None:
+            privacy = unspent_privacy(self.run, self.model, None).replace(unit=settings.unit)  # that of the head
         with self.run.progress.task(f"train a {self.title}", None, "steps") as advance:
             train(
                 self.checkpoint, documents, config, out=folder, progress=advance, epoch_store=epoch_store,
