@@ -447,6 +447,15 @@ class ClassifyConfig(HeadConfig):
         description="leave out classes with fewer individuals on a side, or a single member; default: refuse them",
     )
 
+    @model_validator(mode="after")
+    def _all_classes(self) -> Self:
+        if self.private and self.min_individuals is not None:
+            raise ValueError(
+                "private: which classes are left out depends on all members and is not accounted; join rare classes in "
+                "the column, and leave min_individuals out"
+            )
+        return self
+
 
 class TagConfig(HeadConfig):
     """A tagger of identifiers: it learns where the direct identifiers of members stand, and of which kind they are.

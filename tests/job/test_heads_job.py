@@ -133,6 +133,10 @@ def test_the_command_trains_taggers_and_prints_strict_f1(
         ({"tag": {"from_recipes": ["mlma"]}}, r"tag\.from_recipes: no model is trained with mlma"),
         ({"tag": {"private": True, "text": "keep"}}, r"tag\.private: DP-SGD needs \[train\.dp\]"),
         ({"classify": {"label": "label", "private": True, "text": "tag"}}, r'private: .* set text to "keep"'),
+        (
+            {"classify": {"label": "label", "private": True, "min_individuals": 2}},
+            "private: which classes are left out",
+        ),
     ],
 )
 def test_a_section_that_cannot_be_is_refused(values: Values, changes: dict[str, Any], message: str) -> None:

@@ -279,3 +279,13 @@ def test_a_private_tagger_has_households_as_units_and_a_warm_up_of_public_number
     assert many["settings"]["warmup_steps"] == few["settings"]["warmup_steps"] == 4
     with pytest.raises(PolicyError, match="name no households"):
         tag(base, tag_documents(store, spans, np.arange(40) < 30), config, privacy=dp(unit="household"))
+
+
+def test_one_individual_more_adds_no_tag_to_a_private_tagger() -> None:
+    store = make_store(*[[(5, 0, 0), (6, 1, 0)]] * 4)
+    spans = spans_of([(0, 1, "NAME"), (1, 2, "ID")], *[[(0, 1, "NAME")]] * 3)
+    assert tag_documents(store, spans, np.arange(4) < 2).categories == ("NAME",)
+    found = tag_documents(store, spans, np.arange(4) < 2, fewest=0)
+    assert found.categories == CATEGORIES
+    predicted = found.tags[4:]
+    assert measure_tags(found, predicted, num_bootstrap=100, seed=0, small_cell=1).macro_f1.value == 1.0

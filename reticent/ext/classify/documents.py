@@ -29,7 +29,7 @@ from reticent.engine.split import households_named
 from reticent.engine.store import open_tokens, open_view
 from reticent.engine.word_ids import WordSpans
 from reticent.ext.classify.labels import LabelledTokens, label_documents
-from reticent.ext.classify.tags import TaggedTokens, measure_tags, tag, tag_documents
+from reticent.ext.classify.tags import FEWEST, TaggedTokens, measure_tags, tag, tag_documents
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
@@ -76,7 +76,9 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
     assert store.path is not None
     rows = open_view(store.path).documents
     spans = WordSpans(run.folder / "word-spans")
-    return tag_documents(store, spans, is_member[store.individual], documents=rows, households=households)
+    fewest = 0 if head.private else FEWEST
+    is_train = is_member[store.individual]
+    return tag_documents(store, spans, is_train, documents=rows, households=households, fewest=fewest)
 
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:

@@ -74,6 +74,7 @@ def tag_documents(
     *,
     documents: np.ndarray | None = None,
     households: np.ndarray | None = None,
+    fewest: int = FEWEST,
 ) -> TaggedTokens:
     """Return the tags of all tokens of documents.
 
@@ -84,6 +85,9 @@ def tag_documents(
     documents : int64 array, shape (store.num_documents,), optional
         The row of each document in ``spans``; default: they are the same documents in the same order.
     households : as for `label_documents`
+    fewest : int
+        Categories of fewer individuals to train on are not learned. 0 for DP-SGD: all are, since one individual more
+        must not add a tag.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def tag_documents(
     owners = np.repeat(store.individual, np.diff(store.doc_offsets))
     on_train = np.repeat(is_train, np.diff(store.doc_offsets))
     seen = [np.unique(owners[on_train & (tokens.kinds == number)]) for number in range(len(CATEGORIES))]
-    kept = [number for number, found in enumerate(seen) if len(found) >= FEWEST]
+    kept = [number for number, found in enumerate(seen) if len(found) >= fewest]
     if not kept or not np.isin(tokens.kinds[~on_train], kept).any():
         raise CorpusError(
             f"tag: expected identifiers of at least {FEWEST} individuals to train on and of held-out ones; got "
@@ -109,7 +113,7 @@ def tag_documents(
         categories=tuple(CATEGORIES[number] for number in kept),
         tags=_tags(tokens, kept),
         is_train=is_train,
-        left_out={"rare_categories": sum(0 < len(found) < FEWEST for found in seen)},
+        left_out={"rare_categories": sum(0 < len(found) < fewest for found in seen)},
         households=households,
     )
 
