@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,14 +114,18 @@ def train_tagger(
     """
     labels: dict[int, np.ndarray] = {}
 
-    def tokens(epoch: int) -> TokenStore:
-        if epoch > 1:
-            finished(epoch - 1)
-        texts = examples(epoch - 1) if callable(examples) else examples
+    @lru_cache(maxsize=1)  # the first is asked for twice, and texts that do not change in every epoch
+    def made(number: int) -> TokenStore:
+        texts = examples(number) if callable(examples) else examples
         store, own = _as_tokens(*tag_labels(tokenizer, texts, max_length=max_length)[::2])
         labels.clear()  # of the epoch before
         labels[id(store)] = own
         return store
+
+    def tokens(epoch: int) -> TokenStore:
+        if epoch > 1:
+            finished(epoch - 1)
+        return made(epoch - 1 if callable(examples) else 0)
 
     def finished(num_epochs: int) -> None:
         model.eval()
