@@ -13,7 +13,7 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.ext.classify.stage import _Stage, read_results
+from reticent.ext.classify.stage import _Stage, check_settings, read_results
 from reticent.ext.classify.training import train_head
 from reticent.job.artefact import trainings_by_recipe
 from reticent.job.config import parse_job
@@ -199,3 +199,11 @@ def test_a_private_head_owes_for_the_spans_it_learns_and_for_its_start(values: V
         ("tag", "dp-mlm"): spans,
         ("tag", "mine"): (*spans, *words),
     }
+
+
+def test_other_starts_are_no_way_out_where_the_spans_are_why(values: Values) -> None:
+    own = changed(values, train__dp=DP, detect={"detectors": ["gold", "rules"], "propagate": True}, classify=None)
+    own["tag"] = {"private": True, "text": "keep", "from_recipes": ["base"]}
+    with pytest.raises(PolicyError, match=r"tagging from base of toy: .*the propagation of identifiers") as caught:
+        check_settings(Run(parse_job(own)))
+    assert "from_recipes" not in str(caught.value)

@@ -149,13 +149,13 @@ def check_settings(run: Run) -> None:
     for stage in _stages(run):
         stage.epochs(run.job)
         if stage.head.private:
-            settings = stage.privacy(run.job)
+            settings, owed = stage.privacy(run.job), stage.unaccounted(run.job)
             try:
-                refuse_promise(settings, stage.unaccounted(run.job))
+                refuse_promise(settings, owed)
             except PolicyError as error:
-                raise PolicyError(
-                    f"{stage.title}: {error}; or name other starts in {stage.head.section}.from_recipes"
-                ) from None
+                is_of_start = owed != replace(stage, training=None).unaccounted(run.job)
+                others = f"; or name other starts in {stage.head.section}.from_recipes" if is_of_start else ""
+                raise PolicyError(f"{stage.title}: {error}{others}") from None
     if run.job.classify is not None and run.job.corpus.remote is None:
         read_labels(run.whole_corpus, run.job)
 
