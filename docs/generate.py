@@ -285,7 +285,11 @@ def recipe_page() -> str:
             recipe.text,
             ", ".join(flag for flag, bit in FLAGS.items() if recipe.never_target & bit) or "nothing",
             recipe.context,
-            "DP-SGD" if recipe.private else f"one token in {recipe.goldfish_k} is dropped" if recipe.goldfish_k else "",
+            ("DP-SGD" if recipe.words == "counted" else f"DP-SGD; words: {recipe.words}")
+            if recipe.private
+            else f"one token in {recipe.goldfish_k} is dropped"
+            if recipe.goldfish_k
+            else "",
         )
         for name, recipe in RECIPES.items()
     ]
@@ -294,6 +298,26 @@ def recipe_page() -> str:
         "# Recipes\n\nA recipe says which text a model sees, what it predicts and what is never a target. A job adds "
         "its own as `[recipes.NAME]`: [Train](../how-to/train.md). The definitions: "
         "[Training](../explanation/definitions.md#training).\n\n" + table(heads, rows)
+    )
+
+
+def stage_page() -> str:
+    """Return the stages that the guarantee from documents to weights answers for, from the table that refuses them."""
+    from reticent.trainer.privacy import STAGES
+
+    open_rows, accounted = (
+        [(stage.name, stage.reason, stage.way_out) for stage in STAGES.values() if stage.accounted is side]
+        for side in (False, True)
+    )
+    return (
+        "# Stages and epsilon\n\nStages before a training, or around it, by which one individual could move the "
+        "documents of others. The theorem that needs them: [From documents to weights](../explanation/definitions.md"
+        "#from-documents-to-weights).\n\n## Refused, or no epsilon\n\nWith `target_epsilon`, and for recipes with "
+        'words that are "public" or "private", these are refused before training. With `noise_multiplier` a recipe '
+        "that counts words is trained, and its guarantee names them in place of an epsilon.\n\n"
+        + table(("stage", "why", "instead"), open_rows)
+        + "\n## Accounted\n\n"
+        + table(("stage", "why it matters", "how it is borne"), accounted)
     )
 
 
@@ -481,6 +505,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/commands.md": command_page,
     "reference/detectors.md": detector_page,
     "reference/recipes.md": recipe_page,
+    "reference/stages.md": stage_page,
     "reference/attacks.md": attack_page,
     "reference/python.md": api_page,
     "reference/sources.md": reference_page,

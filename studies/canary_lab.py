@@ -458,7 +458,7 @@ def _measured(run: Run, folder: Path) -> dict[str, str]:
     """What each layer of a training did, in words."""
     ledger = json.loads((folder / "ledger.json").read_text())
     spans = pq.read_metadata(run.folder / "spans" / "spans.parquet").num_rows
-    kept, there = run.deduplicated.num_documents, run.corpus.num_documents
+    kept, there = run.deduplicated.num_documents, run.whole_corpus.num_documents
     return {
         "scrub": f"{spans:,} identifiers replaced",
         "dedup": f"{there - kept:,} of {there:,} texts are copies, left out",

@@ -24,6 +24,7 @@ from reticent.trainer.recipes import RECIPES
 
 __all__ = [
     "ACCESS",
+    "COMPASS",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
     "RISKS_OF",
@@ -72,6 +73,9 @@ RISKS_OF: Mapping[str, tuple[RiskName, ...]] = MappingProxyType(
         "knows_relation": ("context", "words"),
     }
 )
+#: Level of a probe by the name behind a true beginning: what stands before an item of the same type in a document of
+#: somebody else leads a model to where it read such items [@nakka2024].
+COMPASS: Final = "compass"
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
 #: those after it.
 Masking = Literal["together", "one_by_one", "left_to_right"]
@@ -483,10 +487,11 @@ class ProbeConfig(Section):
     targets: Annotated[tuple[str, ...], PUBLISHED] = Field(
         default=(), description="types of items to ask for; default: every type but the name"
     )
-    levels: tuple[Literal["twin", "triplet", "quadruplet"], ...] = Field(
+    levels: tuple[Literal["twin", "triplet", "quadruplet", "compass"], ...] = Field(
         default=("twin", "triplet"),
         min_length=1,
-        description="items in the prompt: the name (twin), and one or two more (triplet, quadruplet)",
+        description="items in the prompt: the name (twin), and one or two more (triplet, quadruplet); or compass: the "
+        "name, behind what stands before an item of the type in a document of another member",
     )
     given: Annotated[tuple[str, ...], PUBLISHED] = Field(
         default=(), description="items in the prompt beside the name, in this order; default: the order of the table"

@@ -16,18 +16,27 @@ import pyarrow as pa
 from reticent.audit.config import AuditConfig
 from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
 from reticent.audit.evidence.inversion import Inversion
-from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
+from reticent.audit.evidence.leakage import AllOccurrences, Excess, Generated, Ledger, SideUtility, Utility
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
 from reticent.audit.leakage.leakage import FoldDraws, LeakageAudit
 from reticent.audit.leakage.utility import numbers_beside, utility, without_predictions
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
+from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, user_inference_score
 from reticent.audit.membership.groups import group_membership
+from reticent.audit.membership.hidden_states import identified
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import END_OF_TEXT, GRADIENT, INFORMATION, STATES
+from reticent.audit.membership.names import (
+    CHECKPOINTS,
+    END_OF_TEXT,
+    GRADIENT,
+    INFORMATION,
+    SELF_CALIBRATION,
+    STATES,
+)
+from reticent.audit.membership.self_calibration import train_on_written
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.endpoint import Server, is_endpoint, score_endpoint
@@ -35,7 +44,7 @@ from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_information, score_models
 from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
-from reticent.audit.stats.intervals import bootstrap_of
+from reticent.audit.stats.intervals import bootstrap_of, two_sides
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
 from reticent.engine.randomness import generator
@@ -71,6 +80,8 @@ class ModelEntry:
     objective: str
     epoch: int
     path: Path
+    #: Earlier checkpoints of the same training, in order; none where they are not there, or not asked.
+    earlier: tuple[Path, ...] = ()
     ledger: Ledger | None = None
     #: Flags that the recipe never has for a target.
     never_target: int = 0
@@ -190,7 +201,7 @@ class Auditor:
         self.membership = MembershipAudit(
             audit, members, self.words, self.true, self.table, config, self.bootstrap, lowercase=lowercase,
             user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups, units=units,
-            copied=copied,
+            copied=copied, split_given=split_given,
         )  # fmt: skip
         self.categories = None
         if categories is not None:
@@ -243,13 +254,14 @@ class Auditor:
         base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
         more_attacks : returns attacks beside those of the settings; not for a base model
         shadow_tokens : of each shadow the log-probabilities of the tokens, and the documents it was trained on
-        task : name of a part ("documents", "all occurrences", "probes", "gradients", "information", "inversion") ->
-            context that shows its progress
+        task : name of a part ("documents", "all occurrences", "probes", "gradients", "information", "inversion",
+            "self-calibration", "checkpoints") -> context that shows its progress
         """
         self._load = cache(load_model)  # what the parts of this evaluation ask is one model, read once
         again: TokenScores | None = None
         inverted: Inversion | None = None
         candidates: dict[str, np.ndarray] | None = None
+        identity: Excess | None = None
         try:
             with task("documents") as advance:
                 scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
@@ -261,7 +273,10 @@ class Auditor:
                 with task("gradients") as advance:
                     asked[GRADIENT] = self.gradient_scores(entry, advance)
             if STATES in self.config.attacks:
-                asked[STATES] = self.states_scores(entry)
+                asked[STATES], identity = self.probe_states(entry)
+            if SELF_CALIBRATION in self.config.attacks and entry.is_last and entry.objective == "clm":
+                with task("self-calibration") as advance:
+                    asked |= self.calibrated_scores(entry, scores, compared, advance)
             information = None
             if INFORMATION in self.config.attacks and compared:
                 with task("information") as advance:
@@ -275,6 +290,9 @@ class Auditor:
                     inverted, candidates = self.invert(entry, compared, advance)
         finally:
             self._load = load_model  # statistics need its memory
+        if CHECKPOINTS in self.config.attacks and entry.earlier:
+            with task("checkpoints") as advance:
+                asked[CHECKPOINTS] = self.checkpoint_scores(entry, scores, advance)
         base_scores = compared.documents if compared else None
         further, controls = dict(asked), dict(compared.asked if compared else {})
         about: dict[str, ShadowControl] = {}
@@ -300,6 +318,8 @@ class Auditor:
             measured = replace(measured, generated=self.measure_written(entry, written))
         if inverted is not None:
             measured = replace(measured, inversion=inverted)
+        if identity is not None and measured.beside:
+            measured = replace(measured, beside=replace(measured.beside, identity=identity))
         if not scores.scored.any():
             measured = without_predictions(measured)
         measured = replace(measured, num_drawn=self._num_drawn.get(entry.path) or None)
@@ -566,8 +586,38 @@ class Auditor:
         )  # fmt: skip
         return np.asarray(EVERY_ATTACK[GRADIENT].score(norms))
 
-    def states_scores(self, entry: ModelEntry) -> np.ndarray:
-        """Return the scores of a probe of the last hidden states of each asked document, float64 (D,)."""
+    def checkpoint_scores(
+        self, entry: ModelEntry, scores: TokenScores, progress: Callable[[int, int], None] | None = None
+    ) -> np.ndarray:
+        """Return the slope of the mean log-probability of each document over all checkpoints, float64 (D,). The earlier
+        ones are read and scored one after another."""
+        before = [loss_score(self.score(replace(entry, path=path), progress)) for path in entry.earlier]
+        return np.asarray(EVERY_ATTACK[CHECKPOINTS].score(np.stack([*before, loss_score(scores)])))
+
+    def calibrated_scores(
+        self,
+        entry: ModelEntry,
+        scores: TokenScores,
+        base: BaseModelScores | None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> DocumentScores:
+        """Return the scores of the attack by a reference that was trained on what the model writes; none where there is
+        no base model to train, or no token that begins a text."""
+        special = special_ids(self._tokenizer_of(entry.path), entry.objective)
+        start = base.path if base else entry.path if entry.recipe == "base" else None
+        if start is None or special.prefix is None:
+            return {}
+        reference = train_on_written(
+            self._load(entry.path, entry.objective), load_model(start, entry.objective), special,
+            batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16, seed=self.config.seed,
+            progress=progress,
+        )  # fmt: skip
+        (before,) = score_models([reference], entry.objective, self.store, special, **self._scoring)
+        return {SELF_CALIBRATION: EVERY_ATTACK[SELF_CALIBRATION].score(scores, before)}
+
+    def probe_states(self, entry: ModelEntry) -> tuple[np.ndarray, Excess | None]:
+        """Return the scores of a probe of the last hidden states of each asked document, float64 (D,), and of how many
+        of both sides these tell whose a document is; None where no side has enough with two documents."""
         units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
         asked = asked_documents(self.store.individual, self.members, self.config.seed, units=units)
         states = document_states(
@@ -575,10 +625,10 @@ class Auditor:
             special_ids(self._tokenizer_of(entry.path), entry.objective), window_length=self.config.window_length,
             batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16,
         )  # fmt: skip
-        scores[asked] = EVERY_ATTACK[STATES].score(
-            states, self.store.individual[asked], self.members[asked], seed=self.config.seed, units=units
-        )
-        return scores
+        sides = states, self.store.individual[asked], self.members[asked]
+        scores[asked] = EVERY_ATTACK[STATES].score(*sides, seed=self.config.seed, units=units)
+        hits, codes, member = identified(*sides, seed=self.config.seed, units=units)
+        return scores, two_sides(hits, codes, member, limit=1.0, **self.bootstrap) if len(hits) else None
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store

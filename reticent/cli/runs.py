@@ -142,7 +142,7 @@ def list_all_recipes(wanted: bool) -> None:
         '[recipes.careful]\nbase = "ppclm"\ncontext = "surrogate"       # or "tag", "keep"\n'
         'context_indirect = "surrogate"    # the same for indirect identifiers\n'
         'never_target = ["direct", "indirect"]\nfreeze_embeddings = true\n\n'
-        "More fields: objective, text, goldfish_k, goldfish_h, mask_split, private."
+        "More fields: objective, text, goldfish_k, goldfish_h, mask_split, private, words."
     )
     raise typer.Exit
 

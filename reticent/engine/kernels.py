@@ -4,7 +4,8 @@ Kernels over windows stand in `window_kernels`, kernels over the values of a doc
 
 All kernels release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on
 disk. Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it does not
-change with the batching, order or resumption of windows. Computations that are as fast in NumPy have no kernel;
+change with the batching, order or resumption of windows. A window goes by its number or, in DP-SGD, by a key of its
+document and place, which no other individual moves. Computations that are as fast in NumPy have no kernel;
 ``benchmarks/kernels.py`` compares each kernel with its NumPy form. Offsets are CSR bounds: document d has
 ``offsets[d]:offsets[d + 1]``.
 """
@@ -19,6 +20,7 @@ __all__ = [
     "draw_counts",
     "draw_words",
     "goldfish_drops",
+    "hash_keys",
     "hash_slices",
     "hash_targets",
     "number_tuples",
@@ -57,6 +59,15 @@ def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nd
         for at in range(starts[row], ends[row]):
             state = (state ^ np.uint64(data[at])) * np.uint64(0x100000001B3)
         hashes[row] = np.int64(_mix(state))
+    return hashes
+
+
+@_jit
+def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
+    """Return a 64-bit hash (uint64) of each key, under two secret numbers of 64 bits."""
+    hashes = np.empty(len(keys), dtype=np.uint64)
+    for row in range(len(keys)):
+        hashes[row] = _hash(np.uint64(seed), np.uint64(keys[row]), np.uint64(use), np.uint64(0))
     return hashes
 
 

@@ -8,17 +8,19 @@ which of their words are protected (definitions.md#identifiers; [@boutet2025] §
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from reticent.core.section import PUBLISHED, Section
+from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import MAX_K, MAX_N
 
-__all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
+__all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope", "Words"]
 
 Scope = Literal["corpus", "individual", "occurrence"]
+#: What tells an indirect identifier: how many individuals use it; a public list; that list and a private vocabulary.
+Words = Literal["counted", "public", "private"]
 POLICIES: Final = ("all", "last", "cover", "paper")
 
 #: ``corpus``: that surface is protected wherever it occurs (the blacklist of [@boutet2025]); ``individual``: in all
@@ -38,6 +40,8 @@ class Policy(Section):
     """Which words must never be a target.
 
     Of an identifying n-gram, one that fewer than ``k`` individuals use, ``policy`` says which words are protected.
+    Where ``words`` are not counted, but told by ``public_words``, no scope reaches beyond an individual: the flags of
+    one then follow from their own documents alone. A recipe says which.
     """
 
     section: ClassVar[str] = "protect"
@@ -57,8 +61,21 @@ class Policy(Section):
         description="label -> corpus, individual or occurrence, over the default scopes; a label that stands in "
         "neither has the scope of its category, or corpus",
     )
+    public_words: Annotated[str | None, PUBLISHED] = Field(
+        default=None,
+        min_length=1,
+        description="public words that are targets whoever uses them, for recipes with words that are public or "
+        'private: "wordfreq:en" (or another language; extra wordfreq), or a file with a word a line; never words of '
+        "these documents",
+    )
+    words: Annotated[Words, of_job(None)] = "counted"
+
+    def cache_key(self) -> dict[str, Any]:
+        """What flags depend on; public words are told apart by their words, where a recipe looks at them."""
+        return self.model_dump(exclude={"public_words"})
 
     def scope_of(self, label: str) -> Scope:
         """Return the scope of a label: its own, or else that of its category."""
         known = self.scopes.get(label) or DEFAULT_SCOPES.get(label.upper())
-        return known or DEFAULT_SCOPES.get(category(label), "corpus")
+        scope = known or DEFAULT_SCOPES.get(category(label), "corpus")
+        return "individual" if scope == "corpus" and self.words != "counted" else scope

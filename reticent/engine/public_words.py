@@ -97,8 +97,9 @@ class PublicWords:
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
 
-def read_public_words(source: str) -> PublicWords:
-    """Return the pool of a source: ``generated``, ``wordfreq:en`` (or another language), or the path of a file.
+def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWords:
+    """Return the pool of a source: ``generated``, ``wordfreq:en`` (or another language), or the path of a file;
+    ``setting`` names it in errors.
 
     Raises
     ------
@@ -108,12 +109,12 @@ def read_public_words(source: str) -> PublicWords:
     if source == GENERATED:
         words = generated_words()
     elif source.startswith(WORDFREQ):
-        words = _of_wordfreq(source.removeprefix(WORDFREQ))
+        words = _of_wordfreq(source.removeprefix(WORDFREQ), setting)
     else:
-        words = _of_file(Path(source))
+        words = _of_file(Path(source), setting)
     kept = tuple(itertools.islice(dict.fromkeys(word for word in words if word and not word.isspace()), MAX_WORDS))
     if not kept:
-        raise PolicyError(f"surrogates.pool: {source} holds no word; {_choices()}")
+        raise PolicyError(f"{setting}: {source} holds no word; {_choices()}")
     return PublicWords(kept, source)
 
 
@@ -143,26 +144,24 @@ def _numbers(random: np.random.Generator) -> Iterator[str]:
         yield from (f"{digits(num)}{letters}" for _ in range(8))
 
 
-def _of_wordfreq(language: str) -> list[str]:
+def _of_wordfreq(language: str, setting: str) -> list[str]:
     try:
         from wordfreq import top_n_list
     except ImportError:
-        raise PolicyError(
-            f"surrogates.pool: {WORDFREQ}{language} needs the extra reticent[wordfreq]; {_choices()}"
-        ) from None
+        raise PolicyError(f"{setting}: {WORDFREQ}{language} needs the extra reticent[wordfreq]; {_choices()}") from None
     try:
         return list(top_n_list(language, MAX_WORDS))
     except LookupError:
-        raise PolicyError(f"surrogates.pool: wordfreq has no language {language!r}; {_choices()}") from None
+        raise PolicyError(f"{setting}: wordfreq has no language {language!r}; {_choices()}") from None
 
 
-def _of_file(path: Path) -> list[str]:
+def _of_file(path: Path, setting: str) -> list[str]:
     try:
         return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError:
-        raise PolicyError(f"surrogates.pool: {path} is not UTF-8; expected a word a line") from None
+        raise PolicyError(f"{setting}: {path} is not UTF-8; expected a word a line") from None
     except OSError as error:
-        raise PolicyError(f"surrogates.pool: {path} cannot be read ({error.strerror}); {_choices()}") from None
+        raise PolicyError(f"{setting}: {path} cannot be read ({error.strerror}); {_choices()}") from None
 
 
 def _choices() -> str:

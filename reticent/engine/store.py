@@ -8,6 +8,7 @@ unpacked only if it is read whole.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import itertools
@@ -96,6 +97,16 @@ class TokenStore:
     def doc_ids(self) -> pa.Array:
         assert self._packed is not None
         return self._packed.stored.doc_ids.take(pa.array(self._packed.documents))
+
+    @property
+    def doc_keys(self) -> np.ndarray:
+        """A hash of the id of each document, int64, which no other document moves."""
+        from reticent.engine.kernels import hash_slices
+
+        ids = pa.concat_arrays([self.doc_ids.cast(pa.large_string())])  # from its first byte
+        _, offsets, data = ids.buffers()
+        bounds = np.frombuffer(offsets, dtype=np.int64)[ids.offset : ids.offset + len(ids) + 1]
+        return hash_slices(np.frombuffer(data or b"\0", dtype=np.uint8), bounds[:-1], bounds[1:])
 
     def doc_ids_of(self, documents: np.ndarray) -> list[str]:
         """Return the ids of a few documents; no others are gathered."""
@@ -204,6 +215,12 @@ class TokenStore:
         return TokenStore(
             **{name: changed.pop(name) if name in changed else getattr(self, name) for name in names}, **changed
         )
+
+    def of_units(self, units: np.ndarray) -> TokenStore:
+        """Return the store with the unit of each individual in its place; nothing is unpacked."""
+        store = copy.copy(self)
+        store.individual = units[self.individual].astype(np.uint32)
+        return store
 
     def text_fingerprint(self) -> str:
         """Return a hash of everything that training reads except flags, which a recipe without protection ignores.

@@ -28,6 +28,7 @@ from reticent.engine.schema import DIRECT, INDIRECT, SPANS
 from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
+from reticent.engine.survey import survey_documents
 from reticent.engine.token_views import NumberedCorpus, documents_of, num_set, write_view
 from reticent.engine.word_ids import NumberedWords, SpanWriter, WordSpans
 
@@ -195,6 +196,9 @@ class RewrittenTokens:
     view : the protected tokens of the same documents, whose flags are carried over
     names : SurrogateNames, optional
         Names that surrogates are drawn from; default: realistic ones in the language of most documents.
+    alone : bool
+        Whether the surrogates of an individual follow from key, id and own documents alone. None is then drawn again
+        because it stands in the corpus, "auto" is no language of its documents, and months come before days.
 
     The others are those of `write_tokens`, and ``supports`` as `FlaggedWords` takes it: the index of the view.
 
@@ -214,8 +218,12 @@ class RewrittenTokens:
         policy: Policy | None = None,
         supports: NgramIndex | None = None,
         names: SurrogateNames | None = None,
+        alone: bool = False,
         num_threads: int = 0,
     ):
+        #: Ids of the individuals by their codes, where no number may depend on others.
+        self._ids = individuals.table.column("individual_id") if alone and individuals is not None else None
+        self._alone = alone
         self._style, self._view, self._tokenizer_json, self._num_threads = style, view, tokenizer_json, num_threads
         self._flagged = FlaggedWords(
             corpus,
@@ -257,7 +265,8 @@ class RewrittenTokens:
         options: dict[str, Any] = {"num_threads": self._num_threads}
         if self._style in ("surrogate", "rotate"):
             if self._drawn_from is None:
-                self._drawn_from = self._flagged.survey().options(self._names)
+                survey = survey_documents(()) if self._alone else self._flagged.survey()
+                self._drawn_from = survey.options(self._names)
             options |= {"draw": draw, **self._drawn_from}
         return _write(
             folder,
@@ -281,7 +290,8 @@ class RewrittenTokens:
             if self._style == "x":
                 made = replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=self._num_threads)
             else:
-                individuals = pa.array(part.codes).cast(pa.string())
+                codes = pa.array(part.codes)
+                individuals = codes.cast(pa.string()) if self._ids is None else self._ids.take(codes).combine_chunks()
                 batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
                 spans = self._flagged.spans_of(part, words)
                 made = replace_spans(batch, words, flags, starts, spans, self._style, key, **options)

@@ -90,10 +90,10 @@ class CheckedText:
         policy: Policy,
         surface: str,
         counted: bool,
-        drawn: pa.Array | None = None,
+        told: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Protection of the documents of these splits by these documents, spans and policy, and of the words ``drawn``
-        (by their surfaces) whatever their support.
+        """Protection of the documents of these splits by these documents, spans and policy; the words that are ``told``
+        have another support.
         """
         wanted = _mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
@@ -103,10 +103,11 @@ class CheckedText:
         surfaces = self._table.surfaces(surface)
         seen, num_units = self._table.seen(surface), len(np.unique(units))
         supports = count_supports(words, units, surfaces, policy.n if counted else 1)
-        if drawn is not None:
-            is_drawn = pc.is_in(pa.array(surfaces, drawn.type), value_set=drawn).to_numpy(zero_copy_only=False)
-            below = np.where(is_drawn, policy.k - 1, np.iinfo(np.int64).max)[words.spellings]
-            supports = (np.minimum(support, below) for support in supports)
+        if told is not None:
+            names = told.column("word")
+            rows = pc.index_in(pa.array(surfaces, names.type), value_set=names).fill_null(-1).to_numpy()
+            instead = np.append(told.column("support").to_numpy().astype(np.int64), -1)[rows][words.spellings]
+            supports = (np.where(instead < 0, support, instead) for support in supports)
         marks = read_spans(spans, self._rows[chosen])
         of_words = next(supports)
         visible = visible_support(words, seen, of_words)
@@ -154,7 +155,7 @@ def verify_tokens(
     spans: SpanReader | None = None,
     surface: str = "exact",
     counted: bool = True,
-    drawn: pa.Array | None = None,
+    told: pa.RecordBatch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
     """Compare every token of a store of original text with its documents.
@@ -166,15 +167,15 @@ def verify_tokens(
         Of the index it was made with.
     counted : bool
         Whether support protects words at all.
-    drawn : string array, optional
-        Surfaces of words that a noisy threshold protects besides (n = 1).
+    told : record batch, optional
+        Columns ``word`` and ``support``: words of another support than the text has (n = 1).
 
     Raises
     ------
     ArtifactError
         The store has another number of documents than the splits.
     """
-    protected = text.protected(splits, spans, policy, surface, counted, drawn)
+    protected = text.protected(splits, spans, policy, surface, counted, told)
     num_documents = len(protected.words.doc_offsets) - 1
     if store.num_documents != num_documents:
         raise ArtifactError(

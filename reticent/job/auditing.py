@@ -15,6 +15,10 @@ from reticent import _rust
 from reticent.audit.leakage.words import WordCategories
 from reticent.audit.membership.names import (
     ATTACKS_ON_SIZES,
+    CALIBRATION_EPOCHS,
+    CALIBRATION_TEXTS,
+    CALIBRATION_TOKENS,
+    CHECKPOINTS,
     GRADIENT,
     INFORMATION,
     MOST_DOCUMENTS,
@@ -23,6 +27,7 @@ from reticent.audit.membership.names import (
     PROBE_COPIES,
     PROBE_TOKENS,
     PROBING,
+    SELF_CALIBRATION,
     STATES,
     USER_INFERENCE,
 )
@@ -54,6 +59,7 @@ __all__ = [
     "Workload",
     "audit_config",
     "audited_tokens",
+    "earlier_epochs",
     "extraction_work",
     "is_last",
     "named_groups",
@@ -165,6 +171,13 @@ def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
 def is_last(run: Run, measurement: Measurement) -> bool:
     """Whether a measurement is of a base model, or of the last checkpoint of a training, which is judged."""
     return measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
+
+
+def earlier_epochs(run: Run, measurement: Measurement) -> tuple[int, ...]:
+    """Return the epochs of the checkpoints before a last one that an attack asks too."""
+    if CHECKPOINTS not in run.job.audit.attacks or measurement.training is None or not is_last(run, measurement):
+        return ()
+    return run.job.training(measurement.model).epochs_kept()[:-1]
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
@@ -310,6 +323,11 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["gradients"] = 3 * audit["tokens"] * asked_share
     if STATES in settings.attacks:
         parts["states"] = audit["tokens"] * asked_share
+    if SELF_CALIBRATION in settings.attacks and not masked and is_last(run, measurement):
+        passes = 1 + 3 * CALIBRATION_EPOCHS  # a text is written once; a backward pass costs two forward ones
+        parts["self-calibration"] = audit["tokens"] + CALIBRATION_TEXTS * CALIBRATION_TOKENS * passes
+    if CHECKPOINTS in settings.attacks:
+        parts["checkpoints"] = audit["tokens"] * folds * len(earlier_epochs(run, measurement))
     if INFORMATION in settings.attacks and measurement.training is not None:
         parts["information"] = 2 * audit["tokens"] * folds
     if settings.inversion is not None:

@@ -105,6 +105,8 @@ def _of_protection(job: Job) -> Iterator[str]:
             yield _idle("protect.max_document_frequency", "on single words", "set protect.n to 2 or more")
     if _given(job.surrogates, "pool") and all(r.context_indirect != "surrogate" for r in recipes.values()):
         yield _idle("surrogates.pool", 'where no recipe has context_indirect = "surrogate"', "choose one that has")
+    if job.protect.public_words is not None and all(recipe.words == "counted" for recipe in recipes.values()):
+        yield _idle("protect.public_words", "where every recipe counts words", 'choose one with words = "public"')
     for name, own in job.recipes.items():
         if own.goldfish_h is not None and job.recipe(name).goldfish_k is None:
             yield _idle(f"recipes.{name}.goldfish_h", "without goldfish_k", "give both")
@@ -295,7 +297,7 @@ def _check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later, and for settings of
     DP-SGD, or of plain training, that no recipe looks at.
     """
-    from reticent.job.dependencies import unaccounted_stages
+    from reticent.job.dependencies import privacy_unit, unaccounted_stages
 
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
@@ -311,10 +313,10 @@ def _check_private(run: Run) -> None:
             if not recipe.private:
                 continue
             assert settings.dp is not None  # the job was checked
-            if recipe.context == "surrogate":
-                raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
             refuse_conflicts(settings, settings.dp)
-            refuse_promise(settings.dp, (*unaccounted_stages(run.job, settings.dp), *unaccounted_steps(recipe)))
+            privacy_unit(run.job, model)
+            stages = unaccounted_stages(run.job, model, recipe)
+            refuse_promise(settings.dp, (*stages, *unaccounted_steps(recipe)), recipe)
 
 
 def _refuse_plain_clip(settings: TrainConfig, table: str) -> None:
@@ -377,10 +379,14 @@ def _require_there(path: str | None, setting: str, beside: tuple[str, ...] = ())
 def _require_pool(run: Run) -> None:
     """Raise `PolicyError` for public words or names that cannot be read, where a recipe needs them."""
     recipes = [run.job.recipe(recipe) for model in run.job.model for recipe in model.recipes]
+    sources = {"protect.public_words": run.job.protect.public_words}
     if any(recipe.context_indirect == "surrogate" for recipe in recipes):
-        from reticent.engine.public_words import read_public_words
+        sources["surrogates.pool"] = run.job.surrogates.pool
+    for setting, source in sources.items():
+        if source is not None:
+            from reticent.engine.public_words import read_public_words
 
-        read_public_words(run.job.surrogates.pool)
+            read_public_words(source, setting)
     if any(recipe.context == "surrogate" for recipe in recipes):
         from reticent.job.dependencies import surrogate_names
 

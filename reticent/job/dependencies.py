@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from reticent.core.errors import PolicyError
+from reticent.engine.detect.choose import DETECTORS
+from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
+from reticent.job.noise import vocabulary_noise
 from reticent.trainer.privacy import BUDGET_FILE
 
 if TYPE_CHECKING:
@@ -15,7 +19,14 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import PrivacyConfig
     from reticent.trainer.recipes import Recipe
 
-__all__ = ["privacy_of", "repeated_settings", "surrogate_names", "training_dependencies", "unaccounted_stages"]
+__all__ = [
+    "privacy_of",
+    "privacy_unit",
+    "repeated_settings",
+    "surrogate_names",
+    "training_dependencies",
+    "unaccounted_stages",
+]
 
 
 def training_dependencies(
@@ -36,6 +47,8 @@ def training_dependencies(
     causal = recipe.objective == "clm"
     config = {**settings.cache_key(private=recipe.private, causal=causal), "recipe": recipe.to_dict(), "seed": seed}
     config |= repeated_settings(training.model)
+    if recipe.private and privacy_unit(run.job, training.model) == "household":
+        config["unit"] = "household"
     if recipe.replaces_indirect:
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
     if recipe.context == "surrogate" and (names := surrogate_names(run.job).digest()) is not None:
@@ -60,24 +73,59 @@ def surrogate_names(job: Job) -> SurrogateNames:
 
 
 def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> PrivacyConfig:
-    """Return DP-SGD of a model's private recipe; its cost is noted for the documents as they were given."""
+    """Return DP-SGD of a model's private recipe; its cost is noted for the documents as they were given.
+
+    ``recipe`` says what is protected, and so what epsilon includes; None: nothing is.
+    """
 
     settings = run.job.privacy(model, "" if recipe is None else recipe.name)
     assert settings is not None  # the job was checked
-    file = str(settings.budget_file or run.folder / BUDGET_FILE)
-    corpus = run.whole_corpus.fingerprint()
-    return settings.replace(budget_file=file, corpus=corpus, unaccounted=unaccounted_stages(run.job, settings))
+    vocabulary = None
+    if recipe is not None and recipe.words == "private":
+        noise = vocabulary_noise(run, run.job.protection(recipe.name).k)
+        vocabulary = (gaussian_sigma(noise.epsilon, noise.delta / 2), noise.delta / 2) if noise is not None else None
+    return settings.replace(
+        unit=privacy_unit(run.job, model),
+        budget_file=str(settings.budget_file or run.folder / BUDGET_FILE),
+        corpus=run.whole_corpus.fingerprint(),
+        unaccounted=unaccounted_stages(run.job, model, recipe),
+        vocabulary=vocabulary,
+    )
 
 
-def unaccounted_stages(job: Job, settings: PrivacyConfig) -> tuple[str, ...]:
-    """Return the stages before a private training that read every individual's documents and are not accounted."""
-    dedup = job.dedup
-    own_copies = dedup.scope == "individual" and settings.unit == "individual"
-    unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
-    if job.split.user_inference_holdout and settings.unit != "individual":
-        # It depends on how many documents an individual has.
-        unaccounted += ("the draw of the user-inference holdout",)
-    if job.canaries is not None:
-        # Their words, and who carries them, depend on all members.
-        unaccounted += ("the planting of canaries",)
-    return unaccounted
+def privacy_unit(job: Job, model: ModelSection) -> Literal["individual", "household", "record"]:
+    """Return the unit of a model's epsilon: a household where these are kept together, and not a record.
+
+    Raises
+    ------
+    PolicyError
+        It is to be a household, and the documents have none.
+    """
+    settings = job.training(model).dp
+    assert settings is not None  # the job was checked
+    by_household = job.corpus.household_id is not None and job.split.by != "individual"
+    if settings.unit == "household" and not by_household:
+        raise PolicyError('train.dp.unit = "household": needs corpus.household_id, and a split by household (split.by)')
+    return "household" if settings.unit == "individual" and by_household else settings.unit
+
+
+def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:
+    """Return the stages (`STAGES`) before a private training of a recipe that read every individual's documents and are
+    not accounted; without those that its recipe itself has (`unaccounted_steps`).
+    """
+    settings = job.training(model).dp
+    assert settings is not None  # the job was checked
+    of_record = settings.unit == "record"
+    looks_at_others = [name for name in job.detect.detectors if DETECTORS[name].depends(job.detect.of(name))]
+    has_flags = recipe is not None and recipe.words != "counted"
+    found = {
+        "deduplication": job.dedup.mode != "off" and (job.dedup.scope != "individual" or of_record),
+        "the draw of the user-inference holdout": bool(job.split.user_inference_holdout) and of_record,
+        "the planting of canaries": job.canaries is not None,
+        "the base model": model.foundation is not None and model.foundation.text == "reference",
+        # Of what is protected by counts, the recipe itself says that nothing is accounted.
+        "the propagation of identifiers": has_flags and job.detect.propagate,
+        "a detector that learns from all documents": has_flags and bool(looks_at_others),
+        "lists of names": has_flags and "gazetteer" in job.detect.detectors,
+    }
+    return tuple(name for name, is_there in found.items() if is_there)

@@ -1,5 +1,9 @@
 """The index that protects: that of the members, or with `[threshold] epsilon` one whose threshold is noisy.
 
+Where the words of a recipe are not counted, the words of a public list are shared, whoever uses them, and no others: or
+with a private vocabulary also those that are drawn into it. An individual then moves no flag of another but through
+that vocabulary, which costs epsilon. A vocabulary that can hold no word of so few individuals is not drawn.
+
 The key of the draws stands in the run folder (0600) and is drawn by the system: a key that follows from the documents
 would give the draws away to whoever has them. A run again on other documents, or with another epsilon or delta, draws
 afresh: by the same numbers the words that are spared would differ only where an individual came or went.
@@ -11,48 +15,97 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.errors import PolicyError
+import numpy as np
+
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
 from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
 from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
+from reticent.engine.public_words import read_public_words
 from reticent.engine.schema import MEMBERS
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.noisy_threshold import Noise
+    from reticent.engine.protect import Policy, Words
     from reticent.engine.split import Individuals
+    from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["KEY", "noise_settings", "protecting"]
+__all__ = ["KEY", "noise_settings", "protecting", "vocabulary_noise"]
 
 #: File of the run folder with the key of the draws.
 KEY = "threshold.key"
 
 
-def protecting(run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None) -> NgramIndex:
-    """Return the index by which tokens are protected: ``index`` itself without noise.
+def protecting(
+    run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None, *, words: Words = "counted"
+) -> NgramIndex:
+    """Return the index by which tokens are protected: ``index`` itself where words are counted without noise.
 
-    ``individuals`` say who are the members that it counts, by default those of the run.
+    ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
+    """
+    if words == "counted":
+        noise = run.job.threshold.noise
+        return index if noise is None else _noisy(run, index, k, noise, individuals)
+    supports = index.words().column("support").to_numpy()
+    listed, hidden = _is_public(run, index), np.minimum(supports, k - 1)
+    noise = vocabulary_noise(run, k) if words == "private" else None
+    if noise is not None:
+        hidden = _noisy(run, index, k, noise, individuals, listed).words().column("support").to_numpy()
+    return index.with_supports(np.where(listed, np.maximum(supports, k), hidden))
+
+
+def vocabulary_noise(run: Run, k: int) -> Noise | None:
+    """Return the noise of the private vocabulary; None where it could buy nothing, and its recipe is that of the public
+    list alone: a word that everybody votes for is not drawn more often than not. The number of members that decides is
+    public, or the one that is declared in its place.
     """
     noise = run.job.threshold.noise
-    if noise is None:
-        return index
+    assert noise is not None  # the job was checked
+    number = _declared(run.job)
+    if not number:
+        try:
+            number = run.index("index").num_units
+        except ArtifactError:  # a look at a plan
+            split = run.job.split
+            number = round(run.whole_corpus.num_individuals * (1 - split.heldout - split.reference))
+    return noise if noise.shares(k, number)[number] > 0.5 else None
 
+
+def _declared(job: Job) -> int:
+    """The number of individuals that the job's trainings by DP-SGD take for public; 0 where they count the members."""
+    settings = filter(None, (job.training(model).dp for model in job.model))
+    return max((dp.num_units or 0 for dp in settings), default=0)
+
+
+def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
+    """Whether each word of an index is on the public list, whatever its case; bool (num words,)."""
+    source = run.job.protect.public_words
+    assert source is not None  # the job was checked
+    public = {word.lower() for word in read_public_words(source).words}
+    return np.array([word.lower() in public for word in index.words().column("word").to_pylist()], dtype=bool)
+
+
+def _noisy(
+    run: Run, index: NgramIndex, k: int, noise: Noise, individuals: Individuals | None, listed: np.ndarray | None = None
+) -> NgramIndex:
     key = _key(run)
     if noise.max_words is None:
         return noisy_index(index, k, noise, key)
     if individuals is not None:  # of shadow models, which nobody sees: nothing is spent
-        return noisy_index(index, k, noise, key, voters=_voters(run, index, individuals, noise, key))
+        return noisy_index(index, k, noise, key, voters=_voters(run, index, individuals, noise, key, listed))
     # Of the run's members, for each of its recipes and trainings.
-    voters = run.once("voters", key, lambda: _voters(run, index, run.individuals, noise, key))
+    name = "voters" if listed is None else "voters of words on no list"
+    voters = run.once(name, key, lambda: _voters(run, index, run.individuals, noise, key, listed))
     with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, key, k, index.num_units):
         return noisy_index(index, k, noise, key, voters=voters)
 
 
-def _voters(run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes) -> np.ndarray:
-    """The voters of each word of an index among the members."""
+def _voters(
+    run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes, listed: np.ndarray | None
+) -> np.ndarray:
+    """The voters of each word of an index among the members; none for words that are ``listed``, which need no vote."""
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:
@@ -65,20 +118,27 @@ def _voters(run: Run, index: NgramIndex, individuals: Individuals, noise: Noise,
     parts = numbered_words(
         numbered.words, numbered.index, index, individuals.units[codes], individuals.mask(MEMBERS)[codes]
     )
+    if listed is not None:
+        parts = ((unit[~listed[word]], word[~listed[word]]) for unit, word in parts)
     return count_voters(parts, word_order(key, index.words().column("word")), noise.max_words)
 
 
-def noise_settings(run: Run) -> dict[str, Any]:
+def noise_settings(run: Run, policy: Policy) -> dict[str, Any]:
     """Return what tokens depend on beside their index and policy: nothing without noise; the key by its hash. A look at
     a plan draws no key: where there is none, no tokens are up to date.
     """
+    told: dict[str, Any] = {}
+    if policy.words != "counted":
+        assert policy.public_words is not None  # the job was checked
+        told = {"words": policy.words, "public_words": read_public_words(policy.public_words).digest()}
+        told["num_units"] = _declared(run.job)
     noise = run.job.threshold.noise
-    if noise is None:
-        return {}
+    if noise is None or policy.words == "public":
+        return told
     settings = _settings(noise)
     if run.fingerprints.looking and not (run.folder / KEY).exists():
-        return {"threshold": settings}
-    return {"threshold": {**settings, "key": hashlib.sha256(_key(run)).hexdigest()}}
+        return {**told, "threshold": settings}
+    return {**told, "threshold": {**settings, "key": hashlib.sha256(_key(run)).hexdigest()}}
 
 
 def _settings(noise: Noise) -> dict[str, Any]:

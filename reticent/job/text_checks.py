@@ -10,8 +10,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
 from reticent.core.artifact import read_manifest, require_kind
 from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
@@ -94,8 +92,8 @@ class _Reader:
             "spans": run.fingerprints.of("spans"),
             "tokens": run.fingerprints.of(name),
         }
-        noise = noise_settings(run) if splits == (MEMBERS,) else {}
-        config = {**policy.model_dump(), "surface": run.job.index.surface, **noise}
+        noise = noise_settings(run, policy) if splits == (MEMBERS,) else {}
+        config = {**policy.cache_key(), "surface": run.job.index.surface, **noise}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             check = self._verified(name, splits, policy)
@@ -120,20 +118,18 @@ class _Reader:
                 splits=splits,
                 spans=SpanReader(run.folder / "spans"),
                 surface=run.job.index.surface,
-                drawn=_drawn(run, policy.k) if splits == (MEMBERS,) else None,
+                told=_told(run, policy) if splits == (MEMBERS,) else None,
                 progress=advance,
             )
 
 
-def _drawn(run: Run, k: int) -> pa.Array | None:
-    """The words that the noise of the threshold protects from being targets of members; None without noise.
-
-    Which words were drawn is the engine's: the text knows supports alone.
+def _told(run: Run, policy: Policy) -> pa.RecordBatch | None:
+    """The words (``word``, ``support``) whose support the noise of the threshold, or a list, sets in place of that of
+    the text; None where all are counted. Which they are is the engine's: the text knows supports alone.
     """
-    if run.job.threshold.noise is None:
+    if run.job.threshold.noise is None and policy.words == "counted":
         return None
-    words = protecting(run, run.index(), k).words()
-    return words.column("word").filter(pc.less(words.column("support"), k))
+    return protecting(run, run.index(), policy.k, words=policy.words).words()
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:

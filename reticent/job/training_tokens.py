@@ -19,10 +19,11 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.epochs import EpochTokens
 from reticent.engine.index import open_index
+from reticent.engine.noisy_threshold import read_or_draw_key
 from reticent.engine.packed import ids_of
 from reticent.engine.public_words import context_words, read_public_words
 from reticent.engine.schema import MEMBERS
-from reticent.engine.split import draw_repeated
+from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.dependencies import surrogate_names
@@ -33,6 +34,7 @@ from reticent.trainer.verify import read_ledger, verify_ledger
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.protect import Policy
     from reticent.engine.public_words import ContextWords
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from reticent.trainer.verify import Verdict
 
 __all__ = ["Drawn", "find_run", "public_context", "training_tokens", "verify_training"]
+
+#: File of the run folder with the key of surrogates in trainings by DP-SGD.
+SURROGATES_KEY = "surrogates.key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,16 @@ def training_tokens(
     memory.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
-    the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed; of
+    the job, and a secret to all who do not have the documents anyway. In DP-SGD, where one individual must not move the
+    key of others, it is that of a file of the run. Their tokens are in ``folder`` while needed; of
     the processes that torchrun started on a machine, the first makes them for all.
     """
     store = open_tokens(run.folder / (of.tokens if of else f"tokens/{model.name}/{run.job.tokens(recipe.name)}"))
     if model.repeated:
         often = draw_repeated(run.individuals, model.repeated, seed=run.job.seed)[store.individual]
         store = store.select(np.repeat(np.arange(store.num_documents), np.where(often, TIMES_REPEATED, 1)))
+    if recipe.private and (households := households_of((of.individuals if of else run.individuals).units)) is not None:
+        store = store.of_units(households)  # of epsilon
     if recipe.context != "surrogate":
         yield store, None
         return
@@ -99,18 +107,21 @@ def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | No
             splits=(MEMBERS,),
             spans=SpanReader(run.folder / "spans"),
             policy=policy,
-            supports=_protecting(run, policy.k, of),
+            supports=_protecting(run, policy, of),
             names=surrogate_names(run.job),
+            alone=recipe.private,
             num_threads=run.job.num_threads,
         )
 
     drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprints.of("spans"), str(run.job.seed))
     key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
+    if recipe.private:
+        key = read_or_draw_key(run.folder / SURROGATES_KEY)
     return lambda folder, epoch: rewritten().write(folder, key=key, draw=epoch)
 
 
-def _protecting(run: Run, k: int, of: Drawn | None) -> NgramIndex:
-    return of.index() if of else protecting(run, open_index(run.folder / "index"), k)
+def _protecting(run: Run, policy: Policy, of: Drawn | None) -> NgramIndex:
+    return of.index() if of else protecting(run, open_index(run.folder / "index"), policy.k, words=policy.words)
 
 
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
@@ -118,12 +129,12 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
     if not recipe.replaces_indirect:
         return None
 
-    k = run.job.protection(recipe.name).k
+    policy = run.job.protection(recipe.name)
     return context_words(
         run.tokenizer_of(model),
         read_public_words(run.job.surrogates.pool),
-        _protecting(run, k, of),
-        k,
+        _protecting(run, policy, of),
+        policy.k,
         also_shared=("X",) if recipe.text == "pseudonymised" else (),
         num_threads=run.job.num_threads,
     )

@@ -169,7 +169,7 @@ def _build_view(
 def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
     """The index that flags a variant; the members' has the noise of the threshold, the audit's has none."""
     index = run.index(variant.index)
-    return protecting(run, index, policy.k) if variant.index == "index" else index
+    return protecting(run, index, policy.k, words=policy.words) if variant.index == "index" else index
 
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
@@ -181,15 +181,14 @@ def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dic
         )
     if counts["retention"] < LITTLE_RETENTION:
         noise = run.job.threshold.epsilon
-        run.progress.warn(
-            f"only {counts['retention']:.0%} of the tokens stay usable as targets "
-            + (
-                f"(k={settings.k}, n={settings.n}, policy {settings.policy}); "
-                "try policy cover, a smaller n, or more documents"
-                if noise is None
-                else f"(k={settings.k}, threshold.epsilon {noise:g}); try a larger epsilon, or more individuals"
-            )
-        )
+        if settings.words != "counted":
+            why = f"(words: {settings.words}); give a longer list (protect.public_words)"
+        elif noise is None:
+            of_policy = f"(k={settings.k}, n={settings.n}, policy {settings.policy})"
+            why = f"{of_policy}; try policy cover, a smaller n, or more documents"
+        else:
+            why = f"(k={settings.k}, threshold.epsilon {noise:g}); try a larger epsilon, or more individuals"
+        run.progress.warn(f"only {counts['retention']:.0%} of the tokens stay usable as targets {why}")
     if settings.policy == "last" and settings.n > 1 and model.objective == "mlm":
         run.progress.warn(
             f"{model.name} is a masked model, which predicts a word from those after it too: "

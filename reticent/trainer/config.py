@@ -111,15 +111,18 @@ class PrivacyConfig(Section):
     """DP-SGD of the private recipes (dp-mlm, dp-clm); names follow Opacus.
 
     ``seed`` is the seed of samples and noise, for tests only: by default the system draws it and it stays secret, as
-    epsilon requires. ``unaccounted`` names steps that read every individual's documents; with any of them no epsilon is
-    given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.ext.dp.budget`).
+    epsilon requires. ``unaccounted`` names steps that read every individual's documents (`STAGES` of
+    :mod:`reticent.trainer.privacy`); with any of them no epsilon is given. ``vocabulary`` is noise and floor (sigma,
+    delta) of the private vocabulary by which words are protected, which epsilon then includes. ``corpus`` is the
+    fingerprint of the documents that are charged (:mod:`reticent.ext.dp.budget`).
     """
 
     section: ClassVar[str] = "train.dp"
 
-    unit: Literal["individual", "record"] = Field(
+    unit: Literal["individual", "household", "record"] = Field(
         default="individual",
-        description="epsilon hides the presence of an individual with all documents, or of one document",
+        description="epsilon hides the presence of an individual with all documents, or of one document; where "
+        "corpus.household_id keeps households together, an individual is a household",
     )
     target_epsilon: Annotated[float | tuple[float, ...] | None, BeforeValidator(_epsilons)] = Field(
         default=None,
@@ -129,6 +132,12 @@ class PrivacyConfig(Section):
     noise_multiplier: float | None = Field(default=None, ge=0, description="the noise sigma itself")
     target_delta: float | None = Field(
         default=None, gt=0, lt=1, description="default: a power of ten below a tenth of 1 / number of units"
+    )
+    num_units: int | None = Field(
+        default=None,
+        ge=1,
+        description="a public number of units, fixed before the documents are counted: sample rate, steps, divisor and "
+        "delta then follow from it. Default: the number of the members, which then counts as public",
     )
     max_grad_norm: float = Field(default=1.0, gt=0, description="norm to which the gradient of a unit is clipped")
     max_documents: int = Field(
@@ -151,6 +160,7 @@ class PrivacyConfig(Section):
     accountant: Literal["prv", "rdp"] = Field(default="prv", description="rdp is looser by a tenth; for comparison")
     seed: Annotated[int | None, of_job(None)] = None
     unaccounted: Annotated[tuple[str, ...], of_job(None)] = ()
+    vocabulary: Annotated[tuple[float, float] | None, of_job(None)] = None
     corpus: Annotated[str | None, of_job(None)] = None
     budget_epsilon: float | None = Field(
         default=None,
@@ -181,8 +191,11 @@ class PrivacyConfig(Section):
         resumed with another size, it would repeat steps with the same noise on another sum, and the noise would cancel
         in the difference of the two.
         """
-        spared = ("budget_file", "budget_epsilon", "budget_delta")
-        return {name: value for name, value in self.all_values().items() if name not in spared}
+        return self.all_values({"budget_file", "budget_epsilon", "budget_delta"} | self.untouched())
+
+    def untouched(self) -> set[str]:
+        """Settings that there were not yet when the first trainings were kept, and that are not given."""
+        return {name for name in ("num_units", "vocabulary") if getattr(self, name) is None}
 
 
 class TrainConfig(Section):
@@ -289,7 +302,7 @@ class TrainConfig(Section):
             del said["end_of_text"]
         if private and self.dp is not None:
             watched = {"max_physical_batch_size", "budget_epsilon", "budget_delta", "budget_file"}
-            said["dp"] = self.dp.model_dump(exclude=watched)
+            said["dp"] = self.dp.model_dump(exclude=watched | self.dp.untouched())
         return said
 
     def _untouched(self) -> set[str]:

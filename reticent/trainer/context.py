@@ -64,7 +64,7 @@ class BatchContext:
         """
         indirect = (batch.flags & INDIRECT) != 0
         made = self.words.replace(
-            batch.input_ids, batch.word_ids, indirect, batch.windows, seed=self.seed, epoch=self.epoch
+            batch.input_ids, batch.word_ids, indirect, batch.keys, seed=self.seed, epoch=self.epoch
         )
         drawn = (batch.flags & DIRECT) != 0 if self.recipe.context != "keep" else np.zeros_like(indirect)
         passed_over = ~batch.is_text | (self._split_words(batch) & ~indirect)

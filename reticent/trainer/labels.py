@@ -100,7 +100,7 @@ def make_targets(
     pool = random_ids if random_ids is not None else np.empty(0, dtype=np.int64)
     input_ids = np.empty_like(batch.input_ids)
     replace_words(
-        batch.input_ids, is_target, batch.word_ids, batch.windows, mask_id, pool, masked, randomised, seed, epoch,
+        batch.input_ids, is_target, batch.word_ids, batch.keys, mask_id, pool, masked, randomised, seed, epoch,
         input_ids,
     )  # fmt: skip
     return Targets(input_ids, labels)
@@ -118,7 +118,7 @@ def draw_targets(
         num_eligible = int(np.count_nonzero(is_target))
     else:
         is_target = np.empty(batch.input_ids.shape, dtype=np.bool_)
-        num_eligible = draw_words(batch.word_ids, protected, batch.windows, mask_share, seed, epoch, is_target)
+        num_eligible = draw_words(batch.word_ids, protected, batch.keys, mask_share, seed, epoch, is_target)
     labels = np.where(is_target, batch.input_ids, IGNORE_INDEX)
     digest = int(hash_targets(labels, batch.windows, seed, epoch))
     ledger.check(labels, protected, num_eligible, epoch=epoch, digest=digest)
@@ -211,7 +211,8 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
     The pool is the vocabulary, as in BERT, without the special tokens and every id of a protected token of the store.
     ``vocab_size`` is the number of ids that both tokenizer and model have.
     So no part of an identifier is ever inserted at another position. The ids come from the vocabulary and not from the
-    corpus, so the replacements reveal nothing about the documents.
+    corpus, so the replacements reveal nothing about the documents. In DP-SGD no id is left out because of the
+    documents: a pool without one individual's identifiers would show in the gradients of others.
 
     Raises
     ------
@@ -220,8 +221,10 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
     """
     if recipe.mask_split[1] == 0:
         return None
-    # In a vocabulary with gaps an id can be over the number of tokens.
-    free = ~store.ids_with(recipe.protected_flags, max(vocab_size, store.largest_id() + 1))[:vocab_size]
+    if recipe.private:
+        free = np.ones(vocab_size, dtype=np.bool_)
+    else:  # in a vocabulary with gaps an id can be over the number of tokens
+        free = ~store.ids_with(recipe.protected_flags, max(vocab_size, store.largest_id() + 1))[:vocab_size]
     for number in (special.prefix, special.suffix, special.pad, special.mask):
         if number is not None and number < vocab_size:
             free[number] = False

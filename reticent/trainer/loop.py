@@ -316,7 +316,7 @@ def train(
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     if recipe.head is None:
         require_sound(model, recipe.objective)
-    step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
+    step = _choose_step(recipe, config, privacy, world, device)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
     protected = protect_store(store, recipe, special, vocab_size, has_spans_and_index=has_spans_and_index)
@@ -342,7 +342,7 @@ def train(
         adapter = _adapt(model, recipe, config)
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
-        windows = _cut(protected, special, config, device)
+        windows = _cut(protected, special, config, device, keyed=recipe.private)
         is_class = recipe.head == "class"
         step.prepare(model, windows.one_of_each(seed=config.seed, epoch=0) if is_class else windows, state.private)
         at_error = held.enter_context(ExitStack())
@@ -391,7 +391,7 @@ def train(
                     protected = protect_store(
                         epoch_store(state.epoch), recipe, special, vocab_size, has_spans_and_index=has_spans_and_index
                     )
-                    windows = _cut(protected, special, config, device)
+                    windows = _cut(protected, special, config, device, keyed=recipe.private)
                 run.ledger.begin_epoch(state.epoch, protected.fingerprint)
                 read = windows.one_of_each(seed=step.mask_seed, epoch=state.epoch) if is_class else windows
                 replace = (
@@ -547,16 +547,12 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
 
 
 def _choose_step(
-    recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device, *,
-    changes: bool,
-) -> Step:  # fmt: skip
-    """The kind of step for this recipe; ``changes`` says that the text changes with the epoch."""
+    recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device
+) -> Step:
     if privacy is None:
         if recipe.private:
             raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
         return PlainStep(recipe, config, world, device)
-    if changes:
-        raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
     return resolve("reticent.ext.dp.dpsgd:PrivateStep")(recipe, config, privacy, world, device)
 
 
@@ -585,9 +581,13 @@ def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
         model.gradient_checkpointing_disable()
 
 
-def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
+def _cut(
+    protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device, *, keyed: bool
+) -> Windows:
     multiple = padding_multiple(device)
-    return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True)
+    return cut_windows(
+        protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True, keyed=keyed
+    )
 
 
 def _with_end(

@@ -5,11 +5,12 @@ gets Gaussian noise of standard deviation sigma * C and is divided by the *expec
 corpora differ by the presence of one unit. Epsilon is the upper bound of Opacus' PRV accountant over the planned number
 of steps, or that of RDP where noise is little, and covers all checkpoints of the run together. It does not cover files
 that are private anyway (loss curves, counts, the ledger), nor models that were trained on the same documents without
-noise. The number of units is treated as public: the sample rate, the number of steps and the default delta are
-functions of it.
+noise. The number of units is treated as public, or declared (``num_units``): the sample rate, the number of steps, the
+divisor and the default delta are functions of it.
 
-Epsilon is withheld if another step read every individual's documents before the training (protection, deduplication,
-pseudonyms, canaries). Such a step is not accounted, and the noise does not hide it.
+Epsilon is withheld if another step read every individual's documents before the training: `STAGES` lists such steps.
+They are not accounted, and the noise does not hide them. A private vocabulary is accounted: it is one more Gaussian
+mechanism, which the accountant composes with the steps. Theorem: definitions.md#from-documents-to-weights.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Literal
 
@@ -31,9 +32,11 @@ from reticent.trainer.recipes import Recipe
 __all__ = [
     "BUDGET_FILE",
     "MEANINGLESS",
+    "STAGES",
     "Guarantee",
     "Plan",
     "PrivacyConfig",
+    "Stage",
     "cost_of",
     "default_delta",
     "epsilon_of",
@@ -59,6 +62,134 @@ MAX_STEPS = 1_000_000
 LOOSE = 50.0
 #: An epsilon above which the guarantee means nothing: whoever sees the model may be e^20 times surer than before.
 MEANINGLESS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage between documents and weights that one individual may move for others, by its name in a ledger.
+
+    ``reason`` says how; ``way_out`` what to set instead, or where ``accounted`` why the theorem bears it.
+    """
+
+    name: str
+    reason: str
+    way_out: str
+    accounted: bool = False
+
+
+#: All stages that the proof has to answer for. With one of those that are not accounted there is no epsilon.
+STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            "deduplication",
+            "the copy, or near copy, of one individual takes documents of others out",
+            'dedup.scope = "individual", with the unit individual',
+        ),
+        Stage(
+            "the draw of the user-inference holdout",
+            "which documents are held back depends on how many an individual has, so one more document moves others",
+            'train.dp.unit = "individual", or leave split.user_inference_holdout out',
+        ),
+        Stage(
+            "the planting of canaries",
+            "their words, and who carries them, depend on all members",
+            "leave [canaries] out; a model with canaries is for the audit",
+        ),
+        Stage(
+            "the base model",
+            "it was trained here, without noise, on individuals of the reference side",
+            "foundation.text = a public text, or a public base",
+        ),
+        Stage(
+            "the training of its checkpoint",
+            "what a head starts from was trained on these documents without noise",
+            "from_recipes = the base, or recipes trained by DP-SGD",
+        ),
+        Stage(
+            "the choice of protected words",
+            "minimum counts and the scope corpus protect a word in the texts of one by the texts of others",
+            'a recipe whose words are "public" or "private": dp-clm-public, private-clm, or recipes.NAME.words',
+        ),
+        Stage(
+            "the choice of replaced words",
+            "what is replaced is chosen as what is protected, and surrogates go by language, dates and names of all",
+            'a recipe whose words are "public" or "private": its surrogates follow from one\'s own documents',
+        ),
+        Stage(
+            "the propagation of identifiers",
+            "what was found in one document is found in those of others",
+            "detect.propagate = false",
+        ),
+        Stage(
+            "a detector that learns from all documents",
+            "common words, corpus features and the batches of a network make spans of one follow from others",
+            "detectors gold, rules, records and shipped, the last two with a public list (common = FILE)",
+        ),
+        Stage(
+            "lists of names",
+            "a list may be made of the records of others, which no proof can see",
+            "leave the detector gazetteer out; records finds an individual's own",
+        ),
+        Stage(
+            "the number of individuals",
+            "sample rate, steps, divisor and delta follow from it",
+            "train.dp.num_units declares a public number that all four follow from; without it the number of members "
+            "counts as public, and neighbours have it in common",
+            accounted=True,
+        ),
+        Stage(
+            "the split",
+            "whoever guesses its seed knows every side",
+            "a side follows from the seed and one's own id; no term of the bound needs the sides or the seed secret",
+            accounted=True,
+        ),
+        Stage(
+            "households",
+            "they are on one side, count once and vote once, so an individual moves those of the household",
+            "where households are kept together, a household is the unit of epsilon",
+            accounted=True,
+        ),
+        Stage(
+            "votes",
+            "one's votes move which words others learn",
+            "members vote, and pay vocabulary and training together; held-out individuals neither vote nor train. Who "
+            "lets them vote, or chooses by them, owes vocabulary and the larger of training and selection",
+            accounted=True,
+        ),
+        Stage(
+            "the floor of k voters",
+            "a word of k - 1 voters and one more is spared for certain or not",
+            "the floor costs half of the delta of the vocabulary, which is taken from that of the whole",
+            accounted=True,
+        ),
+        Stage(
+            "draws",
+            "masks, public words and samples that go by the number of a window change when one comes before it",
+            "in DP-SGD they go by document and place, under a secret seed",
+            accounted=True,
+        ),
+        Stage(
+            "random tokens",
+            "a pool without the identifiers of the documents tells what these are",
+            "in DP-SGD the pool is the whole vocabulary",
+            accounted=True,
+        ),
+        Stage(
+            "the choice of the epoch",
+            "an epoch chosen by held-out individuals tells of them",
+            "the number of epochs is fixed before, and epsilon covers all checkpoints together; a choice by a report "
+            "is a decision outside of the theorem",
+            accounted=True,
+        ),
+        Stage(
+            "anything printed",
+            "losses, counts and warnings are functions of the documents",
+            "they stay in the run folder; the card of a model holds recipe, settings and guarantee and no other number",
+            accounted=True,
+        ),
+    )
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +235,8 @@ class Plan:
     steps_per_epoch: int
     num_steps: int
     accountant: str
+    #: Noise (sigma) of the private vocabulary, and the delta of its floor, which are part of the guarantee.
+    vocabulary: tuple[float, float] | None = None
 
     @property
     def expected_units(self) -> float:
@@ -114,8 +247,8 @@ class Plan:
         """Return the cost of the first ``num_steps`` steps."""
         if self.guarantee.epsilon is None:
             return self.guarantee
-        spent = epsilon_of(self.sample_rate, self.noise_multiplier, num_steps, self.guarantee.delta, self.accountant)
-        return replace(self.guarantee, epsilon=spent)
+        mechanism = (self.sample_rate, self.noise_multiplier, num_steps, self.guarantee.delta)
+        return replace(self.guarantee, epsilon=epsilon_of(*mechanism, self.accountant, self.vocabulary))
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan in the form that the run's ledger keeps."""
@@ -132,6 +265,7 @@ class Plan:
             "sample_rate": self.sample_rate,
             "num_units": self.num_units,
             "num_steps": self.num_steps,
+            **({} if self.vocabulary is None else {"vocabulary": list(self.vocabulary)}),
             "noise": "torch's generator, not a cryptographic one",
         }
 
@@ -141,13 +275,15 @@ def plan_privacy(
 ) -> Plan:
     """Return sample rate, steps, noise and epsilon of a run. Cost: seconds, for ``target_epsilon``.
 
-    An epoch is 1/q steps, rounded, so the expected number of units in it is the number of units.
+    An epoch is 1/q steps, rounded, so the expected number of units in it is the number of units, or the one that is
+    declared in its place.
 
     Raises
     ------
     PolicyError
-        ``target_delta`` is not below 1/units, there would be over a million steps, or ``target_epsilon`` is set
-        although no epsilon can be given, or needs noise beyond the gradients of all units of a step.
+        ``target_delta`` is not below 1/units, there would be over a million steps, ``target_epsilon`` is set although
+        no epsilon can be given, or needs noise beyond the gradients of all units of a step, or the private vocabulary
+        alone spends more.
     """
     if find_spec("opacus") is None:
         raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
@@ -156,6 +292,7 @@ def plan_privacy(
     unaccounted = (*config.unaccounted, *unaccounted)
     if num_units < 1:
         raise PolicyError(f"train.dp: there is no {config.unit} to train on")
+    num_units = config.num_units or num_units
     delta = config.target_delta if config.target_delta is not None else default_delta(num_units)
     if delta * num_units >= 1:
         raise PolicyError(
@@ -174,9 +311,9 @@ def plan_privacy(
     sigma = config.noise_multiplier
     if sigma is None:
         assert config.target_epsilon is not None
-        sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant)
+        sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant, config.vocabulary)
         if sigma > (expected := rate * num_units):  # more in each number than all gradients of a step can add up to
-            least = epsilon_of(rate, expected, num_steps, delta, config.accountant)
+            least = epsilon_of(rate, expected, num_steps, delta, config.accountant, config.vocabulary)
             raise PolicyError(
                 f"train.dp.target_epsilon: {config.target_epsilon:g} needs noise of {sigma:.3g} times the gradient of "
                 f"one {config.unit}, and a step has {expected:.3g} of {num_units:,}: nothing could be learned; epsilon "
@@ -185,8 +322,8 @@ def plan_privacy(
     epsilon: float | None = None
     accountant: str = config.accountant
     if not unaccounted:
-        epsilon, accountant = cost_of(rate, sigma, num_steps, delta, config.accountant)
-    cap = config.max_documents if config.unit == "individual" else None
+        epsilon, accountant = cost_of(rate, sigma, num_steps, delta, config.accountant, config.vocabulary)
+    cap = config.max_documents if config.unit != "record" else None
     return Plan(
         guarantee=Guarantee(epsilon=epsilon, delta=delta, unit=config.unit, max_documents=cap, unaccounted=unaccounted),
         num_units=num_units,
@@ -195,6 +332,7 @@ def plan_privacy(
         steps_per_epoch=steps_per_epoch,
         num_steps=num_steps,
         accountant=accountant,
+        vocabulary=config.vocabulary,
     )
 
 
@@ -221,19 +359,26 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
         raise PolicyError("train.dp.budget_delta: limits nothing without train.dp.budget_epsilon")
 
 
-def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...]) -> None:
-    """Raise `PolicyError` for a target epsilon where there are steps that are not accounted."""
-    if unaccounted and config.target_epsilon is not None:
+def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: Recipe | None = None) -> None:
+    """Raise `PolicyError` where there are steps that are not accounted, and a target epsilon or a recipe whose words
+    are told without counts, which has no other use.
+    """
+    is_for_nothing = recipe is not None and recipe.words != "counted"
+    if unaccounted and (config.target_epsilon is not None or is_for_nothing):
+        ways = "; ".join(f"{name}: {STAGES[name].reason}; instead: {STAGES[name].way_out}" for name in unaccounted)
+        asked = f"recipe {recipe.name}" if recipe is not None and is_for_nothing else "train.dp.target_epsilon"
+        or_else = "" if is_for_nothing else ", or leave it out, give noise_multiplier and get no epsilon"
         raise PolicyError(
-            f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
-            "every individual's documents and is not accounted; leave it out, or give noise_multiplier and "
-            "get no epsilon"
+            f"{asked}: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
+            f"every individual's documents and is not accounted ({ways}){or_else}"
         )
 
 
 def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
     """Return the steps of a recipe that depend on every individual's documents and are not accounted."""
     found = []
+    if recipe.words != "counted":
+        return ()
     if recipe.never_target:
         found.append("the choice of protected words")
     if recipe.text != "original" or recipe.context != "keep" or recipe.replaces_indirect:
@@ -242,33 +387,47 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
 
 
 def epsilon_of(
-    sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
+    sample_rate: float,
+    noise_multiplier: float,
+    num_steps: int,
+    delta: float,
+    accountant: str = "prv",
+    vocabulary: tuple[float, float] | None = None,
 ) -> float:
     """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021); see
     :func:`cost_of`."""
-    return cost_of(sample_rate, noise_multiplier, num_steps, delta, accountant)[0]
+    return cost_of(sample_rate, noise_multiplier, num_steps, delta, accountant, vocabulary)[0]
 
 
 @lru_cache(maxsize=256)
 def cost_of(
-    sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
+    sample_rate: float,
+    noise_multiplier: float,
+    num_steps: int,
+    delta: float,
+    accountant: str = "prv",
+    vocabulary: tuple[float, float] | None = None,
 ) -> tuple[float, str]:
     """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps, and the accountant it is by.
 
-    Where RDP's bound is over `LOOSE`, it is returned in place of PRV's, whose grid would take minutes and gigabytes.
-    Epsilon is infinite without noise only. Cost: under a second for "prv", milliseconds for "rdp".
+    With a ``vocabulary`` (sigma, delta of the floor) one Gaussian mechanism of sensitivity 1 comes before the steps,
+    and both have what of delta its floor leaves. Where RDP's bound is over `LOOSE`, it is returned in place of PRV's,
+    whose grid would take minutes and gigabytes. Epsilon is infinite without noise only. Cost: under a second for "prv",
+    milliseconds for "rdp".
     """
-    if num_steps == 0:
+    history = _history(sample_rate, noise_multiplier, num_steps, vocabulary)
+    delta -= vocabulary[1] if vocabulary is not None else 0.0
+    if not history:
         return 0.0, accountant
-    if noise_multiplier == 0:
+    if noise_multiplier == 0 or delta <= 0:
         return math.inf, accountant
     from opacus.accountants import create_accountant
 
-    rdp = _rdp_epsilon(sample_rate, noise_multiplier, num_steps, delta)
+    rdp = _rdp_epsilon(history, delta)
     if accountant == "rdp" or rdp > LOOSE:
         return rdp, "rdp"
     counter = create_accountant(accountant)
-    counter.history = [(noise_multiplier, sample_rate, num_steps)]
+    counter.history = history
     with _quiet():
         try:
             prv = max(float(counter.get_epsilon(delta)), 0.0)  # of next to nothing the bound falls below
@@ -277,16 +436,24 @@ def cost_of(
     return (prv, accountant) if prv <= rdp else (rdp, "rdp")  # PRV's error is 0.01, which hides a smaller epsilon
 
 
-def _rdp_epsilon(sample_rate: float, noise_multiplier: float, num_steps: int, delta: float) -> float:
+def _history(
+    sample_rate: float, noise_multiplier: float, num_steps: int, vocabulary: tuple[float, float] | None
+) -> list[tuple[float, float, int]]:
+    """What an accountant composes: (noise, sample rate, number of steps) of each mechanism that is run."""
+    steps = [(noise_multiplier, sample_rate, num_steps)] if num_steps else []
+    return steps if vocabulary is None else [(vocabulary[0], 1.0, 1), *steps]
+
+
+def _rdp_epsilon(history: list[tuple[float, float, int]], delta: float) -> float:
     """The smaller of two bounds by Renyi divergences: Opacus' over its orders (Mironov et al. 2019), and that of as
     many steps without sampling over all orders (Bun and Steinke 2016), which there is for every noise.
     """
     from opacus.accountants import RDPAccountant
 
-    rho = num_steps / 2 / noise_multiplier / noise_multiplier
+    rho = sum(num_steps / 2 / noise / noise for noise, _, num_steps in history)
     unsampled = rho + 2 * math.sqrt(rho * math.log(1 / delta))
     counter = RDPAccountant()
-    counter.history = [(noise_multiplier, sample_rate, num_steps)]
+    counter.history = history
     with _quiet():
         try:
             sampled = float(counter.get_epsilon(delta))
@@ -310,10 +477,26 @@ def default_delta(num_units: int) -> float:
     return 10.0 ** -math.ceil(math.log10(10 * num_units) - 1e-12)
 
 
-def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int, accountant: str) -> float:
+def _noise_for(
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    num_steps: int,
+    accountant: str,
+    vocabulary: tuple[float, float] | None = None,
+) -> float:
     from opacus.accountants.utils import get_noise_multiplier
 
     tolerance = min(0.01, epsilon / 100)
+    if vocabulary is not None:
+        alone = cost_of(sample_rate, math.inf, 0, delta, accountant, vocabulary)[0]
+        if alone >= epsilon - tolerance:
+            raise PolicyError(
+                f"train.dp.target_epsilon: {epsilon:g} at delta {show_delta(delta)} leaves nothing for the training: "
+                f"the vocabulary alone spends {show_epsilon(alone)}; give more, or lower threshold.epsilon"
+            )
+        cost = partial(cost_of, accountant=accountant, vocabulary=vocabulary)
+        return _least_noise(lambda noise: cost(sample_rate, noise, num_steps, delta)[0], epsilon, tolerance)
     if accountant == "prv" and epsilon <= LOOSE:
         try:
             with _quiet():
@@ -327,13 +510,17 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
                 )
         except (ValueError, RuntimeError, OverflowError):
             pass  # PRV's grid does not reach it; Renyi divergences do
+    return _least_noise(lambda noise: _rdp_epsilon([(noise, sample_rate, num_steps)], delta), epsilon, tolerance)
+
+
+def _least_noise(cost: Callable[[float], float], epsilon: float, tolerance: float) -> float:
+    """The least noise whose cost is epsilon at most, and less by the tolerance at most."""
     low, high = 0.0, 1.0
-    while _rdp_epsilon(sample_rate, high, num_steps, delta) > epsilon:
+    while cost(high) > epsilon:
         low, high = high, 2 * high
-    while epsilon - _rdp_epsilon(sample_rate, high, num_steps, delta) > tolerance and high - low > 1e-9 * high:
+    while epsilon - cost(high) > tolerance and high - low > 1e-9 * high:
         middle = (low + high) / 2
-        enough = _rdp_epsilon(sample_rate, middle, num_steps, delta) <= epsilon
-        low, high = (low, middle) if enough else (middle, high)
+        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
     return high
 
 

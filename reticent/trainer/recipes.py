@@ -12,6 +12,7 @@ from pydantic import Field
 
 from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section
+from reticent.engine.protect import Words
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class Recipe:
         BERT's split is (0.8, 0.1, 0.1).
     private : bool
         Trained by DP-SGD.
+    words : {"counted", "public", "private"}
+        What tells an indirect identifier: that fewer than k individuals use it; that it is on no public list
+        (`protect.public_words`); that it is neither there nor in the private vocabulary (`[threshold]`). In the last
+        two the flags of an individual follow from their own documents, or cost epsilon.
     head : {"class", "tags"}, optional
         A new head in place of the model's own learns labels in place of words: a class of each document, or a tag of
         each token. Then ``objective`` is that of the base model, and no word is a target.
@@ -86,6 +91,7 @@ class Recipe:
     goldfish_h: int = 13
     mask_split: tuple[float, float, float] = (1.0, 0.0, 0.0)
     private: bool = False
+    words: Words = "counted"
     head: Head | None = None
 
     def __post_init__(self) -> None:
@@ -176,6 +182,8 @@ class Recipe:
             parts.append(f"one token in {self.goldfish_k} dropped by a hash of the {self.goldfish_h} before it")
         if self.mask_split[0] != 1:
             parts.append("split " + "/".join(f"{100 * share:g}" for share in self.mask_split))
+        if self.words != "counted":
+            parts.append(f"shared words by {'a public list' if self.words == 'public' else 'a private vocabulary'}")
         if self.freeze_embeddings:
             parts.append("embeddings frozen")
         if self.private:
@@ -183,12 +191,14 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, without ``context_indirect`` where it is "keep" and ``head`` where there is
-        none, so records that are older than these fields still match their recipes.
+        """Return the fields as JSON values, without ``context_indirect``, ``words`` and ``head`` where they are the
+        defaults, so records that are older than these fields still match their recipes.
         """
         values = {**asdict(self), "mask_split": list(self.mask_split)}
         if not self.replaces_indirect:
             del values["context_indirect"]
+        if self.words == "counted":
+            del values["words"]
         if self.head is None:
             del values["head"]
         return values
@@ -225,6 +235,11 @@ class RecipeChanges(Section):
         default=None, description="shares of the drawn words that are masked, replaced at random, kept; mlm only"
     )
     private: bool | None = Field(default=None, description="DP-SGD")
+    words: Words | None = Field(
+        default=None,
+        description="what tells an indirect identifier: fewer than k users; that it is not on protect.public_words; "
+        "that it is neither there nor in the private vocabulary ([threshold])",
+    )
     k: int | None = Field(default=None, description="protect.k of this recipe alone; so n and policy")
     n: int | None = None
     policy: Literal["all", "last", "cover", "paper"] | None = None
@@ -255,6 +270,8 @@ RECIPES: Mapping[str, Recipe] = {
         *_pair("ipp", "-surrogate", never_target=INDIRECT, context_indirect="surrogate"),
         *_pair("pp", "-surrogate", never_target=DIRECT | INDIRECT, context="surrogate", context_indirect="surrogate"),
         *_pair("dp-", "", private=True),
+        *_pair("dp-", "-public", never_target=DIRECT | INDIRECT, private=True, words="public"),
+        *_pair("private-", "", never_target=DIRECT | INDIRECT, private=True, words="private"),
         Recipe(name="goldfish", objective="clm", goldfish_k=4),
     )
 }

@@ -223,7 +223,8 @@ def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
             wrong.append(f"privacy: the ledger says {said['guarantee']!r}, by its own numbers it is {str(promise)!r}")
         if epsilon is not None and find_spec("opacus") is not None:
             mechanism = (said["sample_rate"], said["noise_multiplier"], said["num_steps"])
-            again = epsilon_of(*mechanism, said["delta"], said["accountant"])
+            vocabulary = tuple(said["vocabulary"]) if "vocabulary" in said else None
+            again = epsilon_of(*mechanism, said["delta"], said["accountant"], vocabulary)
             if not math.isclose(again, epsilon, rel_tol=1e-6):
                 wrong.append(f"privacy: epsilon: the ledger says {epsilon}, its steps and noise cost {again}")
     except (KeyError, TypeError, ValueError):

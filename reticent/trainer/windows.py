@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from reticent.core.errors import PolicyError
+from reticent.engine.kernels import hash_keys
 from reticent.engine.randomness import generator
 from reticent.engine.window_kernels import cut_documents
 
@@ -72,6 +73,8 @@ class Batch:
     flags : uint8 array, shape (B, T), 0 at special tokens and padding
     is_text : bool array, shape (B, T), True for tokens of the document, False for special tokens and padding
     attention : bool array, shape (B, T), False for padding
+    keys : int64 array, shape (B,)
+        By what draws of a window go: its number or, in DP-SGD, a hash of its document and place.
 
     Where the ends of texts are targets (`Windows.with_ends`), all but ``attention`` have one column more, which no
     model reads: an end stands behind the last token of its document and counts as text, in a full window too.
@@ -83,6 +86,7 @@ class Batch:
     flags: np.ndarray
     is_text: np.ndarray
     attention: np.ndarray
+    keys: np.ndarray
 
     @property
     def inputs(self) -> np.ndarray:
@@ -109,6 +113,8 @@ class Windows:
     pad_to_multiple_of: int = 8
     #: Whether batches hold the end of each text, which is no input and needs no room: see `Batch`.
     with_ends: bool = False
+    #: Key of each window, int64; None: its number.
+    keys: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -134,8 +140,14 @@ class Windows:
         """Return one window of each document, drawn by (seed, epoch), so that long documents weigh no more."""
         firsts = np.flatnonzero(np.diff(self.documents, prepend=-1))
         counts = np.diff(np.append(firsts, len(self)))
-        chosen = firsts + (generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts)) * counts).astype(np.int64)
-        return replace(self, documents=self.documents[chosen], starts=self.starts[chosen], lengths=self.lengths[chosen])
+        chance: np.ndarray
+        if self.keys is None:
+            chance = generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts))
+        else:
+            chance = (hash_keys(seed, self.keys[firsts], _STREAM_OF_EACH + epoch) >> 11) * 2.0**-53
+        chosen = firsts + (chance * counts).astype(np.int64)
+        columns = {name: getattr(self, name) for name in ("documents", "starts", "lengths", "keys")}
+        return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
 
     def gather(self, windows: np.ndarray) -> Batch:
         """Return these windows as padded arrays, special tokens added."""
@@ -162,7 +174,9 @@ class Windows:
             last = np.flatnonzero(starts + lengths == store.doc_offsets[documents + 1])
             behind = last, offset + lengths[last]
             input_ids[behind], is_text[behind] = special.end, True
-        return Batch(np.asarray(windows, dtype=np.int64), input_ids, word_ids, flags, is_text, attention)
+        numbers = np.asarray(windows, dtype=np.int64)
+        keys = numbers if self.keys is None else self.keys[numbers]
+        return Batch(numbers, input_ids, word_ids, flags, is_text, attention, keys)
 
     def padded(self, length: int) -> int:
         """Return the width of a row for so many tokens: the next multiple, but no more than a window may have."""
@@ -182,10 +196,17 @@ def padding_multiple(device: torch.device) -> int:
 
 
 def cut_windows(
-    store: TokenStore, length: int, special: SpecialIds, *, pad_to_multiple_of: int = 8, with_ends: bool = False
+    store: TokenStore,
+    length: int,
+    special: SpecialIds,
+    *,
+    pad_to_multiple_of: int = 8,
+    with_ends: bool = False,
+    keyed: bool = False,
 ) -> Windows:
     """Cut every document into windows of at most ``length`` tokens, special tokens included. The windows are the same
-    ``with_ends``, where batches hold the end of each text too, if ``special`` has one.
+    ``with_ends``, where batches hold the end of each text too, if ``special`` has one. ``keyed`` windows are drawn for
+    by document and place, others by their number.
 
     Raises
     ------
@@ -197,7 +218,10 @@ def cut_windows(
         raise PolicyError(f"window_length: {length} leaves no room beside {special.num_added} special tokens")
     documents, starts, lengths = cut_documents(store.doc_offsets, capacity)
     ends = with_ends and special.end is not None
-    return Windows(store, special, documents, starts, lengths, length, pad_to_multiple_of, ends)
+    keys = None
+    if keyed:
+        keys = hash_keys(0, store.doc_keys[documents] ^ (starts - store.doc_offsets[documents]), 0).view(np.int64)
+    return Windows(store, special, documents, starts, lengths, length, pad_to_multiple_of, ends, keys)
 
 
 def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:

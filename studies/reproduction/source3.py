@@ -314,14 +314,14 @@ ROWS = (
         "items that are linked",
         "likelier behind the person's other items than behind nothing at all",
         figure=draw_linked,
-        note="No number is published: the paper puts another person's item in its place.",
+        note="No number is published: the source puts another person's item in its place.",
     ),
     _row(
         "§3.3.1",
         "N x K answers",
         "answers at temperature 1 to each of five templates; $1 - \\prod (1 - p)^N$ beside",
         figure=draw_draws,
-        note="No number is published: the paper reads the chance off the likelihood alone. Its example says 100 cases "
+        note="No number is published: the source reads the chance off the likelihood alone. Its example says 100 cases "
         "in the text and 10 in the footnote; 10 is right.",
     ),
     _row(
@@ -331,7 +331,7 @@ ROWS = (
         figure3,
         draw3,
         "The regime was taken on a pilot seed by a rule written down before; the "
-        "[record](../../studies/record/propile.json) has every regime that was tried.",
+        "record `propile` has every regime that was tried.",
     ),
     _row("Figure 3c", "people exposed within k queries", OWN, figure3c, draw3c),
     _row("Figure 4a", "templates", OWN, figure4a, draw4, "The picture has all four panels."),

@@ -25,7 +25,16 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.measure import MembershipAudit
-from reticent.audit.membership.names import COVERAGE, DIFFERENCES, GRADIENT, INFORMATION, PROBING, STATES
+from reticent.audit.membership.names import (
+    CHECKPOINTS,
+    COVERAGE,
+    DIFFERENCES,
+    GRADIENT,
+    INFORMATION,
+    PROBING,
+    SELF_CALIBRATION,
+    STATES,
+)
 from reticent.audit.membership.table import Need
 from reticent.audit.scoring.scores import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
@@ -566,8 +575,9 @@ def test_a_checkpoint_is_read_once_for_all_that_is_asked_of_it(ground: Ground, m
 
     for module in (evaluate, inversion_measure):
         monkeypatch.setattr(module, "load_model", load)
+    monkeypatch.setattr("reticent.audit.membership.self_calibration.CALIBRATION_TEXTS", 8)
     more = {"inversion": InversionConfig(num_decoys=3), "generation": GenerationConfig(num_prompts=2, num_tokens=4)}
-    attacks = ("loss", GRADIENT, STATES, INFORMATION, COVERAGE, PROBING)
+    attacks = ("loss", GRADIENT, STATES, INFORMATION, COVERAGE, PROBING, SELF_CALIBRATION)
     ground.run(CONFIG.replace(attacks=attacks, all_occurrences=True, **more))
     trained = [entry.path for entry in ground.models if entry.path not in ground.bases.values()]
     assert [loaded.count(path) for path in trained] == [1] * len(trained) != []
@@ -589,6 +599,30 @@ def test_hidden_states_are_probed_of_every_model_and_of_the_base(ground: Ground)
     for model in models:
         assert model["membership"][STATES]["num_members"] == 3  # the classifier learned from the others
         assert ("over_base" in model["membership"][STATES]) == (model["recipe"] != "base")
+
+
+def test_earlier_checkpoints_tell_the_members_of_the_last_and_of_no_other(ground: Ground) -> None:
+    config, last = CONFIG.replace(attacks=("loss", CHECKPOINTS)), max(ground.models, key=lambda entry: entry.epoch)
+    (first,) = (entry for entry in ground.models if entry.recipe == last.recipe and entry is not last)
+    entries = [replace(e, earlier=(first.path,)) if e is last else e for e in ground.models]
+    for model in ground.run(config, models=entries)["models"]:
+        found = model["membership"].get(CHECKPOINTS)
+        assert (found is not None) == (model["epoch"] == last.epoch)
+        if found:
+            assert found["auc"]["value"] == 1.0
+            assert "over_base" not in found  # the base has no earlier checkpoints
+
+
+def test_a_reference_of_ones_own_writing_is_made_for_the_last_checkpoint_and_for_the_base(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reticent.audit.membership.self_calibration.CALIBRATION_TEXTS", 50)
+    models = ground.run(CONFIG.replace(attacks=("loss", SELF_CALIBRATION)))["models"]
+    found = {(m["recipe"], m["objective"], m["epoch"]): m["membership"].get(SELF_CALIBRATION) for m in models}
+    made = {of for of, own in found.items() if own}
+    assert made == {of for of in found if of[1] == "clm"} != set()
+    assert found["clm", "clm", 8]["auc"]["value"] == 1.0
+    assert found["clm", "clm", 8]["over_base"]["value"] > 0.5
 
 
 def test_masked_models_can_be_asked_with_nothing_to_copy(ground: Ground) -> None:

@@ -40,7 +40,7 @@ def toy_job(out: Path, seed: int, *, tiny: bool = False) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def finished(tmp_path_factory: pytest.TempPathFactory, without_ink: None) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reticent.job.demo, "demo_job", toy_job)
         patch.setattr(reticent.job.demo, "PUBLIC_DOCUMENTS", 60)
@@ -177,7 +177,6 @@ def test_a_result_of_the_run_that_was_changed_is_found(run: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("without_ink")
 def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,7 +90,21 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
         ({"dedup": {"mode": "exact", "scope": "corpus"}}, {"target_epsilon": 8.0}, "since deduplication"),
         ({"canaries": {"num": 2}}, {"target_epsilon": 8.0}, "since the planting of canaries"),
         ({"never_target": ["direct"]}, {"target_epsilon": 8.0}, "since the choice of protected words"),
-        ({"context": "surrogate"}, DP, "recipe mine: text that changes"),
+        ({"context": "surrogate"}, {"target_epsilon": 8.0}, "since the choice of replaced words"),
+        ({"words": "public"}, DP, "mine needs a list of public words"),
+        ({"words": "public", "protect": {"n": 2, "public_words": "w"}, "index": {"max_n": 2}}, DP, "it needs n = 1"),
+        ({"words": "private", "protect": {"public_words": "w"}}, DP, "it needs threshold.epsilon, and threshold.unit"),
+        ({"words": "public", "detect": {"propagate": True}}, DP, "since the propagation of identifiers looked"),
+        ({"words": "public", "detect": {"detectors": ["shipped"]}}, DP, "since a detector that learns from all"),
+        (
+            {
+                "words": "public",
+                "detect": {"detectors": ["gazetteer"], "gazetteer": {"lists": {"NAME": "n"}, "guard": False}},
+            },
+            DP,
+            "since lists of names looked",
+        ),
+        ({}, {**DP, "unit": "household"}, "needs corpus.household_id"),
         ({}, {**DP, "unit": "record"}, "max_documents: is of an individual"),
         ({}, {**DP, "budget_delta": 1e-6}, "budget_delta: limits nothing without train.dp.budget_epsilon"),
         ({"private": False}, DP, "train.dp: no recipe of the job is trained by DP-SGD"),
@@ -101,6 +115,9 @@ def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it
 ) -> None:
     job = values(hospital, tmp_path / "run", ["clm", "mine"], dp)
     mine = {"base": "clm", "private": True}
+    if "words" in changes:
+        mine |= {"never_target": ["direct", "indirect"]}
+        job["protect"] = {"public_words": "generated"} if "needs" not in said else {}
     for name, value in changes.items():
         place = job if name in Job.model_fields else job["train"] if name in TrainConfig.model_fields else mine
         place[name] = value

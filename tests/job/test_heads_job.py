@@ -148,6 +148,7 @@ DP = {"target_epsilon": 8.0, "max_documents": 2}
     [
         (DP, {}, PolicyError, r"tagging from mlm of toy: .*the training of its checkpoint.*tag\.from_recipes"),
         ({**DP, "target_epsilon": 0.01}, {"from_recipes": ["base"]}, PolicyError, "is the least at this size"),
+        ({**DP, "target_epsilon": [4, 8]}, {"from_recipes": ["base"]}, PolicyError, "has one epsilon"),
     ],
 )
 def test_an_epsilon_that_cannot_be_given_is_refused_before_any_training(

@@ -175,6 +175,10 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"index": {"max_n": "two"}}, r"index\.max_n: expected a whole number"),
         ({"out": 7}, "out: expected text, in quotes"),
         (
+            {"audit": {"attacks": ["checkpoints"]}, "model": [{**MODEL, "train": {"num_epochs": 3}}]},
+            r"audit\.attacks: checkpoints compares the checkpoints of a training, and a keeps one",
+        ),
+        (
             {"gate": [{"measure": "membership_auc", "at_most": 60}]},
             r"gate\.0: a membership AUC is at most 1, so 60 would pass",
         ),
@@ -270,7 +274,8 @@ def test_every_recipe_can_stand_in_a_job() -> None:
     for name, recipe in RECIPES.items():
         train = {"dp": {"target_epsilon": 8.0}} if recipe.private else {}
         model = {**MODEL, "objective": recipe.objective, "recipes": [name], "train": train}
-        job = parse_job({**VALID, "model": [model]})
+        words = {"protect": {"public_words": "generated"}, "threshold": {"epsilon": 1.0, "unit": "individual"}}
+        job = parse_job({**VALID, "model": [model], **(words if recipe.words != "counted" else {})})
         assert job.model[0].recipes == (name,)
 
 

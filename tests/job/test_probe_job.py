@@ -19,7 +19,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.ext.propile.stage import run_probes, table_of
+from reticent.ext.propile.stage import LETTERS, _on_side, _read, beginnings_of, run_probes, table_of
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -87,7 +87,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "hospital").mkdir()
     synthesize(folder / "hospital", SynthConfig(num_individuals=40, words_per_document=30, public_documents=20,
                                                 documents_per_individual=1.0, languages=("en",)))  # fmt: skip
-    values = job_values(folder, longest="fit", soft_prompt=True, soft_subjects=4, soft_epochs=1)
+    values = job_values(
+        folder, longest="fit", levels=["twin", "compass"], soft_prompt=True, soft_subjects=4, soft_epochs=1
+    )
     values["seed"] = SEED
     values["model"][0]["recipes"] = ["clm", "ppclm"]
     values["train"] |= {"seeds": [SEED, SEED + 1], "window_length": 256}
@@ -119,6 +121,25 @@ def test_a_job_with_probes_shows_members_beside_heldout_people(everything: Run) 
     records = pq.read_table(folder.parent / "hospital" / "records.parquet")
     assert not [item for name in ("phone", "email", "last_name") for item in records[name].to_pylist() if item in shown]
     assert json.loads((folder / "report" / "report.json").read_text())["probe"]["models"]
+
+
+def test_a_beginning_is_what_stands_before_an_item_in_its_owners_document(everything: Run) -> None:
+    members = _on_side(everything, _read(everything.job)[0])["members"]
+    found = beginnings_of(everything, members)
+    assert found is not None
+    texts: dict[str, str] = {}
+    for batch in everything.unplanted.batches(columns=("individual_id", "text")):
+        for who, text in zip(*(batch.column(name).to_pylist() for name in ("individual_id", "text")), strict=True):
+            texts[who] = f"{texts.get(who, '')} {' '.join(text.split())}"
+    owners = dict(zip(members.rows.tolist(), zip(members.ids or (), members.items["phone"], strict=True), strict=True))
+    assert len(found["phone"]) > 5
+    for row, before in found["phone"]:
+        who, phone = owners[row]
+        assert re.search(re.escape(before) + r"\W*" + re.escape(str(phone)), texts[who])
+        assert 0 < len(before) <= LETTERS
+    section = to_json(everything.evidence.probe)
+    asked = {(row["target"], row["level"]) for model in section["models"] for row in model["results"]}
+    assert ("phone", "compass") in asked
 
 
 def what_leaves(run: Run, folder: Path) -> dict[str, bytes]:

@@ -24,12 +24,14 @@ import torch
 from fixtures.command import command
 from fixtures.jobs import Recorder
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.judgement.rows import BEYOND, NO_HEAD, NOT_SHOWN, WITHIN
 from reticent.audit.membership.names import STATES
+from reticent.audit.scoring.endpoint import score_endpoint
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -40,6 +42,7 @@ from reticent.job.pipeline import execute, report_again
 from reticent.job.run import Run
 from reticent.trainer.given import write_given
 from reticent.trainer.models import load_model
+from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 STATEMENT = "From the export of the partner, signed by its registrar."
@@ -134,7 +137,8 @@ def risks_of(run: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> None:
+def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reticent.audit.membership.self_calibration.CALIBRATION_TEXTS", 32)
     args = ["--base", place / "base", "--documents", place / "notes.parquet", "--members", place / "members.txt"]
     args += ["--statement", STATEMENT, "--out", place / "run", "--also", "int8"]
     small = [
@@ -143,6 +147,7 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
         "audit.num_bootstrap=100",
         "corpus.spans=spans",
         "audit.generation.num_prompts=20",
+        'audit.attacks=["loss", "reference", "end_of_text", "self_calibration", "checkpoints", "hidden_states"]',
     ]
     small += ["extraction.num_passages=20", "extraction.num_queries=[1]", "audit.inversion.per_individual=1"]
     sets = [word for each in small for word in ("--set", each)]
@@ -151,7 +156,8 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
     assert found["given"]["verdict"] == BEYOND
     assert WITHIN not in {outcome for own in found.values() for outcome in own.values()}
     page = (place / "run" / "dossier" / "dossier.html").read_text()
-    for said in (STATEMENT, "Nothing here verifies it", "its recipe is not known here", "there is no ledger"):
+    unknown = "its recipe is not known here", "the earlier checkpoints of its training are not here"
+    for said in (STATEMENT, "Nothing here verifies it", *unknown, "there is no ledger"):
         assert said in page
     form = read_json(place / "run" / "dossier" / "secure-environment" / "form.json")
     asked, decided = form["those_who_ask"], form["those_who_decide"]
@@ -161,6 +167,12 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
     attack = read_json(place / "run" / "dossier" / "secure-environment" / "attack-loss.json")
     assert [row["model"] for row in attack["models"]] == ["base", "given", "int8"]
     assert attack["models"][2]["result"]["over_source"]["low"] < 0.5
+    alike = attack["models"][1]["result"]["matched"]
+    assert (alike["auc"]["low"] > 0.5, alike["num_members"] > 10) == (True, True)
+    assert "between people alike without the model" in (place / "run" / "report" / "report.html").read_text()
+    made = {path.stem for path in (place / "run" / "dossier" / "secure-environment").glob("attack-*.json")}
+    assert {"attack-self_calibration", "attack-hidden_states"} <= made
+    assert "attack-checkpoints" not in made
     checked = verify_dossier(place / "run" / "dossier", [place / "outside"])
     assert not checked.faults
     evidence = from_json(AuditEvidence, read_json(place / "run" / "audit" / "audit.json"), "audit")
@@ -243,7 +255,60 @@ BAD_LISTS: dict[str, tuple[Any, str]] = {
         lambda p, t: _table(p, t, _with("arm", lambda rows: ["A"] * len(rows)), members=None, column="arm"),
         "say neither that they were trained on",
     ),
+    "column of nulls": (
+        lambda p, t: _table(p, t, _with("trained", lambda rows: [None] * len(rows)), members=None, column="trained"),
+        "say neither that they were trained on",
+    ),
+    "everybody by a column": (
+        lambda p, t: _table(p, t, _with("trained", lambda rows: [True] * len(rows)), members=None, column="trained"),
+        "names every individual",
+    ),
+    "nobody by a column": (
+        lambda p, t: _table(p, t, _with("trained", lambda rows: [False] * len(rows)), members=None, column="trained"),
+        "no individual of the documents was trained on",
+    ),
+    "copies across by a column": (
+        lambda p, t: _table(p, t, _with("text", _copy_across), members=None, column="trained"),
+        "1 documents of people who were not",
+    ),
+    "household on both sides by a column": (
+        lambda p, t: _homes(_table(p, t, _with("home", _one_home), members=None, column="trained")),
+        "1 households of 89 are on both sides",
+    ),
+    "individual in both corpora": (
+        lambda p, t: _others(p, t, lambda own, theirs: {**own, "individual_id": theirs["individual_id"]}),
+        "1 individuals have documents among those of members too",
+    ),
+    "copies across corpora": (
+        lambda p, t: _others(p, t, lambda own, theirs: {**own, "text": theirs["text"], "spans": theirs["spans"]}),
+        "1 documents of people who were not",
+    ),
+    "no such list": (
+        lambda p, t: values_of(p, str(t / "run"), subject={"members": str(t / "none.txt")}), "none.txt",
+    ),
+    "no such corpus of others": (
+        lambda p, t: values_of(p, str(t / "run"), subject={"members": None, "others": str(t / "none.parquet")}),
+        "none.parquet",
+    ),
+    "a list that is no text": (lambda p, t: _no_text(p, t), "list.txt"),
 }  # fmt: skip
+
+
+def _others(place: Path, tmp_path: Path, change: Any) -> dict[str, Any]:
+    """Two corpora; one document of the others is changed, given one of the members'."""
+    table, theirs = pq.read_table(place / "others.parquet"), pq.read_table(place / "theirs.parquet")
+    first, *rest = table.to_pylist()
+    changed = [change(first, theirs.slice(0, 1).to_pylist()[0]), *rest]
+    pq.write_table(pyarrow.Table.from_pylist(changed, schema=table.schema), tmp_path / "others.parquet")
+    subject = {"members": None, "others": str(tmp_path / "others.parquet")}
+    values = values_of(place, str(tmp_path / "run"), subject=subject)
+    values["corpus"]["source"] = str(place / "theirs.parquet")
+    return values
+
+
+def _no_text(place: Path, tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "list.txt").write_bytes(b"\xff\xfe\x00\x01" * 9)
+    return values_of(place, str(tmp_path / "run"), subject={"members": str(tmp_path / "list.txt")})
 
 
 def _flipped(table: Any) -> Any:
@@ -522,8 +587,9 @@ def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(pl
     peft = pytest.importorskip("peft")
     net = load_model(place / "base", "clm")
     wrapped = peft.get_peft_model(
-        net, peft.LoraConfig(target_modules=["c_attn"], task_type="CAUSAL_LM", init_lora_weights=False)
-    )
+        net, peft.LoraConfig(target_modules=["c_attn", "c_fc", "c_proj"], task_type="CAUSAL_LM", r=16,
+                             init_lora_weights=False)
+    )  # fmt: skip
     wrapped.save_pretrained(tmp_path / "adapter")
     write_given(str(tmp_path / "adapter"), str(place / "base"), "clm", tmp_path / "alone")
     write_given(str(tmp_path / "adapter"), str(place / "base"), "clm", tmp_path / "merged", "merged")
@@ -533,6 +599,13 @@ def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(pl
     assert torch.allclose(taken[0], taken[1], atol=1e-4)
     run = split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(tmp_path / "adapter")}))
     assert (run.folder / "models" / "subject" / "given" / "epoch-0001" / "tokenizer.json").is_file()
+    members = pq.read_table(place / "theirs.parquet").column("text").to_pylist()
+    fine_tune(wrapped, members, 80)
+    wrapped.save_pretrained(tmp_path / "adapter")
+    values = values_of(place, str(tmp_path / "tuned"), subject={"model": str(tmp_path / "adapter")})
+    execute(tuned := Run(parse_job(values)))
+    (found,) = (model for model in tuned.evidence.models if model.recipe == "given")
+    assert found.membership["reference"].auc.low > 0.5  # the adapter taken off is the reference
     with pytest.raises(ReticentError, match="difference to its base"):
         split_of(values_of(place, str(tmp_path / "none"), subject={"model": str(tmp_path / "adapter"), "base": None}))
 
@@ -559,9 +632,9 @@ class Server:
         port: int = 0,
         dies_after: int = 1 << 30,
         redirect: str = "",
-        broken: bool = False,
         cut: bool = False,
-        no_log_probs: bool = False,
+        status: int = 503,
+        spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer,
     ) -> None:
         self.asked, self.model, owner = 0, model, self
 
@@ -569,7 +642,7 @@ class Server:
             def do_POST(self) -> None:
                 owner.asked += 1
                 if redirect or owner.asked > dies_after:
-                    self.send_response(302 if redirect else 503)
+                    self.send_response(302 if redirect else status)
                     self.send_header("Location", redirect)
                     self.end_headers()
                     return
@@ -582,11 +655,10 @@ class Server:
                     logits = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
                 own = [None, *logits[:-1][torch.arange(len(ids) - 1), ids[1:]].tolist(), 0.0]
                 top = [None, *({"x": value} for value in logits[:-1].amax(-1).tolist()), {"x": 0.0}]
-                found = {"token_logprobs": [*own[:2], math.nan, *own[3:]] if broken else own, "top_logprobs": top}
-                self.answer([{"text": "", "logprobs": None if no_log_probs else found}])
+                self.answer([{"text": "", "logprobs": {"token_logprobs": own, "top_logprobs": top}}])
 
             def answer(self, choices: list[dict[str, Any]]) -> None:
-                content = json.dumps({"choices": choices}).encode()
+                content = json.dumps(spoil({"choices": choices})).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content) + cut))
                 self.end_headers()
@@ -617,6 +689,62 @@ class Server:
         self.server.server_close()
 
 
+def _without_log_probs(answer: dict[str, Any]) -> dict[str, Any]:
+    return {"choices": [choice | {"logprobs": None} for choice in answer["choices"]]}
+
+
+def _spoilt(part: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    """An answer with one log-probability of this value, or all of them."""
+
+    def spoil(answer: dict[str, Any]) -> Any:
+        found = answer["choices"][0]["logprobs"]
+        found[part] = [*found[part][:2], value, *found[part][3:]] if value is not ... else found[part][:2]
+        return answer
+
+    return spoil
+
+
+#: What a server may answer that is no scores, and what is said of it.
+BAD_ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
+    "NaN": ({"spoil": _spoilt("token_logprobs", math.nan)}, "no numbers"),
+    "infinite": ({"spoil": _spoilt("token_logprobs", -math.inf)}, "no numbers"),
+    "null within": ({"spoil": _spoilt("token_logprobs", None)}, "no numbers"),
+    "text": ({"spoil": _spoilt("token_logprobs", "-1.5")}, "no numbers"),
+    "over 0": ({"spoil": _spoilt("token_logprobs", 0.7)}, "no numbers"),
+    "NaN of the likeliest": ({"spoil": _spoilt("top_logprobs", {"x": math.nan})}, "no numbers"),
+    "null of the likeliest": ({"spoil": _spoilt("top_logprobs", {"x": None})}, "no numbers"),
+    "too few": ({"spoil": _spoilt("token_logprobs", ...)}, "gives no log-probabilities"),
+    "none": ({"spoil": _without_log_probs}, "gives no log-probabilities"),
+    "a list": ({"spoil": lambda _: {"choices": [{"logprobs": [1]}]}}, "gives no log-probabilities"),
+    "no choice": ({"spoil": lambda _: {"choices": []}}, "gives no log-probabilities"),
+    "choices of another kind": ({"spoil": lambda _: {"choices": None}}, "no usable answer"),
+    "an error in their words": ({"spoil": lambda _: {"error": "the chest"}}, "no usable answer"),
+    "cut": ({"cut": True}, "no usable answer"),
+    "too many requests": (
+        {"status": 429, "dies_after": 3},
+        "answers 429; 3 of 5 windows are scored; what was answered is kept",
+    ),
+    "forbidden": ({"status": 401, "dies_after": 0}, "answers 401"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ANSWERS)
+def test_an_answer_that_is_no_scores_ends_with_its_reason_and_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", lambda _: None)
+    more, said = BAD_ANSWERS[case]
+    store = make_store(*[[(5 + (7 * who + n) % 300, n, 0) for n in range(12)] for who in range(5)])
+    with Server(toy_model("gpt2").eval(), **more) as server:
+        about = {"url": server.url, "model": "m", "host": "127.0.0.1", "answers": str(tmp_path / "kept")}
+        (tmp_path / "endpoint.json").write_text(json.dumps(about | {"log_probs": True}))
+        with pytest.raises(ReticentError, match=said) as error:
+            score_endpoint(tmp_path, store, SpecialIds(prefix=1, suffix=None, pad=0, mask=None), 16)
+    assert "the chest" not in str(error.value)
+    assert "the same command goes on" in str(error.value)
+    assert len((tmp_path / "kept").read_text().splitlines()) == more.get("dies_after", 0)
+
+
 def by_endpoint(place: Path, out: Path, url: str, **subject: Any) -> dict[str, Any]:
     own = {"model": "partner", "endpoint": url, **subject}
     return values_of(place, str(out), subject=own, audit={"num_bootstrap": 100, "attacks": ["loss", "reference"]})
@@ -629,7 +757,7 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
     net = load_model(place / "outside", "clm")
     with Server(net, dies_after=30) as server:
         port, values = server.server.server_port, by_endpoint(place, tmp_path / "run", server.url)
-        with pytest.raises(ReticentError, match="30 of 219 windows are scored and kept"):
+        with pytest.raises(ReticentError, match="30 of 219 windows are scored; what was answered is kept"):
             execute(Run(parse_job(values)))
     with Server(net, port=port) as server:
         kept = tmp_path / "run" / "endpoint.jsonl"
@@ -650,17 +778,58 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
     assert not re.search(r"[g-z]{3,}", "".join(lines))  # digests and numbers alone
 
 
+def test_a_server_that_dies_while_it_writes_or_is_probed_loses_nothing_and_leaves_no_text(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", lambda _: None)
+    net, port, num_asked, said = load_model(place / "outside", "clm"), 0, 0, []
+    more: dict[str, Any] = {
+        "audit": {"num_bootstrap": 100, "attacks": ["loss", "ngram_coverage"],
+                  "generation": {"num_prompts": 20, "prefix_tokens": 8, "num_tokens": 4, "temperature": 0}},
+        "probe": {"subjects": str(place / "hospital" / "records.parquet"), "targets": ["zip"], "beam_sizes": [1],
+                  "levels": ["twin"]},
+    }  # fmt: skip
+    while True:
+        with Server(net, port=port, dies_after=170) as server:
+            port, subject = server.server.server_port, {"model": "partner", "endpoint": server.url}
+            try:
+                execute(Run(parse_job(values_of(place, str(tmp_path / "run"), subject=subject, **more))))
+            except ReticentError as error:
+                said.append(str(error))
+                num_asked += 170
+            else:
+                num_asked += server.asked
+                break
+    kept = (tmp_path / "run" / "endpoint.jsonl").read_text()
+    assert len(said) > 2
+    assert all("goes on" in each for each in said)
+    assert num_asked == len(kept.splitlines()) == len({line[:66] for line in kept.splitlines()})  # none asked twice
+    assert not re.search(r"[g-z]{3,}", kept)
+    assert not _words_of(place) & set(" ".join([caplog.text, *said]).split())
+
+
+def _words_of(place: Path) -> set[str]:
+    """Names and numbers of people, which no error and no log may hold."""
+    records = pq.read_table(place / "hospital" / "records.parquet")
+    return {str(value) for name in ("last_name", "phone", "zip") for value in records.column(name).to_pylist()}
+
+
 @pytest.mark.parametrize("log_probs", [True, False])
 def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without(
-    place: Path, tmp_path: Path, log_probs: bool
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_probs: bool
 ) -> None:
+    monkeypatch.setattr("reticent.ext.propile.stage.LETTERS", 40)  # the toy reads 128 tokens
     net = load_model(place / "outside", "clm")
     asked = {"num_prompts": 45, "prefix_tokens": 8, "num_tokens": 12, "temperature": 0}
     more: dict[str, Any] = {
         "extraction": {"prefix_tokens": [10], "suffix_tokens": 10, "num_passages": 40, "num_queries": []},
         "audit": {"num_bootstrap": 100, "attacks": ["ngram_coverage"], "generation": asked},
-    }
-    with Server(net, no_log_probs=not log_probs) as server:
+        "probe": {
+            "subjects": str(place / "hospital" / "records.parquet"), "targets": ["zip"], "beam_sizes": [1],
+            "levels": ["twin", "compass"],
+        },
+    }  # fmt: skip
+    with Server(net, spoil=(lambda answer: answer) if log_probs else _without_log_probs) as server:
         subject = {"model": "partner", "endpoint": server.url, "log_probs": log_probs}
         values = values_of(place, str(tmp_path / "run"), subject=subject, **more)
         execute(run := Run(parse_job(values)))
@@ -676,6 +845,16 @@ def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without
     )
     assert found.rates[0].members.value == pytest.approx(expected.rates[0].members.value)
     assert (own.privacy["both"].types.value is not None) == log_probs
+    probed, by_weights = (
+        next(m for m in each.evidence.probe.models if m.recipe == "given").results for each in (run, there)
+    )
+    assert [row.level for row in probed] == [row.level for row in by_weights] == ["twin", "compass"]
+    for one, other in zip(probed, by_weights, strict=True):
+        assert (one.n, one.exact_match.value) == (other.n, other.exact_match.value)
+        assert (one.likelihood is not None) == log_probs
+        assert one.heldout.n == other.heldout.n > 0
+        if log_probs:
+            assert one.likelihood.factor.value == pytest.approx(other.likelihood.factor.value, rel=1e-3)
     assert not re.search(r"[g-z]{3,}", (tmp_path / "run" / "endpoint.jsonl").read_text())
     with Server(net) as server, pytest.raises(ReticentError, match="left: ngram_coverage"):
         parse_job(by_endpoint(place, tmp_path / "no", server.url, log_probs=False))
@@ -698,16 +877,10 @@ def test_documents_are_sent_to_no_host_that_was_not_named(
     assert "secret" not in str(error.value)
 
 
-def test_a_redirect_is_not_followed_and_broken_numbers_are_no_scores(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_redirect_is_not_followed(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", lambda _: None)
     net = load_model(place / "outside", "clm")
     with Server(net) as target, Server(net, redirect=target.url) as server:
         with pytest.raises(ReticentError, match="answers 302"):
             execute(Run(parse_job(by_endpoint(place, tmp_path / "run", server.url))))
         assert not target.asked
-    with Server(net, broken=True) as server, pytest.raises(ReticentError, match="no numbers"):
-        execute(Run(parse_job(by_endpoint(place, tmp_path / "nan", server.url))))
-    with Server(net, cut=True) as server, pytest.raises(ReticentError, match="no usable answer"):
-        execute(Run(parse_job(by_endpoint(place, tmp_path / "cut", server.url))))

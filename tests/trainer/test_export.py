@@ -217,7 +217,7 @@ def test_the_card_says_what_the_recipe_meant(recipe: str, tmp_path: Path) -> Non
     card = (write(tmp_path / "model", recipe=recipe, epoch=8) / "README.md").read_text()
     says = {
         "Trained without protection": recipe in ("mlm", "clm", "goldfish"),
-        "differentially private": recipe.startswith("dp-"),
+        "differentially private": RECIPES[recipe].private,
         "replaced by X": RECIPES[recipe].text == "pseudonymised",
         "as direct identifiers or indirect identifiers were context": RECIPES[recipe].never_target == 3,
         "as direct identifiers were context": recipe in ("dppmlm", "dppclm"),

@@ -162,6 +162,8 @@ def test_delta_that_lets_one_of_them_be_published_is_refused(delta: float) -> No
         ("dppclm", ("the choice of protected words",)),
         ("ippclm", ("the choice of protected words",)),
         ("mlma", ("the choice of replaced words",)),
+        ("dp-clm-public", ()),
+        ("private-mlm", ()),
     ],
 )
 def test_steps_that_look_at_all_documents_are_named(recipe: str, said: tuple[str, ...]) -> None:
@@ -176,6 +178,42 @@ def test_deduplication_and_dp_give_no_epsilon() -> None:
     assert "deduplication" in str(plan.guarantee)
     with pytest.raises(PolicyError, match="no epsilon can be promised"):
         plan_privacy(PrivacyConfig(target_epsilon=8.0, unaccounted=("deduplication",)), 100, 1, 10)
+
+
+@pytest.mark.parametrize("accountant", ["prv", "rdp"])
+def test_a_vocabulary_is_one_more_gaussian_mechanism_and_its_floor_is_of_delta(accountant: str) -> None:
+    alone = cost_of(0.1, 1.0, 0, 1.5e-5, accountant, (1.0, 0.5e-5))[0]
+    assert 4.377178 <= alone <= 4.4 if accountant == "prv" else alone == cost_of(1.0, 1.0, 1, 1e-5, "rdp")[0]
+    steps, both = (
+        cost_of(0.1, 1.0, 20, 1e-5, accountant)[0],
+        cost_of(0.1, 1.0, 20, 1.5e-5, accountant, (1.0, 0.5e-5))[0],
+    )
+    assert max(alone, steps) < both < alone + steps
+    # Twice the Gaussian mechanism of noise 1 is once that of 1 / sqrt(2).
+    twice = cost_of(1.0, 1.0, 1, 1e-5, accountant, (1.0, 0.0))[0]
+    assert twice == pytest.approx(cost_of(1.0, 0.5**0.5, 1, 1e-5, accountant)[0], abs=0.02)
+    assert cost_of(0.1, 1.0, 20, 1e-5, accountant, (1.0, 1e-5))[0] == math.inf
+
+
+def test_the_total_is_of_vocabulary_and_training_and_one_that_leaves_nothing_is_refused() -> None:
+    config = PrivacyConfig(target_epsilon=8.0, target_delta=1e-5, vocabulary=(1.0, 0.5e-5), sample_rate=0.1)
+    plan = plan_privacy(config, 1000, 2, 100)
+    assert plan.guarantee.epsilon is not None
+    assert 7.97 <= plan.guarantee.epsilon <= 8.0
+    assert plan.noise_multiplier > plan_privacy(config.replace(vocabulary=None), 1000, 2, 100).noise_multiplier
+    assert plan.after(0).epsilon == epsilon_of(0.1, 1.0, 0, 1e-5, "prv", (1.0, 0.5e-5))  # before a step it is spent
+    assert plan.to_dict()["vocabulary"] == [1.0, 0.5e-5]
+    with pytest.raises(PolicyError, match=r"4 at delta 1e-5 leaves nothing .* vocabulary alone spends 4\.5\d"):
+        plan_privacy(config.replace(target_epsilon=4.0), 1000, 2, 100)
+
+
+def test_a_declared_number_of_units_decides_all_that_follows_from_one() -> None:
+    config = PrivacyConfig(noise_multiplier=1.0, num_units=1000)
+    plans = [plan_privacy(config, num, 2, 100) for num in (900, 1000, 1100)]
+    assert plans[0] == plans[1] == plans[2]
+    assert (plans[0].sample_rate, plans[0].num_steps, plans[0].expected_units, plans[0].guarantee.delta) == (
+        0.1, 20, 100.0, 1e-4,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

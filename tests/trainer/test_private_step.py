@@ -217,7 +217,6 @@ def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epoch_store": lambda epoch: uneven_individuals()}, "changes each epoch"),
         ({"bf16": "on"}, "ghost clipping bounds"),
         ({"packing": True}, "a packed row is of several units"),
         ({"torch_compile": True}, "hooks need plain modules"),

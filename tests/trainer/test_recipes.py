@@ -29,6 +29,10 @@ TABLE = [
     ("ppclm-surrogate", "clm", "original", 3),
     ("dp-mlm", "mlm", "original", 0),
     ("dp-clm", "clm", "original", 0),
+    ("dp-mlm-public", "mlm", "original", 3),
+    ("dp-clm-public", "clm", "original", 3),
+    ("private-mlm", "mlm", "original", 3),
+    ("private-clm", "clm", "original", 3),
     ("goldfish", "clm", "original", 0),
 ]
 

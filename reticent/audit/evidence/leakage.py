@@ -299,6 +299,8 @@ class NumbersBeside:
     #: Counterfactual memorisation by shadow models, of all individuals and of the most exposed tenth.
     counterfactual: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     counterfactual_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: Individuals whose document is told from those of decoys by its hidden states.
+    identity: Annotated[Excess | None, PARTS] = optional()
 
 
 def f1_of_hits(share: float) -> float:

@@ -17,6 +17,7 @@ __all__ = [
     "GroupMembership",
     "KindAttack",
     "KindMembership",
+    "Matched",
     "MeasuredAttack",
     "Roc",
     "ThresholdMembership",
@@ -78,6 +79,18 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """An attack between members and others who are alike without the model: the mean of its areas within strata of what
+    that shows, and how many of both sides are in strata that hold enough of each.
+    """
+
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    num_strata: Annotated[int, TOTAL]
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
     on a population, and `validity.judged` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out the held-out
@@ -91,6 +104,8 @@ class MeasuredAttack:
     #: Of a copy of a model: 0.5 and the area less that of the same attack on the model itself.
     over_source: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
+    #: Of a split that was given.
+    matched: Annotated[Matched | None, PARTS] = optional()
     documents: Annotated[AttackedDocuments | None, PARTS] = optional()
     tpr_at_fpr: Annotated[dict[str, Estimate | None] | None, TOGETHER] = optional()
     roc: Annotated[Roc, CURVE]
@@ -115,7 +130,12 @@ class MeasuredAttack:
         worst = self.worst_subgroup if raw.worst_subgroup and are_enough(raw.worst_subgroup, cell) else None
         without = _without_copies(raw, cell)
         return replace(
-            self, roc=_without_few(raw, cell), tpr_at_fpr=rates, worst_subgroup=worst, auc_without_copies=without
+            self,
+            roc=_without_few(raw, cell),
+            tpr_at_fpr=rates,
+            worst_subgroup=worst,
+            auc_without_copies=without,
+            matched=self.matched if raw.matched and not _leaves_few(raw, raw.matched, cell) else None,
         )
 
     def _named(self, rate: Estimate, cell: int) -> Estimate:
@@ -240,7 +260,9 @@ def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
 
-def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int) -> bool:
+def are_enough(
+    measured: MeasuredAttack | Matched | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int
+) -> bool:
     """Return whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
@@ -253,6 +275,12 @@ def _without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | N
     left_out = (raw.auc.n or 0) - found.n
     few = 0 < left_out < cell or (raw.num_nonmembers or 0) - left_out < cell
     return found.withheld(cell) if few else found.closed(found, cell)
+
+
+def _leaves_few(whole: MeasuredAttack, part: Matched, cell: int) -> bool:
+    """Whether a part is of few individuals of a side, or leaves out few, whom a difference of counts would show."""
+    sides = (whole.num_members, part.num_members), (whole.num_nonmembers, part.num_nonmembers)
+    return not are_enough(part, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 
 
 def _without_few(measured: MeasuredAttack, cell: int) -> Roc:

@@ -114,10 +114,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutProbe:
-    """The same probe of held-out individuals."""
+    """The same probe of held-out individuals; ``factor`` is None of a server that gives no probability."""
 
     n: Annotated[int | None, COUNT]
-    factor: Annotated[Estimate, OVER_INDIVIDUALS]
+    factor: Annotated[Estimate | None, OVER_INDIVIDUALS]
     exact_match: Annotated[Estimate, OVER_INDIVIDUALS]
 
 

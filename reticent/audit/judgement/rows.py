@@ -897,6 +897,14 @@ BESIDE: Final = (
         title="counterfactual memorisation by shadow models, nats a token, most exposed tenth",
         estimate=lambda found: found.counterfactual_exposed,
     ),
+    Beside(
+        title="members whose document is told from those of 15 others by its hidden states",
+        estimate=lambda found: found.identity.members if found.identity else None,
+    ),
+    Beside(
+        title="the same, members less held-out people",
+        estimate=lambda found: found.identity.excess if found.identity else None,
+    ),
 )
 
 

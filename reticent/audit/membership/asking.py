@@ -1,5 +1,5 @@
 """Attacks that ask the model for more than the likelihood of the documents: for text, for the documents again with
-something before them, or for gradients (definitions.md#attacks-that-ask-the-model).
+something before them, for gradients, or for what it was before (definitions.md#attacks-that-ask-the-model).
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ from typing import Final
 
 import numpy as np
 
-from reticent.audit.membership.attacks import ATTACKS
+from reticent.audit.membership.attacks import ATTACKS, reference_score
 from reticent.audit.membership.coverage import coverage_score
 from reticent.audit.membership.heads import HEAD_ATTACKS
 from reticent.audit.membership.hidden_states import states_score
-from reticent.audit.membership.names import COVERAGE, GRADIENT, INFORMATION, PROBING, STATES
+from reticent.audit.membership.names import (
+    CHECKPOINTS,
+    COVERAGE,
+    GRADIENT,
+    INFORMATION,
+    PROBING,
+    SELF_CALIBRATION,
+    STATES,
+)
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.engine.document_kernels import document_sums
@@ -21,6 +29,7 @@ from reticent.engine.document_kernels import document_sums
 __all__ = [
     "ASKING_ATTACKS",
     "EVERY_ATTACK",
+    "checkpoints_score",
     "information_score",
     "probing_score",
 ]
@@ -48,6 +57,18 @@ def information_score(information: np.ndarray, mask: np.ndarray, doc_offsets: np
     """
     totals, counts = document_sums(information, mask & ~np.isnan(information), doc_offsets)
     return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+
+
+def checkpoints_score(means: np.ndarray) -> np.ndarray:
+    """Return the slope of each document's mean log-probability over the checkpoints of a training, by least squares, in
+    nats a checkpoint; float64 (D,).
+
+    Parameters
+    ----------
+    means : float array, shape (checkpoints, D), two checkpoints or more in the order of their epochs
+    """
+    place = np.arange(len(means)) - (len(means) - 1) / 2
+    return np.asarray(place @ means / (place @ place))
 
 
 #: Every such attack by name. Each score function has arguments of its own.
@@ -98,6 +119,25 @@ ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
             about="the last hidden states of its documents look like those of members that a classifier learned from; "
             "the attack knows some members, and has the states of the documents",
             source="Liu et al. 2024",
+        ),
+        Attack(
+            name=CHECKPOINTS,
+            score=checkpoints_score,
+            title="Slope over checkpoints",
+            about="the model goes on learning the document from one checkpoint to the next; the attack has the earlier "
+            "checkpoints",
+            source="Liu et al. 2022",
+            needs=frozenset({Need.CHECKPOINTS}),
+        ),
+        Attack(
+            name=SELF_CALIBRATION,
+            score=reference_score,
+            title="Self-calibration",
+            about="the model predicts the document better than its base model does after training on what the model "
+            "writes",
+            source="Fu et al. 2024",
+            needs=frozenset({Need.CALIBRATED}),
+            objectives=frozenset({"clm"}),
         ),
     )
 )

@@ -27,7 +27,9 @@ __all__ = [
     "USER_INFERENCE",
     "attack",
     "individual_scores",
+    "loss_score",
     "needing",
+    "reference_score",
     "scores_of",
     "user_inference_score",
 ]

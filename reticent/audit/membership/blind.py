@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from reticent.audit.stats.intervals import LEVEL, Estimate
 from reticent.engine.document_kernels import document_ranks
 from reticent.engine.randomness import generator
 
-__all__ = ["blind_baseline", "year_of"]
+__all__ = ["blind_baseline", "blind_scores", "year_of"]
 
 NUM_FOLDS = 5
 NUM_PERMUTATIONS = 199
@@ -81,27 +81,14 @@ def blind_baseline(
     Cost: 400 additions for each distinct word of each individual, ten times as many where chance has not done as well
     in 199 permutations; memory is 25 numbers for each distinct word.
     """
-    known = surfaces >= 0
-    codes, first, rows = np.unique(words.individuals[known], return_index=True, return_inverse=True)
-    member = is_member[words.documents[known][first]]
-    num_members = int(np.count_nonzero(member))
+    shown = _Shown.of(words, surfaces, is_member, dates, groups, units)
+    codes, unit_member, unit = shown.codes, shown.unit_member, shown.unit
+    num_members = int(np.count_nonzero(unit_member[unit]))
     num_nonmembers = len(codes) - num_members
-    distinct, columns = np.unique(surfaces[known], return_inverse=True)
-    bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
-    bags = bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]
-    _, of_unit, unit = np.unique(
-        codes if units is None else np.asarray(units)[codes], return_index=True, return_inverse=True
-    )
-    unit_member = member[of_unit]
-    if min(np.count_nonzero(unit_member), np.count_nonzero(~unit_member)) < 2 or bags.shape[1] == 0:
+    if shown.are_too_few:
         none = Estimate(value=None, n=len(codes), method="too few individuals or words")
         return Blind(auc=none, num_members=num_members, num_nonmembers=num_nonmembers)
-    all_codes = np.unique(words.individuals)
-    told = {"words": bags}
-    for name, labels in (groups or {}).items():
-        _, group = np.unique(labels[np.searchsorted(all_codes, codes)], return_inverse=True)
-        told[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
-    ranks = {name: rankdata(values) for name, values in _numbers(words, codes, dates).items() if np.ptp(values)}
+    told, ranks = shown.told, {name: rankdata(values) for name, values in shown.numbers.items()}
     unit_fold = _deal(unit_member, seed)
     num, areas = NUM_PERMUTATIONS, np.empty((len(told) + len(ranks), 0))
     while True:
@@ -129,6 +116,81 @@ def blind_baseline(
         auc = replace(auc, n=len(unit_member)).over_households(len(codes))
     name = [*told, *ranks][best]
     return Blind(auc=auc, by=name, p_value=p_value, num_members=num_members, num_nonmembers=num_nonmembers)
+
+
+def blind_scores(
+    words: Words,
+    surfaces: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    dates: np.ndarray | None = None,
+    groups: Mapping[str, np.ndarray] | None = None,
+    units: np.ndarray | None = None,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes of the individuals with words, and of each the log-odds of membership by all that shows without
+    the model, together: a logistic regression on what each of these says, learned from the other folds. Nobody where
+    `blind_baseline` has no area; its parameters.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    shown = _Shown.of(words, surfaces, is_member, dates, groups, units)
+    if shown.are_too_few:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    member, fold = shown.unit_member[shown.unit], _deal(shown.unit_member, seed)[shown.unit]
+    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in shown.told.values()]
+    said = np.stack([*columns, *shown.numbers.values()], axis=1)
+    spread = said.std(axis=0)
+    said = (said - said.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    scores = np.empty(len(said))
+    for held_out in np.unique(fold):
+        model = LogisticRegression().fit(said[fold != held_out], member[fold != held_out])
+        scores[fold == held_out] = model.decision_function(said[fold == held_out])
+    return shown.codes, scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What individuals show without the model: bags by name, and numbers that are not all equal; the side of each unit,
+    and the unit of each individual."""
+
+    codes: np.ndarray
+    told: dict[str, Any]
+    numbers: dict[str, np.ndarray]
+    unit: np.ndarray
+    unit_member: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        words: Words,
+        surfaces: np.ndarray,
+        is_member: np.ndarray,
+        dates: np.ndarray | None,
+        groups: Mapping[str, np.ndarray] | None,
+        units: np.ndarray | None,
+    ) -> _Shown:
+        known = surfaces >= 0
+        codes, first, rows = np.unique(words.individuals[known], return_index=True, return_inverse=True)
+        member = is_member[words.documents[known][first]]
+        distinct, columns = np.unique(surfaces[known], return_inverse=True)
+        bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
+        told = {"words": bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]}
+        _, of_unit, unit = np.unique(
+            codes if units is None else np.asarray(units)[codes], return_index=True, return_inverse=True
+        )
+        all_codes = np.unique(words.individuals)
+        for name, labels in (groups or {}).items():
+            _, group = np.unique(labels[np.searchsorted(all_codes, codes)], return_inverse=True)
+            told[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
+        made = _numbers(words, codes, dates) if len(codes) else {}
+        numbers = {name: values for name, values in made.items() if np.ptp(values)}
+        return cls(codes, told, numbers, unit, member[of_unit])
+
+    @property
+    def are_too_few(self) -> bool:
+        sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
+        return bool(min(sides) < 2 or self.told["words"].shape[1] == 0)
 
 
 def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:

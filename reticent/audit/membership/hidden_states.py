@@ -1,10 +1,14 @@
-"""A probe of hidden states (definitions.md#attacks-that-ask-the-model): whether they show who was trained on.
+"""Probes of hidden states (definitions.md#attacks-that-ask-the-model): whether they show who was trained on, and whose
+document it is.
 
 Masking keeps words from being targets, and the states of a document still hold what was read. Who knows of some
 individuals whether they are members learns to tell it from the states of their documents, and asks of others
 [@liu2024]. A half of each side, by household where there are any, is learned from; the other half is asked. Asking all
 in turn, each by a classifier of the others, would tie the scores of individuals to one another, and in simulations the
 interval of their area missed chance in one of five trials. The same probe of the base model is the control.
+
+Whose a document is, is asked in the same way: from half of the individuals it is learned which numbers are alike in two
+documents of one, and of each other individual whether their second document is nearer to the first than decoys are.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ import numpy as np
 
 from reticent.engine.randomness import generator
 
-__all__ = ["learned_from", "states_score"]
+__all__ = ["NUM_DECOYS", "identified", "learned_from", "states_score"]
 
 #: Inverse strength of the penalty on the weights, which are more than there are individuals.
 PENALTY = 0.01
-_STREAM = 73
+_STREAM, _STREAM_DECOYS = 73, 97
+#: Second documents of other individuals of the same side, among which one's own is looked for.
+NUM_DECOYS = 15
 
 
 def states_score(
@@ -51,6 +57,47 @@ def states_score(
         model.fit((states[learned] - centre) / spread, is_member[learned], sample_weight=1 / counts[person.reshape(-1)])
         scores[asked] = model.decision_function((states[asked] - centre) / spread)
     return scores
+
+
+def identified(
+    states: np.ndarray,
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    seed: int = 0,
+    units: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return of each asked individual with two documents whether the second is nearer to the first than those of
+    `NUM_DECOYS` others of the same side (ties are shared), their codes, and whether they are members; float64, integer
+    and bool (individuals,). A side with fewer individuals than that is not asked.
+
+    The distance is that of Mahalanobis with the variances, within individuals, of the half that `states_score` learns
+    from; each has the mean of all added, as those of few individuals are uncertain.
+
+    Parameters
+    ----------
+    states, individuals, is_member, units : as for `states_score`
+    """
+    known = np.flatnonzero(np.isfinite(states).all(axis=1))
+    order = known[np.argsort(individuals[known], kind="stable")]
+    codes, first, count = np.unique(individuals[order], return_index=True, return_counts=True)
+    codes, first = codes[count > 1], first[count > 1]
+    pair = states[order[first]], states[order[first + 1]]
+    is_learned = learned_from(individuals if units is None else np.asarray(units)[individuals], is_member, seed)
+    learned, member = is_learned[order[first]], is_member[order[first]]
+    hits, random = np.full(len(codes), np.nan), generator(seed, _STREAM_DECOYS)
+    within = np.square(pair[0] - pair[1])[learned].mean(axis=0) if learned.any() else np.zeros(states.shape[1])
+    weights = 1 / (within + within.mean()) if within.any() else np.ones_like(within)
+    for side in (True, False):
+        own = np.flatnonzero(~learned & (member == side))
+        if len(own) <= NUM_DECOYS:
+            continue
+        for row, asked in enumerate(own):
+            others = np.delete(own, row)[random.permutation(len(own) - 1)[:NUM_DECOYS]]
+            far = (np.square(pair[1][[asked, *others]] - pair[0][asked]) * weights).sum(axis=1)
+            hits[asked] = float(far[0] <= far.min()) / np.count_nonzero(far == far.min())
+    made = ~np.isnan(hits)
+    return hits[made], codes[made], member[made]
 
 
 def learned_from(units: np.ndarray, is_member: np.ndarray, seed: int) -> np.ndarray:

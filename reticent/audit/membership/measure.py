@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,8 +19,9 @@ from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import ATTACKS, attack, needing, scores_of
-from reticent.audit.membership.blind import blind_baseline, year_of
+from reticent.audit.membership.blind import blind_baseline, blind_scores, year_of
 from reticent.audit.membership.kinds import Compared
+from reticent.audit.membership.matched import matched_area, strata_of
 from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.names import OF_LOG_PROBS, ON_HOLDOUT
 from reticent.audit.membership.table import Need
@@ -235,10 +236,17 @@ class AttackedIndividuals:
                 attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
                 worst_subgroup=worst_subgroup(compared[name].own, self.code_member, self.groups, self.codes, **options),
             )
+            if asked is self and (strata := self.strata()) is not None:
+                matched = matched_area(compared[name].own, self.codes, self.code_member, strata, **options)
+                results[name] = replace(results[name], matched=matched)
         by_code = {name: one.own for name, one in compared.items()}
         for name, told in told_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
             results[name] = replace(results[name], told=told)
         return self._without_copies(results, by_code), compared
+
+    def strata(self) -> np.ndarray | None:
+        """Return the stratum of each individual (by code) by what shows without the model, if the sides were given."""
+        return None
 
     def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
         """Return an attack's scores of individuals (by code, ascending) from those of documents, and its control's."""
@@ -281,6 +289,7 @@ class MembershipAudit(AttackedIndividuals):
     lowercase, user_inference_holdout, groups : as for `audit_models`; read only if an attack of ``config`` needs them
     units : household of each individual (by code), by which the sides were drawn; None: the individuals themselves
     copied : as for `kept_without_copies`
+    split_given : as for `audit_models`
 
     Raises
     ------
@@ -304,6 +313,7 @@ class MembershipAudit(AttackedIndividuals):
         groups: Mapping[str, np.ndarray] | None = None,
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
+        split_given: bool = False,
     ):
         super().__init__(store, members, bootstrap, groups=groups, copied=copied)
         self.config, self.words, self.surfaces, self.table, self.units = config, words, surfaces, table, units
@@ -315,6 +325,7 @@ class MembershipAudit(AttackedIndividuals):
             else None
         )
         self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
+        self.split_given = split_given
         self._of_base: dict[bytes, tuple[TokenScores, dict[str, np.ndarray]]] = {}
 
     def measure(
@@ -342,13 +353,24 @@ class MembershipAudit(AttackedIndividuals):
         results, compared = self.attacked(document_scores, before)
         blind = of_holdout = None
         if base is None and results:
-            blind = blind_baseline(
-                self.words, self.surfaces, self.members, dates=_dates(self.table, self.surfaces),
-                groups=self._columns, units=self.units, seed=self.config.seed,
-            )  # fmt: skip
+            blind = blind_baseline(self.words, self.surfaces, self.members, **self._shown)
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         return Membership(results, compared, blind, of_holdout)
+
+    @property
+    def _shown(self) -> dict[str, Any]:
+        """What `blind_baseline` and `blind_scores` look at, beside words."""
+        dates = _dates(self.table, self.surfaces)
+        return {"dates": dates, "groups": self._columns, "units": self.units, "seed": self.config.seed}
+
+    @cached_property
+    def _strata(self) -> np.ndarray:
+        found = blind_scores(self.words, self.surfaces, self.members, **self._shown)
+        return strata_of(self.codes, *found, units=self.units)
+
+    def strata(self) -> np.ndarray | None:
+        return self._strata if self.split_given else None
 
     def document_scores(
         self,

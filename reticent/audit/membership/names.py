@@ -6,6 +6,10 @@ from typing import Final
 
 __all__ = [
     "ATTACKS_ON_SIZES",
+    "CALIBRATION_EPOCHS",
+    "CALIBRATION_TEXTS",
+    "CALIBRATION_TOKENS",
+    "CHECKPOINTS",
     "CLASSIFIER",
     "COVERAGE",
     "DEFAULT_ATTACKS",
@@ -33,6 +37,7 @@ __all__ = [
     "PROBE_TOKENS",
     "PROBING",
     "RUNGS",
+    "SELF_CALIBRATION",
     "STATES",
     "TAGGER",
     "USER_INFERENCE",
@@ -73,6 +78,13 @@ END_OF_TEXT: Final = "end_of_text"
 GRADIENT: Final = "gradient_norm"
 #: The attack by a probe of hidden states.
 STATES: Final = "hidden_states"
+#: The attack over the checkpoints of a training.
+CHECKPOINTS: Final = "checkpoints"
+#: The attack by a reference that is trained on what the model writes: the texts, and the most tokens of each.
+SELF_CALIBRATION: Final = "self_calibration"
+CALIBRATION_TEXTS: Final = 1000
+CALIBRATION_TOKENS: Final = 64
+CALIBRATION_EPOCHS: Final = 4
 #: The attack by the difference of two releases: who withdrew between them.
 WITHDRAWN: Final = "two_releases"
 #: A share of members told at 1 % false positives is given from so many members and so many others on: chance alone

@@ -29,6 +29,8 @@ class Need(StrEnum):
     GENERATED = "generated"  # continuations that the model writes
     PROBES = "probes"  # the model's scores of the texts after copies of them with gaps
     GRADIENTS = "gradients"  # gradients of the loss of each document's ordinary words
+    CHECKPOINTS = "checkpoints"  # the scores of earlier checkpoints of the training
+    CALIBRATED = "calibrated"  # scores of the base model, trained on what the model writes
     SHADOWS = "shadows"  # scores of shadow models
     POPULATION = "population"  # documents to compare with, which are not attacked
 

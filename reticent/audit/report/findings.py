@@ -515,19 +515,21 @@ def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]
 
 
 def said_of_epsilon(guarantee: str, t: Texts) -> str:
-    """Return the sentence, behind others, that says an epsilon in words, or that it protects nobody; nothing where
-    there is none.
+    """Return the sentences, behind others, that say of what an epsilon is, and it in words, or that it protects nobody;
+    nothing where there is none.
     """
     shown = shown_in(guarantee)
     if shown is None:
         return ""
     epsilon, delta, unit = shown
+    of_weights = t("common.epsilon_of_weights")
     if epsilon > MEANINGLESS:
-        return " " + t("common.protects_nobody", limit=t.count(int(MEANINGLESS)))
+        return f" {of_weights} {t('common.protects_nobody', limit=t.count(int(MEANINGLESS)))}"
     factor = math.exp(epsilon)
     shown_factor = t.count(math.ceil(factor)) if factor >= 10 else t.plain(f"{math.ceil(10 * factor) / 10:.1f}")
     said = {"factor": shown_factor, "epsilon": t.plain(f"{epsilon:g}"), "delta": show_delta(delta)}
-    return " " + t(f"common.surer.{unit}", **said)
+    in_words = t(f"common.surer.{unit}", **said)
+    return f" {of_weights} {in_words}"
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:

@@ -94,6 +94,7 @@ NEVER_TARGET = {
     DIRECT: "verdict.never_trained_to_predict_a_name_or_number",
     INDIRECT: "verdict.never_trained_to_predict_a_word_that_fewer",
 }
+LISTED = {"public": "verdict.targets_of_a_public_list", "private": "verdict.targets_of_a_private_vocabulary"}
 OBJECTIVES = {
     "mlm": "verdict.it_fills_in_masked_words_bert_like",
     "clm": "verdict.it_continues_a_text_gpt_like",
@@ -178,7 +179,10 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("verdict.names_and_numbers_that_were_found_were"))
-    if recipe.never_target in NEVER_TARGET:
+    if recipe.words != "counted" and recipe.never_target & INDIRECT:
+        parts.append(words(LISTED[recipe.words]))
+        parts += [words("verdict.targets_are_no_name_or_number")] if recipe.never_target & DIRECT else []
+    elif recipe.never_target in NEVER_TARGET:
         rare = words("verdict.a_word") if n == 1 else words("verdict.a_word_or_a_sequence", n=n)
         parts.append(words(NEVER_TARGET[recipe.never_target], k=k, rare=rare))
     if recipe.context in CONTEXTS:

@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -28,6 +28,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.store import TokenStore
 from reticent.engine.tokenizer_library import core_tokenizer
+from reticent.trainer.base_files import positions_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -43,6 +44,9 @@ HERE = ("localhost", "127.0.0.1", "::1")
 #: Variable with the key of a server, if it wants one.
 KEY = "RETICENT_ENDPOINT_KEY"
 TRIES, SECONDS = 3, 120.0
+GOES_ON = "what was answered is kept; the same command goes on"
+#: By how much a log-probability may be over 0.
+ROUNDING = 1e-3
 
 
 def check_host(url: str, allowed: str | None) -> str:
@@ -99,21 +103,37 @@ def _asked(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
 def _numbers(url: str, model: str, ids: list[int]) -> tuple[list[float], list[float]]:
     """The log-probability of each token but the first, and that of the likeliest there."""
     question = {"model": model, "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
-    found = next(iter(_asked(url, question)), {}).get("logprobs") or {}
-    own, tops = found.get("token_logprobs"), found.get("top_logprobs")
+    found = next(iter(_asked(url, question)), {}).get("logprobs")
+    own, tops = (found.get(name) if isinstance(found, dict) else None for name in ("token_logprobs", "top_logprobs"))
     if not isinstance(own, list) or len(own) < len(ids):
         raise ArtifactError(
             f"{urlsplit(url).hostname}: the server gives no log-probabilities of the tokens it was sent (echo, "
             "logprobs); without them no test by likelihood can be made"
         )
-    values = [float(value) if isinstance(value, int | float) else math.nan for value in own[1 : len(ids)]]
-    if not all(map(math.isfinite, values)):
-        raise ArtifactError(f"{urlsplit(url).hostname}: log-probabilities that are no numbers (NaN or infinite)")
+    values = list(map(_number, own[1 : len(ids)]))
     most = list(values)
     for at, top in enumerate(tops[1 : len(ids)] if isinstance(tops, list) else ()):
         if isinstance(top, dict) and top:
-            most[at] = max(most[at], *map(float, top.values()))
+            most[at] = max(most[at], *map(_number, top.values()))
+    if not all(map(math.isfinite, values + most)):
+        raise ArtifactError(f"{urlsplit(url).hostname}: log-probabilities that are no numbers (NaN or infinite)")
     return values, most
+
+
+def _number(value: Any) -> float:
+    """A log-probability; infinity for what is none: no number, NaN, or over 0 by more than rounding."""
+    is_one = isinstance(value, int | float) and value < ROUNDING
+    return float(value) if is_one else math.inf
+
+
+def _kept_numbers(about: dict[str, Any], ids: list[int], known: dict[str, Any], answers: IO[str]) -> Any:
+    """`_numbers` of these ids: an answer that is kept, or asked for and kept."""
+    digest = hashlib.sha256(json.dumps([about["url"], about["model"], ids]).encode()).hexdigest()
+    if digest not in known:
+        known[digest] = _numbers(about["url"], about["model"], ids)
+        answers.write(json.dumps([digest, *known[digest]]) + "\n")
+        answers.flush()
+    return known[digest]
 
 
 def score_endpoint(
@@ -156,17 +176,11 @@ def score_endpoint(
             ids, at = ids[: np.flatnonzero(at >= 0)[-1] + 1].tolist(), at[: np.flatnonzero(at >= 0)[-1] + 1]
             if len(ids) < 2:
                 continue
-            digest = hashlib.sha256(json.dumps([about["url"], about["model"], ids]).encode()).hexdigest()
-            if digest not in known:
-                try:
-                    known[digest] = _numbers(about["url"], about["model"], ids)
-                except ArtifactError as error:
-                    raise ArtifactError(
-                        f"{error}; {number:,} of {len(windows):,} windows are scored and kept; the same command goes on"
-                    ) from None
-                answers.write(json.dumps([digest, *known[digest]]) + "\n")
-                answers.flush()
-            values, most = (np.array(each, dtype=np.float32) for each in known[digest])
+            try:
+                found = _kept_numbers(about, ids, known, answers)
+            except ArtifactError as error:
+                raise ArtifactError(f"{error}; {number:,} of {len(windows):,} windows are scored; {GOES_ON}") from None
+            values, most = (np.array(each, dtype=np.float32) for each in found)
             chosen = at[1:] >= 0
             place, is_top = at[1:][chosen], values[chosen] >= most[chosen]
             true = np.array(ids[1:])[chosen]
@@ -190,7 +204,8 @@ def _kept(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
 
 
 class Server:
-    """A server where `generate` and `score_continuations` expect a model: it writes text, and gives no probability.
+    """A server where `generate`, `score_continuations` and the probes of people's own items expect a model: it writes
+    text, and of a text that it is sent gives the probability, if it gives any.
 
     Parameters
     ----------
@@ -199,6 +214,8 @@ class Server:
 
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast):
         self._about, self._tokenizer = read_json(folder / ENDPOINT), core_tokenizer(tokenizer)
+        #: Tokens that the base, whose settings stand beside, reads at once; it is not asked for more.
+        self.num_positions = positions_in(folder) or 1 << 30
         check_host(self._about["url"], self._about["host"])
 
     def write(
@@ -235,10 +252,13 @@ class Server:
                 }  # fmt: skip
                 digest = hashlib.sha256(json.dumps([self._about["url"], question]).encode()).hexdigest()
                 if digest not in known:
-                    texts: list[Any] = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                    try:
+                        texts: list[Any] = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                    except ArtifactError as error:
+                        raise ArtifactError(f"{error}; {GOES_ON}") from None
                     if len(texts) < num_samples or not all(isinstance(text, str) for text in texts):
                         host = self._about["host"]
-                        raise ArtifactError(f"{host}: the server writes no text; the same command goes on")
+                        raise ArtifactError(f"{host}: the server writes no text; {GOES_ON}")
                     known[digest] = [[made.ids for made in self._tokenizer.encode(texts)]]
                     answers.write(json.dumps([digest, *known[digest]]) + "\n")
                     answers.flush()
@@ -247,6 +267,42 @@ class Server:
                 if progress is not None:
                     progress(number + 1)
         return made
+
+    @property
+    def gives_log_probs(self) -> bool:
+        """Whether it is asked for log-probabilities."""
+        return bool(self._about["log_probs"])
+
+    def score(
+        self,
+        prompts: Sequence[list[int]],
+        targets: Sequence[list[int]],
+        progress: Callable[[int], None] | None = None,
+    ) -> np.ndarray:
+        """Return the log-probability of each target behind its prompt, both as ids, float64 (rows,); NaN where one of
+        them has no token or both are too long, and for all where the server gives none.
+
+        Raises
+        ------
+        ArtifactError
+            As `score_endpoint`; the next run goes on from there.
+        """
+        scores, file = np.full(len(prompts), np.nan), Path(self._about["answers"])
+        if not self.gives_log_probs:
+            return scores
+        known = dict(_kept(file))
+        file.touch(mode=0o600)
+        with file.open("a", encoding="utf-8") as answers:
+            for row, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
+                if prompt and target and len(prompt) + len(target) <= self.num_positions:
+                    try:
+                        values, _ = _kept_numbers(self._about, [*prompt, *target], known, answers)
+                    except ArtifactError as error:
+                        raise ArtifactError(f"{error}; {GOES_ON}") from None
+                    scores[row] = sum(values[len(prompt) - 1 :])
+                if progress is not None:
+                    progress(row + 1)
+        return scores
 
     def again(self, ids: np.ndarray) -> list[int]:
         """Return a text cut anew, as what the server writes is: the same words may have been other tokens."""

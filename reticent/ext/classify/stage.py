@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reticent.ext.classify.training import StepReport
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.config import HeadConfig
+    from reticent.trainer.config import HeadConfig, PrivacyConfig
 
 __all__ = ["check_documents", "check_settings", "classification_inputs", "classify_steps", "read_results"]
 
@@ -77,12 +77,22 @@ class _Stage:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
-    def unaccounted(self, job: Job) -> tuple[str, ...]:
-        """Steps that no epsilon of its DP-SGD accounts for."""
+    def privacy(self, job: Job) -> PrivacyConfig:
+        """DP-SGD of a private head."""
         settings = job.training(self.model).dp
         assert settings is not None  # the job was checked
+        return settings
+
+    def unaccounted(self, job: Job) -> tuple[str, ...]:
+        """Steps that no epsilon of its DP-SGD accounts for."""
         not_private = self.training is not None and not job.recipe(self.training.recipe).private
-        return (*unaccounted_stages(job, settings), *(("the training of its checkpoint",) if not_private else ()))
+        # Its unit is an individual, of whom nothing reaches the household: its text is as it is, and no word is told.
+        by_household = (settings := job.training(self.model).dp) is not None and settings.unit == "household"
+        return (
+            *unaccounted_stages(job, self.model),
+            *(("the training of its checkpoint",) if not_private else ()),
+            *(("households",) if by_household else ()),
+        )
 
     def artefact(self, run: Run) -> Artefact:
         """Return the artefact; its training must be there."""
@@ -94,7 +104,7 @@ class _Stage:
         if head.section == "classify":
             settings["label"] = job.classifying().label or job.corpus.label
         if head.private:
-            settings["dp"] = (dp := job.training(self.model).dp) and dp.model_dump()
+            settings["dp"] = self.privacy(job).model_dump()
         if head.text == "surrogate" and (names := surrogate_names(job).digest()) is not None:
             settings["names"] = names
         return Artefact(self.name, FOLDERS[head.section], settings, self._inputs(run))
@@ -138,7 +148,8 @@ def check_settings(run: Run) -> None:
     """
     for stage in _stages(run):
         stage.epochs(run.job)
-        if stage.head.private and (settings := run.job.training(stage.model).dp) is not None:
+        if stage.head.private:
+            settings = stage.privacy(run.job)
             try:
                 refuse_promise(settings, stage.unaccounted(run.job))
             except PolicyError as error:
@@ -198,7 +209,9 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = None
     if head.private:
-        privacy = privacy_of(run, model).replace(unaccounted=stage.unaccounted(job))
+        settings = job.training(model).dp
+        assert settings is not None  # the job was checked
+        privacy = privacy_of(run, model).replace(unit=settings.unit, unaccounted=stage.unaccounted(job))
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
             if any(row.training is not None and row.epoch == epoch for row in rows):

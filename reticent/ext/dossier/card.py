@@ -64,7 +64,7 @@ def card_of(
     from huggingface_hub import EvalResult
 
     shown, words = _shown(evidence, model), Texts("en")
-    measures = list(_measures(shown)) if shown else []
+    measures = list(_measures(shown)) if shown and not _is_private(shown) else []
     name = f"{model.recipe}-{model.model}"
     results = [
         EvalResult(
@@ -97,6 +97,11 @@ def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | Non
     )
 
 
+def _is_private(shown: ShownModel | None) -> bool:
+    """Whether an epsilon is given for a model, of which a figure of its documents would be outside."""
+    return shown is not None and (shown.evidence.guarantee or "").startswith("epsilon")
+
+
 def _lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
     digest: str, base: str, despite: str, words: Texts,
@@ -105,6 +110,9 @@ def _lines(
     yield t("card.title", recipe=model.recipe, model=model.model, epochs=model.epoch)
     if shown is None:
         yield t("card.not_last")
+    elif _is_private(shown):
+        yield f"{shown.about}\n"
+        yield t("card.private")
     else:
         yield f"{shown.about}\n"
         (verdict,) = verdicts_on([shown], t)
@@ -128,7 +136,8 @@ def _lines(
     context = Context(evidence, [shown] if shown else [], t)
     if declared.documents:
         yield f"{declared.documents}\n"
-    for fact in ("documents", "split", "copies", "detection", "protection", "ledger", "guarantee"):
+    of_documents = ("documents", "split", "copies", "detection", "protection", "ledger")
+    for fact in ("guarantee",) if _is_private(shown) else (*of_documents, "guarantee"):
         named = t("common.model_letter", letter=shown.letter) if shown else t("card.model")
         for sentence in FACTS[fact](context):
             yield Marked(f"- {sentence.replace(named, t('card.this_model'), 1)}", *marks_of(sentence))

@@ -13,14 +13,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reticent.audit.config import ACCESS
+from reticent.audit.config import ACCESS, COMPASS
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import RISKS
 from reticent.audit.membership.names import (
+    CHECKPOINTS,
     CLASSIFIER,
     HEAD_ATTACKS_BY_SHADOWS,
     HEAD_ATTACKS_WITHOUT_SHADOWS,
     LANGUAGE_MODELS,
+    SELF_CALIBRATION,
+    STATES,
     TAGGER,
 )
 from reticent.audit.membership.validity import CHANCE, INVALID
@@ -607,6 +610,7 @@ NOT_ELSEWHERE = {
     "LiRA, RMIA": "dossier.not_without_its_recipe",
     "user inference": "dossier.not_without_what_was_left_out",
     "threshold": "dossier.not_without_its_threshold",
+    "checkpoints": "dossier.not_without_its_checkpoints",
 }
 
 
@@ -677,6 +681,14 @@ ADVERSARIES = (
                 "adversaries.probe",
             ),
             Test(
+                "adversaries.asks_behind_the_beginning_of_another_document",
+                "PII-Compass",
+                lambda context, m: (
+                    (probed := _probed(context.audit, m)) and any(row.level == COMPASS for row in probed.results)
+                ),
+                "adversaries.probe_levels",
+            ),
+            Test(
                 "adversaries.lets_it_write_and_looks_for_identifiers",
                 "generation",
                 lambda _, m: m.evidence.generated,
@@ -738,6 +750,25 @@ ADVERSARIES = (
                 _attacked("icp"),
                 "adversaries.audit_attacks",
                 ("clm",),
+            ),
+            Test(
+                "adversaries.lets_it_write_and_trains_the_base_on_that",
+                "self-calibration",
+                _attacked(SELF_CALIBRATION),
+                "adversaries.audit_attacks",
+                ("clm",),
+            ),
+            Test(
+                "adversaries.has_its_earlier_checkpoints_too",
+                "checkpoints",
+                _attacked(CHECKPOINTS),
+                "adversaries.audit_attacks",
+            ),
+            Test(
+                "adversaries.has_the_hidden_states_of_documents",
+                "hidden states",
+                _attacked(STATES),
+                "adversaries.audit_attacks",
             ),
             Test(
                 "adversaries.trains_models_of_their_own_with_the_person",

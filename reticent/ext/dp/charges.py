@@ -146,7 +146,7 @@ def _cost(run: Run, training: Training) -> tuple[Budget, Guarantee]:
     target = privacy.target_epsilon
     if isinstance(target, float):
         cap = None if privacy.unit == "record" else privacy.max_documents
-        delta = privacy.target_delta or default_delta(num_units)
+        delta = privacy.target_delta or default_delta(privacy.num_units or num_units)
         return budget, Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
     batch_size = settings.batch_size * settings.gradient_accumulation_steps
     plan = plan_privacy(privacy, num_units, settings.num_epochs, batch_size, unaccounted_steps(recipe))

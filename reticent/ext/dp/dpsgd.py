@@ -31,6 +31,7 @@ from transformers.pytorch_utils import Conv1D
 
 from reticent.core.device import autocast, full_float32
 from reticent.core.errors import ArtifactError, TrainingError
+from reticent.engine.kernels import hash_keys
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.dp.budget import Budget, budget_of
 from reticent.trainer.config import TrainConfig
@@ -465,10 +466,10 @@ def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
 #
 # Poisson samples of units of privacy: the units of each step, their documents, and their physical batches.
 #
-# Every draw is a function of (secret seed, step) alone. So a resumed run draws the same samples as an uninterrupted
-# one, and the ranks of a distributed run agree on a sample without communication; each takes its share of it. Each
-# unit is in a step with probability ``sample_rate``, independently of all others, so batches differ in size and may be
-# empty.
+# Every draw is a function of (secret seed, step, ids of the unit's own documents) alone. So a resumed run draws the
+# same samples as an uninterrupted one, the ranks of a distributed run agree on a sample without communication (each
+# takes its share of it), and one individual more moves no draw of another. Each unit is in a step with probability
+# ``sample_rate``, independently of all others, so batches differ in size and may be empty.
 #
 # An individual with more than G documents takes part with G of them, **drawn anew in each step**. The contribution to
 # a step is clipped for any choice of documents, so a fixed choice would protect no better and the model would learn
@@ -480,7 +481,7 @@ def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
 # The seed must be secret: epsilon assumes that no observer knows the sample, and the seed determines it.
 
 
-Unit = Literal["individual", "record"]
+Unit = Literal["individual", "household", "record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,12 +507,14 @@ class Units:
     documents : int64 array, shape (D,), numbers of documents; documents of a unit are adjacent
     doc_offsets : int64 array, shape (U + 1,), bounds of each unit in ``documents``
     window_offsets : int64 array, shape (D + 1,), bounds of each document's windows
+    keys : int64 array, shape (D,), of each of ``documents``; a unit goes by the least of its own
     max_documents : largest number of documents of a unit in a step
     """
 
     documents: np.ndarray
     doc_offsets: np.ndarray
     window_offsets: np.ndarray
+    keys: np.ndarray
     max_documents: int
 
     def __len__(self) -> int:
@@ -519,10 +522,11 @@ class Units:
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
         """Return the Poisson sample of a step, or a rank's share of it."""
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(step,))))
-        drawn = np.flatnonzero(random.random(len(self)) < sample_rate)
+        words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
+        chance = (hash_keys(words[0], np.minimum.reduceat(self.keys, self.doc_offsets[:-1]), words[1]) >> 11) * 2.0**-53
+        drawn = np.flatnonzero(chance < sample_rate)
         places, owners = _spread(self.doc_offsets, drawn)
-        order = np.lexsort((random.random(len(places)), owners))
+        order = np.lexsort((hash_keys(words[2], self.keys[places], words[3]), owners))
         places, owners = places[order], owners[order]
         kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < self.max_documents
         kept &= owners % num_ranks == rank
@@ -533,15 +537,18 @@ class Units:
 
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
-    """Return the units of a corpus: its documents, or its individuals with at most ``max_documents`` a step."""
-    num_documents = windows.store.num_documents
+    """Return the units of a corpus: its documents, or its individuals (households, where the store has these in their
+    place) with at most ``max_documents`` a step.
+    """
+    num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
     if unit == "record":
-        return Units(np.arange(num_documents), np.arange(num_documents + 1), window_offsets, 1)
+        return Units(np.arange(num_documents), np.arange(num_documents + 1), window_offsets, keys, 1)
     individual = windows.store.individual
     num_of_each = np.unique(individual, return_counts=True)[1]
     bounds = np.concatenate([[0], np.cumsum(num_of_each)])
-    return Units(np.argsort(individual, kind="stable"), bounds, window_offsets, max_documents)
+    documents = np.argsort(individual, kind="stable")
+    return Units(documents, bounds, window_offsets, keys[documents], max_documents)
 
 
 def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterator[Sample]:
@@ -570,14 +577,15 @@ def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterato
 def dummy_batch(windows: Windows) -> Batch:
     """Return one row of padding for an empty sample, so its step is taken and its noise is added."""
     shape = (1, windows.padded(1))
-    nothing = np.zeros(shape, dtype=np.bool_)
+    nothing, none = np.zeros(shape, dtype=np.bool_), np.full(1, -1, dtype=np.int64)
     return Batch(
-        np.full(1, -1, dtype=np.int64),
+        none,
         np.full(shape, windows.special.pad, dtype=np.int64),
         np.full(shape, -1, dtype=np.int32),
         np.zeros(shape, dtype=np.uint8),
         nothing,
         ~nothing,
+        none,
     )
 
 
@@ -754,7 +762,8 @@ class NoisyGradient:
         ids[~attention] = windows.special.pad
         num_labels = self.num_labels or num_rows(self.model)
         labels = np.where(attention, ids % num_labels, IGNORE_INDEX)
-        batch = Batch(np.arange(2), ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention)
+        both = np.arange(2)
+        batch = Batch(both, ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention, both)
         self._check_one_unit(Part(batch, Targets(ids, labels), np.zeros(2, dtype=np.int64)))
         self._checked = False  # of a real one too
 
@@ -861,8 +870,8 @@ class PrivateStep:
 
     @property
     def mask_seed(self) -> int:
-        """Seed of the masks, which is secret too. The masks of a window depend on its number, and so on the individuals
-        before it. With a known seed, one more unit would change the masks of others, and not its own gradient alone.
+        """Seed of the masks, which is secret too. The masks of a window follow from it, its document and its place: one
+        more unit changes those of no other.
         """
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
@@ -877,7 +886,9 @@ class PrivateStep:
 
     def cache_key(self) -> dict[str, Any]:
         """The settings of DP-SGD, the device and the number of processes, because each generator makes other noise."""
-        return {**self.privacy.cache_key(), "device": self.device.type, "processes": self.world.size}
+        # A state of before draws went by documents would go on with other samples under the same noise.
+        about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
+        return {**self.privacy.cache_key(), **about}
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Plan the run, hook the model, and reserve the whole cost in the budget.
@@ -928,7 +939,10 @@ class PrivateStep:
         self.noisy.wrap(optimizer)
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run)."""
+        """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run). Where the text
+        changes with the epoch, its windows do, and documents and units are the same.
+        """
+        self.units = find_units(windows, self.privacy.unit, self.privacy.max_documents)
         size = self.plan.steps_per_epoch
         before = (state.epoch - 1) * size
         data = self.noisy.iter_steps(windows, self.units, make, first=before + state.done, last=before + size)
@@ -957,7 +971,7 @@ class PrivateStep:
             return
         about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
         about["recipe"] = self.recipe.name
-        self.reserved = self.budget.reserve(self.name, self.plan.guarantee, len(self.units), about)
+        self.reserved = self.budget.reserve(self.name, self.plan.guarantee, self.plan.num_units, about)
 
     def _name_and_seed(self, kept: dict[str, str]) -> None:
         if not kept:

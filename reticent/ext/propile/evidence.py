@@ -98,7 +98,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
     prompts = answers.prompts
-    scored = ~np.isnan(answers.log_probs).all(axis=0)
+    scored = answers.answered
     true, null = best(answers.log_probs)[scored], best(answers.null_log_probs)[scored]
     n = int(scored.sum())
     withheld = n < max(config.small_cell, 1)
@@ -114,8 +114,16 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     )
     if withheld:
         return result
-    own = np.exp(true)
     asked, both = asked_of(config, prompts.households, scored), ~np.isnan(null)
+    matches = {
+        str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], *asked) for name, hit in metrics.items()}
+        for beams, metrics in answers.matches.items()
+    }
+    first = next(iter(answers.matches.values()))["exact_match"]
+    result = replace(result, matches=matches, exact_match=share_estimate(np.any(first, axis=0)[scored], *asked))
+    if not answers.has_log_probs:
+        return result
+    own = np.exp(true)
     rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
     null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
@@ -129,18 +137,11 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         )
         for k in NUM_QUERIES
     ]
-    matches = {
-        str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], *asked) for name, hit in metrics.items()}
-        for beams, metrics in answers.matches.items()
-    }
-    first = next(iter(answers.matches.values()))["exact_match"]
     return replace(
         result,
         likelihood=_compared(own, np.exp(null), true, null, *asked),
         normalised=normalised,
         gamma=gamma,
-        matches=matches,
-        exact_match=share_estimate(np.any(first, axis=0)[scored], *asked),
         by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
         unconditional=_unconditional(true, answers.alone[scored], *asked),
         drawn=_drawn(answers, scored, config),
@@ -249,7 +250,7 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
     tables = []
     for name, answers in named:
         prompts = answers.prompts
-        t, s = np.nonzero(~np.isnan(answers.log_probs))
+        t, s = np.nonzero(~np.isnan(answers.log_probs) if answers.has_log_probs else answers.num_tokens)
         columns: dict[str, pa.Array | np.ndarray] = {
             "model": pa.array([name] * len(t), pa.string()),
             "target": pa.array([prompts.target] * len(t), pa.string()),
@@ -279,7 +280,8 @@ def results_table(probe: ProbeEvidence) -> Any:
         for row in model.results:
             asked = (model.name, f"{row.target}, {row.level}")
             if row.likelihood is None:
-                table.add_row(*asked, row.withheld)
+                said = "" if row.exact_match is None else value(row.exact_match)
+                table.add_row(*asked, row.withheld or f"{row.n:,}", "", "", "", "", said)
                 continue
             found = row.likelihood
             within_100 = next(point.true for point in row.gamma or () if point.k == 100)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from reticent.audit.config import COMPASS
 from reticent.audit.evidence.json_form import extended, to_json
 from reticent.audit.evidence.probe import (
     Comparison,
@@ -30,6 +31,7 @@ from reticent.audit.evidence.probe import (
 )
 from reticent.audit.evidence.rules import publish
 from reticent.audit.report.page import probe_page
+from reticent.audit.scoring.endpoint import Server, is_endpoint
 from reticent.core.artifact import write_artifact
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
@@ -44,6 +46,7 @@ from reticent.ext.propile.evidence import (
 )
 from reticent.ext.propile.probe import Answers, probe_target
 from reticent.ext.propile.prompts import (
+    Beginnings,
     ProbeConfig,
     ProbeModel,
     SoftPromptStudy,
@@ -80,6 +83,7 @@ def probe_models(
     *,
     templates: Sequence[Template] | None = None,
     study: SoftPromptStudy | None = None,
+    beginnings: Beginnings | None = None,
     progress: Progress | None = None,
 ) -> tuple[ProbeEvidence, list[tuple[str, Answers]], dict[str, SoftPrompt]]:
     """Return the evidence, every answer by model, and the soft prompts by name (``MODEL-TARGET``).
@@ -87,6 +91,7 @@ def probe_models(
     Parameters
     ----------
     templates : of a user; None: the built-in ones of ``config.language``
+    beginnings : as for `all_prompts`
 
     Raises
     ------
@@ -96,7 +101,7 @@ def probe_models(
     """
     if len({model.name for model in models}) != len(models):
         raise PolicyError("two models have the same name")
-    prompts, skipped = all_prompts(subjects, config, templates)
+    prompts, skipped = all_prompts(subjects, config, templates, beginnings)
     if study is not None and any(entry.objective == "clm" for entry in models):
         require_subjects(subjects, study.targets or tuple(dict.fromkeys(q.target for q in prompts)), study)
     # The soft prompts of the first causal model are given to the others as text.
@@ -127,7 +132,7 @@ def probe_models(
                 name=entry.name,
                 recipe=entry.name,
                 objective=entry.objective,
-                num_parameters=sum(p.numel() for p in model.parameters()),
+                num_parameters=None if isinstance(model, Server) else sum(p.numel() for p in model.parameters()),
                 results=asked,
                 soft_prompts=soft_prompts,
                 transfer=transfer,
@@ -146,7 +151,10 @@ def probe_models(
     return evidence, everything, learned
 
 
-def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokenizerFast]:
+    if is_endpoint(Path(entry.path)):
+        tokenizer = load_tokenizer(entry.path)
+        return Server(Path(entry.path), tokenizer), tokenizer
     model: Any = load_model(entry.path, entry.objective)
     return model.to(device=pick_device(config.device)).eval(), load_tokenizer(entry.path)
 
@@ -159,7 +167,7 @@ def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
     """Return the first template at the deepest level that has one (A.4 uses one template only)."""
-    for level in reversed(config.levels):
+    for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
         )[0]
@@ -253,8 +261,9 @@ def with_heldout(members: ProbeEvidence, heldout: ProbeEvidence) -> ProbeEvidenc
         rows = []
         for row in model.results:
             other = found.get((model.name, row.target, row.level))
-            if row.likelihood and other and other.likelihood and other.exact_match:
-                beside = HeldoutProbe(n=other.n, factor=other.likelihood.factor, exact_match=other.exact_match)
+            if other and row.exact_match and other.exact_match:
+                ratio = other.likelihood.factor if other.likelihood else None
+                beside = HeldoutProbe(n=other.n, factor=ratio, exact_match=other.exact_match)
                 row = replace(row, heldout=beside)
             rows.append(row)
         models.append(replace(model, results=rows))

@@ -17,6 +17,7 @@ import torch
 from scipy import stats
 
 from reticent.audit.evidence.probe import PairedTest
+from reticent.audit.scoring.endpoint import Server
 from reticent.audit.scoring.generate import Decoding, generate
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.prompts import ProbeConfig, Prompts
@@ -48,7 +49,8 @@ class Answers:
     log_probs, null_log_probs : float64, log Pr of the true item and of the null
     alone : float64 (subjects,), log Pr of the true item behind nothing at all; NaN of a masked model
     drawn : bool, whether one of `ProbeConfig.num_draws` answers at temperature 1 begins with the item; None: none drawn
-    num_tokens, null_num_tokens : int64
+    num_tokens, null_num_tokens : int64; 0 without a question
+    has_log_probs : False of a server that gives no probability: NaN then says nothing of who was asked
     matches : beam size -> metric -> bool (templates, subjects); beam size 0 is the filling of masks
     counts : as in `Prompts`, and the prompts that did not fit into the model
     """
@@ -62,6 +64,13 @@ class Answers:
     counts: dict[str, int]
     alone: np.ndarray
     drawn: np.ndarray | None = None
+    has_log_probs: bool = True
+
+    @property
+    def answered(self) -> np.ndarray:
+        """Subjects who could be asked, bool (subjects,)."""
+        is_known = ~np.isnan(self.log_probs) if self.has_log_probs else self.num_tokens > 0
+        return np.asarray(is_known.any(axis=0))
 
 
 # ------------------------------------------------------------------- arithmetic
@@ -132,7 +141,7 @@ def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
 
 
 def probe_target(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     objective: str,
     prompts: Prompts,
@@ -175,7 +184,7 @@ def probe_target(
         objective,
     )
     told = (lambda done: progress("likelihood", done, len(pairs))) if progress else None
-    if objective == "mlm":
+    if objective == "mlm" and not isinstance(model, Server):
         scores, guesses = score_masked_pairs(
             model, tokenizer, pairs, masking=config.masking, batch_tokens=config.batch_tokens, progress=told
         )
@@ -200,7 +209,9 @@ def probe_target(
     is_same = [item == null for item, null in zip(prompts.items, prompts.nulls, strict=True)]
     null_log_probs[:, is_same] = log_probs[:, is_same]  # no difference, not one of rounding
     counts = dict(prompts.counts)
-    counts["too_long"] = int(np.sum(np.isnan(log_probs).all(0) & (num_tokens > 0).any(0)))
+    has_log_probs = not isinstance(model, Server) or model.gives_log_probs
+    if has_log_probs:
+        counts["too_long"] = int(np.sum(np.isnan(log_probs).all(0) & (num_tokens > 0).any(0)))
     counts["tokenised_apart"] = pairs.num_apart
     drawn = None
     if objective == "mlm":
@@ -214,11 +225,17 @@ def probe_target(
         if config.num_draws and soft is None:
             drawn = np.zeros(shape, dtype=bool)
             drawn[tuple(cells)] = _drawn(model, tokenizer, pairs, len(asked), config)
-    return Answers(prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts, alone, drawn)
+    return Answers(
+        prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts, alone, drawn, has_log_probs
+    )  # fmt: skip
 
 
 def _drawn(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, pairs: Pairs, num_asked: int, config: ProbeConfig
+    model: PreTrainedModel | Server,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: Pairs,
+    num_asked: int,
+    config: ProbeConfig,
 ) -> np.ndarray:
     """Return for each question whether one of the drawn answers begins with the item (bool)."""
     special = special_ids(tokenizer, "clm")
@@ -242,7 +259,7 @@ def _drawn(
 
 
 def _generate(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     prompts: Prompts,
     pairs: Pairs,

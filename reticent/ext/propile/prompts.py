@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig, SoftPromptStudy, validation_of
+from reticent.audit.config import (
+    COMPASS,
+    Init,
+    Masking,
+    ProbeConfig,
+    SoftPromptConfig,
+    SoftPromptStudy,
+    validation_of,
+)
 from reticent.audit.evidence.probe import NotAsked
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.ext.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
 from reticent.ext.propile.templates import Template, builtin_templates, pii_type, require_fields, templates_for
 
 __all__ = [
+    "Beginnings",
     "Init",
     "Masking",
     "ProbeConfig",
@@ -33,6 +42,8 @@ __all__ = [
     "usable_templates",
 ]
 
+#: Type -> beginnings, in a random order, each with the row of the subject whose item follows it.
+Beginnings = Mapping[str, Sequence[tuple[int, str]]]
 #: Languages of the page for an individual.
 LANGUAGES = ("en", "fr")
 
@@ -89,18 +100,30 @@ def require_language(language: str) -> None:
 
 
 def all_prompts(
-    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
+    subjects: Subjects,
+    config: ProbeConfig,
+    templates: Sequence[Template] | None,
+    beginnings: Beginnings | None = None,
 ) -> tuple[list[Prompts], list[NotAsked]]:
     """Return the prompts of every target and level, and the targets and levels without a template.
+
+    Parameters
+    ----------
+    beginnings : those of members' documents, which the level `COMPASS` puts before prompts
 
     Raises
     ------
     CorpusError, PolicyError
-        A column is missing, a template has an unknown field, or no question can be asked.
+        A column is missing, a template has an unknown field, no question can be asked, or no beginnings were given.
     """
+    if COMPASS in config.levels and beginnings is None:
+        raise PolicyError(f"probe.levels: {COMPASS} needs documents: those of a job with [probe]")
     prompts, skipped = [], []
     for target, level in require_questions(subjects, config, templates):
-        found = make_prompts(subjects, target, level, templates or builtin_templates(), config, strict=bool(templates))
+        found = make_prompts(
+            subjects, target, level, templates or builtin_templates(), config, strict=bool(templates),
+            beginnings=beginnings,
+        )  # fmt: skip
         if found.templates:
             prompts.append(found)
         else:
@@ -172,8 +195,10 @@ def make_prompts(
     config: ProbeConfig,
     *,
     strict: bool = False,
+    beginnings: Beginnings | None = None,
 ) -> Prompts:
-    """Return the prompts for one type at one level, with their nulls; there may be no template for it.
+    """Return the prompts for one type at one level, with their nulls; there may be no template for it, and none behind
+    beginnings where there are none.
 
     Raises
     ------
@@ -190,6 +215,10 @@ def make_prompts(
     drawn = draw_nulls(len(items), seed=config.seed)[:, 0]
     nulls = [items[number] if number >= 0 else None for number in drawn]
     texts = [fill_template(t, subjects, has, target, others, config.language) for t in usable]
+    if level == COMPASS:
+        found = (beginnings or {}).get(target, ())
+        usable = usable if found else []
+        texts = [_behind(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
     counts = {
         **subjects.counts,
         "without_target": len(subjects) - len(has),
@@ -215,12 +244,24 @@ def usable_templates(
     if strict:
         require_fields(templates, subjects.types)
     language = None if strict else config.language
+    level = "twin" if level == COMPASS else level
     usable = templates_for(templates, target, level, subjects.types, language=language)
     return [t for t in usable if _needed(t) <= len(others)], others
 
 
 def _needed(template: Template) -> int:
     return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
+
+
+def _behind(
+    beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
+) -> list[str | None]:
+    """Return prompts behind the ``number``-th beginning, or the next where that one is of the subject; None if no other
+    subject has one."""
+    first = number % len(beginnings)
+    order = [*beginnings[first:], *beginnings[:first]]
+    others = (next((text for owner, text in order if owner != row), None) for row in rows)
+    return [None if None in (own, text) else f"{text} {own}" for own, text in zip(prompts, others, strict=True)]
 
 
 def fill_template(

@@ -15,7 +15,7 @@ Shapes: P prompts, R rows (pairs of a prompt and a target), L tokens, S soft tok
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.audit.config import Masking
+from reticent.audit.scoring.endpoint import Server
 from reticent.audit.scoring.generate import end_ids
 from reticent.audit.scoring.rows import is_shareable, states_of
 from reticent.core.errors import PolicyError, TrainingError
@@ -94,7 +95,7 @@ def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> I
 
 @torch.inference_mode()
 def score_causal_pairs(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     pairs: Pairs,
     *,
     soft: torch.Tensor | None = None,
@@ -114,6 +115,8 @@ def score_causal_pairs(
     share_prefix : bool
         Run each distinct prompt once; without it every row runs whole (slower, the same numbers).
     """
+    if isinstance(model, Server):
+        return model.score(pairs.prompts, pairs.targets, progress)
     device: Any = model.device
     kind = "cuda" if device.type == "cuda" else "cpu"
     model.eval()
@@ -268,7 +271,7 @@ def score_masked_pairs(
 
 @torch.inference_mode()
 def generate_texts(
-    model: PreTrainedModel,
+    model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     prompts: Sequence[Sequence[int]],
     *,
@@ -280,13 +283,27 @@ def generate_texts(
 ) -> list[str]:
     """Return the continuation of each prompt by beam search (1 beam: greedy), the likeliest one without an end of text.
 
-    An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "".
+    An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "". A server
+    writes greedily, whatever the beams.
     """
     from transformers import GenerationConfig
 
+    special = special_ids(tokenizer, "clm")
+    if isinstance(model, Server):
+        said = [""] * len(prompts)
+        rooms = [min(max_new_tokens, model.num_positions - len(ids)) if ids else 0 for ids in prompts]
+        for room in sorted({room for room in rooms if room > 0}):
+            asked = [row for row, own in enumerate(rooms) if own == room]
+            made = model.write(
+                [np.array(prompts[row], dtype=np.int64) for row in asked], special=replace(special, prefix=None),
+                num_tokens=room, progress=progress,
+            )[:, 0]  # fmt: skip
+            written = tokenizer.batch_decode([ids[ids >= 0] for ids in made], skip_special_tokens=True)
+            for row, text in zip(asked, written, strict=True):
+                said[row] = text
+        return said
     model.eval()
     device: Any = model.device
-    special = special_ids(tokenizer, "clm")
     ends = end_ids(model, special)
     numbers: dict[tuple[int, ...], int] = {}
     of = [numbers.setdefault(tuple(ids), len(numbers)) for ids in prompts]

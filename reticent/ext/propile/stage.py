@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.audit.config import COMPASS
 from reticent.core.errors import PolicyError
 from reticent.engine.identity import as_read
+from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import households_of
 from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy, require_questions, require_subjects
@@ -25,12 +27,17 @@ from reticent.ext.propile.templates import read_templates
 if TYPE_CHECKING:
     from reticent.audit.config import ProbeConfig
     from reticent.audit.evidence.probe import ProbeEvidence
+    from reticent.ext.propile.prompts import Beginnings
     from reticent.ext.propile.subjects import Subjects
     from reticent.ext.propile.templates import Template
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["check_members", "check_probes", "probe_inputs", "run_probes", "table_of"]
+__all__ = ["beginnings_of", "check_members", "check_probes", "probe_inputs", "run_probes", "table_of"]
+
+#: Letters of a beginning at most, cut between words.
+LETTERS = 240
+_STREAM = 101
 
 
 def table_of(job: Job) -> Path:
@@ -90,6 +97,7 @@ def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
     )
     # An individual with a record and no document is on no side.
     codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
+    subjects = replace(subjects, ids=ids.to_pylist())
     households = households_of(run.individuals.units)
     if households is not None:  # as the split has them
         subjects = replace(subjects, households=np.where(codes < 0, -1, households[codes]))
@@ -97,6 +105,33 @@ def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
         side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
         for side in (MEMBERS, HELDOUT)
     }
+
+
+def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
+    """Return by type what stands before an item of a member in a document of theirs, one for each member who has such a
+    document, in a random order; None where no level asks for it.
+
+    Parameters
+    ----------
+    members : as `_on_side` returns them, with ids as in the documents
+    """
+    assert run.job.probe is not None
+    assert members.ids is not None
+    if COMPASS not in run.job.probe.levels:
+        return None
+    of_id = {who: number for number, who in enumerate(members.ids)}
+    found: dict[str, dict[int, str]] = {name: {} for name in members.types}
+    for batch in run.unplanted.batches(columns=("individual_id", "text")):
+        for who, text in zip(*(batch.column(name).to_pylist() for name in ("individual_id", "text")), strict=True):
+            if (number := of_id.get(who)) is None:
+                continue
+            for name, items in members.items.items():
+                at = text.find(item) if (item := items[number]) else -1
+                if at > 0 and (before := " ".join(text[:at][-LETTERS:].split()[at > LETTERS :])):
+                    found[name].setdefault(int(members.rows[number]), before)
+    random = generator(run.job.seed, _STREAM)
+    listed = {name: list(of_row.items()) for name, of_row in found.items()}
+    return {name: [rows[at] for at in random.permutation(len(rows))] for name, rows in listed.items()}
 
 
 def run_probes(run: Run) -> ProbeEvidence:
@@ -118,6 +153,8 @@ def run_probes(run: Run) -> ProbeEvidence:
             checkpoints = run.checkpoints(model, recipe)
             models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))
 
+    beginnings = beginnings_of(run, on_side[MEMBERS])
+
     def probed(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
@@ -125,7 +162,7 @@ def run_probes(run: Run) -> ProbeEvidence:
                 advance(done, total, what)
 
             evidence, _, _ = probe_models(
-                models, on_side[side], config, templates=templates, study=study, progress=told
+                models, on_side[side], config, templates=templates, study=study, beginnings=beginnings, progress=told
             )
         return evidence
 

@@ -110,7 +110,7 @@ def run_on_spark(
     with _session(how) as spark:
         if stage == "index":
             return _make_index(spark, job, out, how, progress)
-        about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.model_dump(mode="json")}
+        about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.cache_key()}
         with write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer:
             more = columns_beside(job.detect.detectors, job.detect.options)
             documents, counts = _documents(spark, job, out, how, progress, more)

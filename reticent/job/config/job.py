@@ -24,6 +24,7 @@ from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import (
+    CHECKPOINTS,
     COVERAGE,
     HEAD_ATTACKS_BY_SHADOWS,
     HEAD_ATTACKS_WITHOUT_SHADOWS,
@@ -66,8 +67,7 @@ DRAW = "draw"
 # Settings of the whole job: put into the section of each component, and refused in a section's table.
 
 
-#: What a server of completions cannot be asked for, and the attacks that its log-probabilities allow.
-NOT_BY_ENDPOINT = ("audit.inversion", "probe")
+#: The attacks that the log-probabilities of a server of completions allow.
 BY_LOG_PROBS = ("loss", "reference", "min_k", "zlib")
 
 
@@ -160,7 +160,7 @@ class Job(JobSettings):
             return self
         why = {
             "audit.shadow": "needs the recipe of a training, and that of a model trained elsewhere is not known",
-            **dict.fromkeys(NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights"),
+            **({"audit.inversion": "needs the weights"} if self.subject.endpoint else {}),
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
             **dict.fromkeys(("classify", "tag"), "trains on top of a training of the job"),
@@ -173,6 +173,11 @@ class Job(JobSettings):
         if self.subject.endpoint and self.extraction is not None and self.extraction.num_queries:
             raise ValueError(
                 "subject.endpoint: extraction.num_queries: a server that writes gives no chance of a passage; set []"
+            )
+        if self.subject.endpoint and self.probe and (self.probe.soft_prompt or self.probe.beam_sizes != (1,)):
+            raise ValueError(
+                "subject.endpoint: probe: a server writes what is likeliest word by word, and shows no weights; set "
+                "beam_sizes = [1], and no soft_prompt"
             )
         able = (*BY_LOG_PROBS, COVERAGE) if self.subject.log_probs else (COVERAGE,)
         if self.subject.endpoint and (more := set(self.audit.attacks) - set(able)):
@@ -288,6 +293,12 @@ class Job(JobSettings):
                 "audit.attacks: user_inference asks of documents that are held back from training; "
                 "it needs split.user_inference_holdout over 0"
             )
+        single = [model.name for model in self.model if len(self.training(model).epochs_kept()) == 1]
+        if CHECKPOINTS in self.audit.attacks and single and self.subject is None:
+            raise ValueError(
+                f"audit.attacks: {CHECKPOINTS} compares the checkpoints of a training, and {single[0]} keeps one; set "
+                "train.checkpoint_epochs"
+            )
         if self.audit.shadow is not None:
             if USER_INFERENCE_SHADOWS in self.audit.shadow.attacks and "user_inference" not in self.audit.attacks:
                 raise ValueError(
@@ -337,6 +348,19 @@ class Job(JobSettings):
                     raise ValueError(
                         f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
                     )
+                if found.words == "counted":
+                    continue
+                where = f"model {model.name}: recipe {name}"
+                if self.protect.public_words is None:
+                    raise ValueError(f'{where} needs a list of public words: protect.public_words = "wordfreq:en", say')
+                if self.protection(name).n > 1:
+                    raise ValueError(f"{where} tells single words apart: it needs n = 1 (protect.n, recipes.{name}.n)")
+                of_individual = self.threshold.epsilon is not None and self.threshold.unit == "individual"
+                if found.words == "private" and not of_individual:
+                    raise ValueError(
+                        f"{where} draws a private vocabulary: it needs threshold.epsilon, and threshold.unit = "
+                        '"individual"'
+                    )
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
@@ -353,13 +377,17 @@ class Job(JobSettings):
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
-        """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe's table sets."""
-        own = self.recipes.get(parted_name(recipe)[0])
-        return self.protect if own is None else own.protection(self.protect)
+        """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe and its table
+        set."""
+        own, words = self.recipes.get(parted_name(recipe)[0]), self.recipe(recipe).words
+        policy = self.protect if own is None else own.protection(self.protect)
+        return policy if words == "counted" else policy.model_copy(update={"words": words})
 
     def tokens(self, recipe: str) -> str:
         """Return the name of the tokens that a recipe is trained on; recipes of one protection and text share them."""
         name, own = self.recipe(recipe).tokens, self.protection(recipe)
+        if own.words != "counted":  # of single words
+            return f"{name}-{own.words}" if own.k == self.protect.k else f"{name}-{own.words}-k{own.k}"
         return name if own == self.protect else f"{name}-k{own.k}-n{own.n}-{own.policy}"
 
     def training(self, model: ModelSection) -> TrainConfig:
@@ -523,6 +551,7 @@ PATHS = (
 )
 PERHAPS_PATHS = (
     *("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names"),
+    "protect.public_words",
     *("subject.model", "subject.base", "subject.also"),
 )
 #: Values of these that are no path, though a file may be called so.

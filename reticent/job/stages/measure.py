@@ -30,6 +30,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
+    earlier_epochs,
     is_last,
     needs_text_sizes,
     open_auditor,
@@ -72,6 +73,8 @@ TASKS = {
     "gradients": ("gradients of {}", "documents"),
     "information": ("compare predictions of {}", "windows"),
     "inversion": ("invert {}", "identifiers"),
+    "self-calibration": ("train on what {} writes", "texts"),
+    "checkpoints": ("score earlier checkpoints of {}", "windows"),
 }
 
 
@@ -148,6 +151,8 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
         inputs["rules"] = run.fingerprints.of("rules")
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
+        for epoch in earlier_epochs(run, measurement):
+            inputs[f"checkpoint {epoch}"] = run.fingerprints.of_checkpoint(measurement.training.name, epoch)
     if is_attacked(run, measurement):
         inputs |= shadow_inputs(run, measurement)
     if (earlier := earlier_of(run, measurement)) is not None:
@@ -190,6 +195,7 @@ def _build(
         objective=measurement.model.objective,
         epoch=measurement.epoch,
         path=run.checkpoint_of(measurement),
+        earlier=tuple(run.checkpoint_of(replace(measurement, epoch=e)) for e in earlier_epochs(run, measurement)),
         never_target=never_target,
         is_known=run.job.subject is None or measurement.training is None,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,

@@ -138,12 +138,13 @@ def _variants(run: Run, model: ModelSection) -> Iterator[Variant]:
 
 
 def _artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -> Artefact:
+    policy = variant.policy or run.policy
     config = {
-        **(variant.policy or run.policy).model_dump(),
+        **policy.cache_key(),
         "splits": list(variant.splits),
         "style": variant.style,
         "tokenizer": digest_of(tokenizer),
-        **(noise_settings(run) if variant.index == "index" else {}),
+        **(noise_settings(run, policy) if variant.index == "index" else {}),
     }
     inputs = {
         **run.corpus_input(),

@@ -121,7 +121,8 @@ class Shadow:
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
-        return protecting(self.run, index, self.run.job.protection(self.recipe).k, self.individuals)
+        policy = self.run.job.protection(self.recipe)
+        return protecting(self.run, index, policy.k, self.individuals, words=policy.words)
 
     @property
     def title(self) -> str:
@@ -130,15 +131,16 @@ class Shadow:
     def tokens_artefact(self) -> Artefact:
         """Return its tokens; beside corpus, split and spans they depend on the draw."""
         run, job = self.run, self.run.job
+        policy = job.protection(self.recipe)
         config = {
-            **job.protection(self.recipe).model_dump(),
+            **policy.cache_key(),
             **job.index.model_dump(),
             "splits": [MEMBERS],
             "style": self.style,
             "tokenizer": digest_of(run.tokenizer_of(self.model)),
             "seed": job.seed,
             "shadow": self.number,
-            **noise_settings(run),
+            **noise_settings(run, policy),
         }
         inputs = {**run.corpus_input(), **{name: run.fingerprints.of(name) for name in ("split", "spans")}}
         inputs |= variant_inputs(run, self.model, self.style)

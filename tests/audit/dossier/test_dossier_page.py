@@ -148,6 +148,24 @@ def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
     assert f"| identifiers of members that it predicts nowhere | at least 97.5{NO_BREAK}% |" in card.text
 
 
+def test_the_card_of_a_model_with_an_epsilon_has_no_other_number_of_the_corpus() -> None:
+    audit, guarantee = tiny_audit(), "epsilon 4.00 at delta 1e-5 per individual (at most 4 documents each)"
+    for entry in audit["models"]:
+        entry["guarantee"] = guarantee
+    evidence = dossier_evidence(audit)
+    (model,) = (model for model in evidence.models if model.recipe == "ppclm")
+    card = card_of(evidence, model, "0" * 64, None)
+    assert "eval_results" not in card.data
+    assert guarantee in card.text
+    assert "Any figure of the documents would be outside of it" in card.text
+    for line in card.text.replace(guarantee, "").splitlines():
+        if not line.startswith(("# ", "Digest", "Tested")):
+            assert not set(re.findall(r"\d[\d.,]*", line)) - {"2"}, line  # of fewer than k
+    for language, said in (("en", "are outside of it, and so are people whom"), ("fr", "la décision de diffuser n’y")):
+        findings = plain_findings(published_audit(audit), Texts(language))
+        assert all(said in text.replace(NO_BREAK, " ") for text in (rendered(audit, language), " ".join(findings.sure)))
+
+
 @pytest.mark.parametrize(
     ("num", "said", "said_in_french"),
     [

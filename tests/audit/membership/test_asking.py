@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,11 +19,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from reticent.audit.config import AuditConfig, GenerationConfig
 from reticent.audit.leakage.generated import Written, continue_documents, texts_of
 from reticent.audit.membership.asked import asking_scores
-from reticent.audit.membership.asking import information_score, probing_score
+from reticent.audit.membership.asking import ASKING_ATTACKS, checkpoints_score, information_score, probing_score
 from reticent.audit.membership.attacks import attack
 from reticent.audit.membership.coverage import coverage, coverage_score
-from reticent.audit.membership.names import COVERAGE, PROBE_TOKENS, PROBING
+from reticent.audit.membership.names import COVERAGE, PROBE_TOKENS, PROBING, SELF_CALIBRATION
 from reticent.audit.membership.probing import passage_lengths
+from reticent.audit.membership.self_calibration import train_on_written
 from reticent.audit.scoring.scores import score_causal, score_information
 from reticent.core.errors import PolicyError
 from reticent.engine.store import TokenStore
@@ -84,6 +86,15 @@ def test_probing_is_the_gain_of_the_copy_that_helps_most() -> None:
     found = probing_score(np.array([-2.0, np.nan]), np.array([[-1.5, -0.5], [np.nan, np.nan]]))
     assert found[0] == -1.5
     assert np.isnan(found[1])
+
+
+def test_the_slope_over_checkpoints_is_that_of_least_squares() -> None:
+    means = np.array([[-4.0, -2.0, -1.0], [-3.0, -2.0, np.nan], [-1.0, -2.0, -1.0]])
+    found = checkpoints_score(means)  # (-1)(-4) + 0(-3) + 1(-1) over 1 + 0 + 1
+    assert found.tolist() == pytest.approx([1.5, 0.0, np.nan], nan_ok=True)
+    random = np.random.default_rng(0).normal(size=(5, 7))
+    assert checkpoints_score(random) == pytest.approx(np.polyfit(np.arange(5), random, 1)[0])
+    assert checkpoints_score(random[[1, 4]]) == pytest.approx(random[4] - random[1])
 
 
 def test_passages_fit_into_a_window_with_their_copies() -> None:
@@ -170,6 +181,31 @@ def test_information_finds_the_members_of_a_model_and_where_it_learned_them(peop
         assert scores == pytest.approx([part.mean() if len(part) else np.nan for part in by_hand], nan_ok=True)
         if mask.any():
             assert attack(scores, individuals, MEMBERS, num_bootstrap=200, seed=0).auc.low > 0.7
+
+
+def test_a_reference_learns_what_the_model_writes_and_finds_the_members(
+    people: TokenStore, models: dict[str, GPT2LMHeadModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reticent.audit.membership.self_calibration.CALIBRATION_TEXTS", 300)
+    individuals, areas = np.arange(PEOPLE, dtype=np.uint32), {}
+    options: dict[str, Any] = {"batch_size": 64, "device": "cpu", "bf16": "off", "seed": 0}
+    for name, model in models.items():
+        told: list[tuple[int, int]] = []
+        reference = train_on_written(
+            model, copy.deepcopy(models["base"]), SPECIAL, progress=lambda *done, own=told: own.append(done), **options
+        )
+        own, base, before = (
+            score_causal(each, people, SPECIAL, device="cpu") for each in (model, models["base"], reference)
+        )
+        assert told[-1][0] == told[-1][1] == 300 * 5
+        scores = ASKING_ATTACKS[SELF_CALIBRATION].score(own, before)
+        by_hand = [float((own.log_probs - before.log_probs)[a : a + LENGTH].mean()) for a in people.doc_offsets[:-1]]
+        assert scores == pytest.approx(by_hand, rel=1e-5)
+        areas[name] = attack(scores, individuals, MEMBERS, num_bootstrap=200, seed=0).auc
+        if name == "model":  # what it writes is its members' text, which the reference has read
+            assert np.nanmean(before.log_probs) > np.nanmean(base.log_probs)
+    assert areas["model"].low > 0.7
+    assert areas["base"].low <= 0.5 <= areas["base"].high
 
 
 def test_continuations_belong_to_their_documents(people: TokenStore) -> None:

@@ -12,7 +12,7 @@ from fixtures.stores import make_store
 from sklearn.linear_model import LogisticRegression
 
 from reticent.audit.membership.attacks import attack
-from reticent.audit.membership.hidden_states import PENALTY, learned_from, states_score
+from reticent.audit.membership.hidden_states import NUM_DECOYS, PENALTY, identified, learned_from, states_score
 from reticent.audit.scoring.states import document_states
 from reticent.core.errors import TrainingError
 from reticent.trainer.windows import SpecialIds
@@ -101,3 +101,47 @@ def test_the_probe_finds_members_by_a_trace_in_their_states_and_nobody_without_o
             found = states_score(trace, individuals, member, seed=seed)
             assert attack(found, individuals, member, num_bootstrap=200, seed=0).auc.low > 0.7
     assert misses <= 6  # two of 40, and two standard errors
+
+
+def test_a_document_is_told_where_it_is_nearer_to_ones_own_than_all_decoys_are() -> None:
+    """By the definition, with every other individual of the side as a decoy."""
+    random = np.random.default_rng(2)
+    num = 2 * (NUM_DECOYS + 1)
+    individuals = np.repeat(np.arange(2 * num, dtype=np.uint32), 2)
+    member = individuals < num
+    person = random.normal(size=(2 * num, 3))[individuals]
+    states = person + random.normal(size=person.shape) * [0.3, 1.0, 3.0]
+    hits, codes, members = identified(states, individuals, member, seed=1)
+    learned = learned_from(individuals, member, 1)[::2]
+    first, second = states[::2], states[1::2]
+    within = ((first - second)[learned] ** 2).mean(axis=0)
+    assert codes.tolist() == np.flatnonzero(~learned).tolist()
+    assert members.tolist() == (codes < num).tolist()
+    for hit, who in zip(hits, codes, strict=True):
+        own = codes[(codes < num) == (who < num)]
+        far = (((second[own] - first[who]) ** 2) / (within + within.mean())).sum(axis=1)
+        assert hit == (own[np.argmin(far)] == who)
+    assert 0.1 < hits.mean() < 0.9
+    alike = identified(np.ones_like(states), individuals, member, seed=1)[0]
+    assert alike.tolist() == [1 / (NUM_DECOYS + 1)] * len(alike)  # nothing to tell them by
+    few = individuals < num + 6
+    assert not len(identified(states[few & ~member], individuals[few & ~member], member[few & ~member])[0])
+
+
+@pytest.mark.parametrize(("name", "told"), [("own", True), ("surrogate", False)])
+def test_a_name_in_both_documents_tells_whose_they_are_and_a_surrogate_does_not(name: str, told: bool) -> None:
+    random, people = np.random.default_rng(3), 80
+    names = np.repeat(np.arange(5, 5 + people), 2) if name == "own" else random.integers(5, 5 + people, 2 * people)
+    texts = random.integers(100, 190, size=(2 * people, 10))
+    store = make_store(
+        *[
+            [(int(t), n, 0) for n, t in enumerate([who, *text, who, who])]
+            for who, text in zip(names, texts, strict=True)
+        ],
+        individual=np.repeat(np.arange(people), 2).tolist(),
+    )
+    states = document_states(toy_model("gpt2").eval(), store, CAUSAL, device="cpu")
+    hits, _, members = identified(states, store.individual, store.individual % 2 == 0)
+    assert 0 < members.sum() < len(hits)
+    assert (hits.mean() > 0.5) == told
+    assert told or hits.mean() < 0.2

@@ -15,6 +15,7 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 from scipy.stats import chisquare
 
+from reticent.audit.config import COMPASS
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.probe import Density
 from reticent.audit.stats import intervals as statistics
@@ -32,6 +33,7 @@ from reticent.ext.propile.prompts import (
     ProbeModel,
     SoftPromptConfig,
     SoftPromptStudy,
+    all_prompts,
     make_prompts,
     require_subjects,
     sizes_that_fit,
@@ -370,10 +372,13 @@ APART = {
 @pytest.fixture(scope="module")
 def knowing(tokenizer: Any) -> Any:
     """A model that was taught to answer a prompt for every second subject."""
+    return taught(tokenizer, [f"Contact {APART['name'][n]} at zip code {APART['zip'][n]}" for n in range(0, 12, 2)])
+
+
+def taught(tokenizer: Any, texts: list[str]) -> Any:
     import torch
 
     model = toy_model("gpt2", hidden_size=64, max_length=96)
-    texts = [f"Contact {APART['name'][n]} at zip code {APART['zip'][n]}" for n in range(0, 12, 2)]
     rows = [[tokenizer.bos_token_id, *tokenizer(text).input_ids] for text in texts]
     ids = torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows])
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
@@ -417,6 +422,36 @@ def test_what_was_learned_is_found_and_what_was_not_is_not(knowing: Any, tokeniz
     assert section.unconditional.factor.value == pytest.approx(math.exp((true - bare).mean()), rel=1e-4)
     assert answers.drawn is section.drawn is None
     assert paired_test(true[taught], null[taught]).p_value < 0.02
+
+
+def test_a_beginning_is_anothers_and_the_same_for_all_others() -> None:
+    subjects, config, told = people(), ProbeConfig(levels=(COMPASS,)), [(3, "seen in March"), (5, "lives alone")]
+    twin = make_prompts(subjects, "zip", "twin", builtin_templates(), config)
+    found = make_prompts(subjects, "zip", COMPASS, builtin_templates(), config, beginnings={"zip": told})
+    assert found.templates == twin.templates != []
+    for number, (row, alone) in enumerate(zip(found.texts, twin.texts, strict=True)):
+        (owner, first), (_, other) = told[number % 2], told[1 - number % 2]
+        assert row == [f"{other if n == owner else first} {text}" for n, text in enumerate(alone)]
+    assert not make_prompts(subjects, "zip", COMPASS, builtin_templates(), config, beginnings={}).templates
+    one = make_prompts(subjects, "zip", COMPASS, builtin_templates(), config, beginnings={"zip": told[:1]})
+    assert [n for n, text in enumerate(one.texts[0]) if text is None] == [3]  # there is no other's
+    with pytest.raises(PolicyError, match="compass needs documents"):
+        all_prompts(subjects, config, None)
+
+
+def test_a_true_beginning_leads_a_model_to_what_the_bare_question_does_not(tokenizer: Any) -> None:
+    before, asked = "she has a cough and no pain", [Template("Contact {name} at zip code ")]
+    people_of = list(zip(APART["name"], APART["zip"], strict=True))
+    texts = [f"{before} Contact {name} at zip code {code}" for name, code in people_of[::2]]
+    model = taught(tokenizer, texts + [f"Contact {name} at zip code 00000" for name, _ in people_of])
+    config = ProbeConfig(longest="fit", small_cell=1, beam_sizes=(1,))
+    for level in ("twin", COMPASS):
+        prompts = make_prompts(
+            people(**APART), "zip", level, asked, config, strict=True, beginnings={"zip": [(0, before), (2, before)]}
+        )
+        (matched,) = probe_target(model, tokenizer, "clm", prompts, config).matches[1]["exact_match"]
+        assert not matched[1::2].any()
+        assert (matched[::2].mean() > 0.7) == (level == COMPASS) == matched.any()
 
 
 def test_as_many_answers_are_right_as_likelihoods_promise(knowing: Any, tokenizer: Any) -> None:

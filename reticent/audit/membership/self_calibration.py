@@ -1,0 +1,75 @@
+"""Self-calibration (definitions.md#attacks-that-ask-the-model): a reference that knows the kind of text, and nobody.
+
+How hard a document is, is told by a reference model; the base is one that never saw such notes. Whoever has no notes
+lets the model write some, and trains the base on these [@fu2024]. What a model writes from its first token alone is no
+document's continuation, so neither side is nearer to the reference by the way in which it was made. Causal models only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reticent.audit.membership.names import CALIBRATION_EPOCHS, CALIBRATION_TEXTS, CALIBRATION_TOKENS
+from reticent.audit.scoring.generate import Decoding, generate
+from reticent.core.device import autocast, pick_device
+from reticent.engine.randomness import generator
+from reticent.trainer.models import max_positions
+from reticent.trainer.windows import SpecialIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["train_on_written"]
+
+#: Texts of a step, and the step of AdamW.
+BATCH, LEARNING_RATE = 16, 1e-4
+_STREAM = 89
+
+
+def train_on_written(
+    model: PreTrainedModel,
+    base: PreTrainedModel,
+    special: SpecialIds,
+    *,
+    batch_size: int,
+    device: str,
+    bf16: str,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> PreTrainedModel:
+    """Train ``base`` in place on texts that ``model`` draws from its prefix token alone, without end; return it.
+
+    Parameters
+    ----------
+    progress : called with the texts written or read so far, and their total
+
+    Cost: `CALIBRATION_TEXTS` texts are written, and read `CALIBRATION_EPOCHS` times with a backward pass.
+    """
+    where, total = pick_device(device), CALIBRATION_TEXTS * (1 + CALIBRATION_EPOCHS)
+
+    def told(done: int) -> None:
+        if progress:
+            progress(done, total)
+
+    made = generate(
+        model, [np.empty(0, dtype=np.int64)] * CALIBRATION_TEXTS, special=special, decoding=Decoding(),
+        num_tokens=min(CALIBRATION_TOKENS, max_positions(model) - 1), batch_size=batch_size, seed=seed, device=device,
+        bf16=bf16, progress=told,
+    )[:, 0]  # fmt: skip
+    ids_NT = torch.from_numpy(np.insert(made, 0, special.prefix or 0, axis=1))
+    net: Any = base.to(device=where).eval()  # type: ignore  # no dropout: the same reference each time
+    steps, random = torch.optim.AdamW(net.parameters(), lr=LEARNING_RATE), generator(seed, _STREAM)
+    for epoch in range(CALIBRATION_EPOCHS):
+        for rows in np.array_split(random.permutation(len(made)), -(-len(made) // BATCH)):
+            ids_BT = ids_NT[rows].to(where)
+            with autocast(bf16, where):
+                loss = net(input_ids=ids_BT, labels=ids_BT).loss
+            steps.zero_grad(set_to_none=True)
+            loss.backward()
+            steps.step()
+        told(len(made) * (epoch + 2))
+    return base
