@@ -14,13 +14,11 @@ from pydantic import Field
 
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.detect.labels import category
-from reticent.engine.schema import MAX_K, MAX_N
+from reticent.engine.schema import MAX_K, MAX_N, Words
 
-__all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope", "Words"]
+__all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
 
 Scope = Literal["corpus", "individual", "occurrence"]
-#: What tells an indirect identifier: how many individuals use it; a public list; that list and a private vocabulary.
-Words = Literal["counted", "public", "private"]
 POLICIES: Final = ("all", "last", "cover", "paper")
 
 #: ``corpus``: that surface is protected wherever it occurs (the blacklist of [@boutet2025]); ``individual``: in all

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ __all__ = [
     "SPLITS",
     "UNTOLD",
     "VIEW_TABLES",
+    "Words",
     "no_token",
     "owned",
     "owned_batch",
@@ -45,6 +46,8 @@ __all__ = [
 DIRECT: Final = 1
 #: Flag bit of a word or token that n-gram support protects.
 INDIRECT: Final = 2
+#: What tells an indirect identifier: how many individuals use it; a public list; that list and a private vocabulary.
+Words = Literal["counted", "public", "private"]
 #: Label of a position that is not a target (the convention of torch's cross entropy).
 IGNORE_INDEX: Final = -100
 #: The greatest k, and the greatest support that pruning and protection distinguish.

@@ -263,7 +263,9 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
     for recipe in RECIPES.values():
         if recipe.objective != objective:
             continue
-        if recipe.private:
+        if recipe.words != "counted":
+            head += [f'  # "{recipe.name}",  # one epsilon from documents to weights: needs protect.public_words']
+        elif recipe.private:
             used = objective == "clm" and size.recipes is None
             head += [f'  {"" if used else "# "}"{recipe.name}",  # differential privacy, which needs [train.dp]']
         elif recipe.replaces_indirect:

@@ -27,7 +27,8 @@ from reticent.engine.schema import MEMBERS
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.noisy_threshold import Noise
-    from reticent.engine.protect import Policy, Words
+    from reticent.engine.protect import Policy
+    from reticent.engine.schema import Words
     from reticent.engine.split import Individuals
     from reticent.job.config import Job
     from reticent.job.run import Run

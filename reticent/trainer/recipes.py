@@ -12,8 +12,7 @@ from pydantic import Field
 
 from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section
-from reticent.engine.protect import Words
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.schema import DIRECT, INDIRECT, Words
 
 if TYPE_CHECKING:
     from reticent.engine.protect import Policy

@@ -860,7 +860,7 @@ ROWS = (
         draw5,
         "identifiers of the index and of the detectors, per member",
         "The tolerance of the median, set beforehand, is wide: it takes half as many for the same.",
-        instead=(FEWER, CORPUS),
+        instead=(CORPUS, FEWER),
     ),
     _row(
         "Figure 6",
@@ -870,7 +870,7 @@ ROWS = (
         "the index over the members' notes",
         "Their blacklist is of words, wherever they stand: it would protect {protected[anywhere]} % of the words here. "
         "Here a direct identifier is protected where it was found: {protected[here]} %.",
-        (FEWER, CORPUS),
+        (CORPUS, FEWER),
     ),
     _row(
         "Figure 7",
@@ -915,7 +915,7 @@ ROWS = (
         figure14,
         draw14,
         "n-grams of one member alone; beside them the minimal ones, and those in two notes or more",
-        instead=(FEWER, CORPUS),
+        instead=(CORPUS, FEWER),
     ),
     _row(
         "Figure 15",

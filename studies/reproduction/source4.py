@@ -20,7 +20,9 @@ from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row
 ABOUT = (
     "On bert-base-NER and bert-large-NER, fine-tuned on CoNLL-2003, which may not be passed on: their names against "
     "names of Wikidata. The scores of the development side are published by the author; the test side is a tagger's "
-    "that is trained here. Figures 1.1 and 3.1 to 3.3 are schemes."
+    "that is trained here. The tolerance of its tables was 0.001 at first and was widened to 0.0015, one unit of the "
+    "last printed digit, after five of the numbers had missed it (A2 of base in 4.4, four precisions in 4.6). Figures "
+    "1.1 and 3.1 to 3.3 are schemes."
 )
 PUBLISHED = DATA / "masterThesis_privacyLeakage" / "analysis" / "results"
 COLUMNS = {"pair": "pair_ID", "label": "is_in_train", "prompt": "context_sentence"}
