@@ -193,6 +193,8 @@ def test_what_is_no_conversation_of_the_run_is_refused_without_its_text(run: Run
         chat_dataset(run, "ppmlm", talks, tokenizer)
     with pytest.raises(CorpusError, match="whose content is no text"):
         text_of_turns([{"role": "assistant", "content": None}])
+    with pytest.raises(CorpusError, match="whose content is no text"):
+        text_of_turns([{"role": "assistant", "tool_calls": []}])
     with pytest.raises(ArtifactError, match="run it until protect first"):
         chat_dataset(run_of(tmp_path / "early", "split"), "ppclm", talks, tokenizer)
 

@@ -54,7 +54,7 @@ def text_of_turns(turns: Turns) -> str:
     >>> text_of_turns([{"role": "user", "content": "Fever?"}, {"role": "assistant", "content": "Since Monday."}])
     'Fever?\\n\\nSince Monday.'
     """
-    contents = [turn["content"] for turn in turns]
+    contents: list[Any] = [turn.get("content") for turn in turns]
     if not all(isinstance(content, str) for content in contents):
         raise CorpusError("a turn of a conversation whose content is no text")
     return BETWEEN.join(contents)
