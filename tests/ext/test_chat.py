@@ -205,3 +205,15 @@ def test_signs_of_a_template_are_found_in_any_order() -> None:
     turns = [{"role": "user", "content": " b "}, {"role": "assistant", "content": "im_start"}]
     written = tokenizer.apply_chat_template(turns, tokenize=False)
     assert chat._places(turns, written, tokenizer) == [(32, "b"), (12, "im_start")]
+
+
+def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
+    tokenizer = tokenizer_of("chatml")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content | trim }}</s>"
+        "{% else %}[INST] {{ m.content.rstrip() }} [/INST]{% endif %}{% endfor %}"
+    )
+    turns = [{"role": "user", "content": " [INST] b\n"}, {"role": "assistant", "content": "\n </s> c "}]
+    written = tokenizer.apply_chat_template(turns, tokenize=False)
+    places = chat._places(turns, written, tokenizer)
+    assert places == [(7, " [INST] b"), (written.rindex("</s> c"), "</s> c")]

@@ -39,6 +39,8 @@ BETWEEN = "\n\n"
 TEMPLATE, TURN, ANSWER = range(3)
 #: Signs of private use, between which a turn's number stands while a template is asked where it puts contents.
 OPEN, CLOSE = "\uf8f2", "\uf8f3"
+#: White space around such a sign: a template takes it off where it takes it off a content.
+SPACE = "\u2003"
 
 Turns = Sequence[Mapping[str, Any]]
 
@@ -205,17 +207,24 @@ def _places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> l
     """Return where each content begins in a written conversation, and the content as it stands there: a template may
     take white space off its ends.
 
-    The template is asked with a sign for each content, and what it writes must be what it wrote, sign for content.
+    The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
+    for content.
     """
     signs = [f"{OPEN}{number}{CLOSE}" for number in range(len(turns))]
-    asked = [{**turn, "content": sign} for turn, sign in zip(turns, signs, strict=True)]
-    pieces = re.split(f"({OPEN}\\d+{CLOSE})", _written(asked, tokenizer))
-    if sorted(pieces[1::2]) != sorted(signs):
+    asked = [{**turn, "content": f"{SPACE}{sign}{SPACE}"} for turn, sign in zip(turns, signs, strict=True)]
+    pieces = re.split(f"({SPACE}?{OPEN}\\d+{CLOSE}{SPACE}?)", _written(asked, tokenizer))
+    found = [piece.strip(SPACE) for piece in pieces[1::2]]
+    if sorted(found) != sorted(signs):
         raise PolicyError("the chat template repeats or leaves out a content, so nothing says where it stands")
-    for form in (str, str.strip):
-        contents = {sign: form(turn["content"]) for turn, sign in zip(turns, signs, strict=True)}
-        made = [contents.get(piece, piece) for piece in pieces]
-        if "".join(made) == written:
-            starts = dict(zip(pieces, np.cumsum([0, *map(len, made)]).tolist(), strict=False))
-            return [(starts[sign], contents[sign]) for sign in signs]
-    raise PolicyError("the chat template changes a content beyond its white space, so nothing says what is protected")
+    contents = dict(zip(signs, (turn["content"] for turn in turns), strict=True))
+    for at, sign in enumerate(found):
+        content, piece = contents[sign], pieces[2 * at + 1]
+        content = content if piece.startswith(SPACE) else content.lstrip()
+        pieces[2 * at + 1] = content if piece.endswith(SPACE) else content.rstrip()
+    if "".join(pieces) != written:
+        raise PolicyError(
+            "the chat template changes a content beyond its white space, so nothing says what is protected"
+        )
+    starts = np.cumsum([0, *map(len, pieces)])[1:-1:2].tolist()
+    places = dict(zip(found, zip(starts, pieces[1::2], strict=True), strict=True))
+    return [places[sign] for sign in signs]
