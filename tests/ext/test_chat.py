@@ -217,3 +217,13 @@ def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
     written = tokenizer.apply_chat_template(turns, tokenize=False)
     places = chat._places(turns, written, tokenizer)
     assert places == [(7, " [INST] b"), (written.rindex("</s> c"), "</s> c")]
+
+
+def test_spaces_of_answers_are_learned_where_the_tokenizer_trims_its_spans() -> None:
+    from tokenizers import processors
+
+    tokenizer = tokenizer_of("chatml")
+    tokenizer._tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    turns = [{"role": "user", "content": "a  b"}, {"role": "assistant", "content": "c   d "}]
+    ids, permitted = chat._tokens(turns, np.zeros(len(text_of_turns(turns)), bool), tokenizer)
+    assert tokenizer.decode(ids[permitted >= 0]) == "c   d <|im_end|>"

@@ -184,6 +184,8 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
         place += len(turn["content"]) + len(BETWEEN)
     encoded = tokenizer(written, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     ids, spans = np.array(encoded["input_ids"], np.int64), np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
+    # A tokenizer that trims its spans leaves nothing of a token of spaces: it begins where the one before ends.
+    spans[1:, 0] = np.where(spans[1:, 0] == spans[1:, 1], spans[:-1, 1], spans[1:, 0])
     in_answer, in_protected = (_share(spans, of) for of in (kind == ANSWER, is_protected))
     # A special token right behind an answer ends it: what a model must learn to stop.
     is_special = np.isin(ids, [*tokenizer.added_tokens_decoder])
