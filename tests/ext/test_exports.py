@@ -612,6 +612,18 @@ def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, 
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"Binary.ndjson{suffix}", "DocumentReference.ndjson"]
 
 
+def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:
+    kept = {"resourceType": "Binary", "contentType": "text/plain", "data": b64(b"Zanzibar")}
+    bundle = {"resourceType": "Bundle", "id": "b1", "entry": [{"resource": {**kept, "id": "b2"}}]}
+    deep = '{"resourceType":"Binary","id":' + "[" * 100_000
+    cut, lists = json.dumps(kept)[:-1], [json.dumps({**kept, "id": ["b"]}), json.dumps([kept])]
+    lines = [cut, deep, *lists, json.dumps(bundle), json.dumps({**kept, "id": "b1"})]
+    (tmp_path / "Binary.ndjson").write_text("\n".join(lines))
+    row = reference(attachment={"data": None, "url": "Binary/b1"})
+    (tmp_path / "DocumentReference.ndjson").write_text(json.dumps(row))
+    assert [row[2] for row in found_in(tmp_path, "fhir")[0]] == ["Zanzibar"]
+
+
 def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(json.dumps(reference()).encode())
     for name, data in (
