@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 from email.message import EmailMessage
@@ -737,6 +738,20 @@ def test_what_is_written_is_read_again(scheme: str, ids: tuple[str, str], text: 
     assert isinstance(found, FoundDocument)
     assert (found.individual_id, found.text) == (ids[1], text)
     assert found.doc_id == ids[0] or json.loads(line)["identifier"] == [{"value": ids[0]}]
+
+
+def test_two_documents_have_two_ids_of_fhir() -> None:
+    long = "b" * 64
+    ids = [
+        "DocumentReference/d1#2", "DocumentReference/d1-2", "DocumentReference/d1_2", "Composition/d1",
+        "DocumentReference/Composition-d1", f"Composition/{long}", f"Composition/{long[:-1]}c",
+        "DocumentReference/", "DocumentReference", "DiagnosticReport/a/b",
+    ]  # fmt: skip
+    written = [json.loads(FORMS["fhir"][1](each, "7", "Seen today.")) for each in ids]
+    assert all(re.fullmatch(r"[A-Za-z0-9.-]{1,64}", each["id"]) for each in written)
+    assert len({(each["resourceType"], each["id"]) for each in written}) == len(ids)
+    assert written[1]["id"] == "d1-2"
+    assert written[-1]["resourceType"] == "DiagnosticReport"
 
 
 @pytest.mark.parametrize("scheme", FORMS)
