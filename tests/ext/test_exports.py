@@ -625,6 +625,14 @@ def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:
     assert [row[2] for row in found_in(tmp_path, "fhir")[0]] == ["Zanzibar"]
 
 
+def test_an_attachment_of_a_bundle_may_stand_in_a_file_of_lines(tmp_path: Path) -> None:
+    kept = {"resourceType": "Binary", "id": "b1", "contentType": "text/plain", "data": b64(b"Zanzibar")}
+    (tmp_path / "Binary.ndjson").write_text(json.dumps(kept))
+    entries = [{"resource": reference(attachment={"data": None, "url": "Binary/b1"})}]
+    (tmp_path / "bundle.json").write_text(json.dumps({"resourceType": "Bundle", "entry": entries}))
+    assert [row[2] for row in found_in(tmp_path, "fhir")[0]] == ["Zanzibar"]
+
+
 def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(json.dumps(reference()).encode())
     for name, data in (

@@ -169,6 +169,8 @@ class Exports:
             yield Unread(place, f"larger than {MAX_BYTES >> 20} MiB")
         elif self._scheme == "pages":
             yield self._page(file, data, place)
+        elif self._scheme == "fhir":
+            yield from read_bundle(data, place, self._binaries)
         else:
             yield from _READERS[self._scheme](data, place)
 
