@@ -181,6 +181,15 @@ def test_a_template_that_hides_where_contents_stand_is_refused(run: Run, templat
         chat_dataset(run, "ppclm", conversations(), tokenizer)
 
 
+def test_a_conversation_that_the_template_refuses_is_named_without_its_text(run: Run) -> None:
+    tokenizer = tokenizer_of("chatml")
+    tokenizer.chat_template = "{% for m in messages %}{{ raise_exception('no ' + m.content) }}{% endfor %}"
+    with pytest.raises(CorpusError, match=r"row \d+: the chat template refuses it") as said:
+        chat_dataset(run, "ppclm", conversations(), tokenizer)
+    assert "ward" not in str(said.value)
+    assert said.value.__suppress_context__
+
+
 def test_what_is_no_conversation_of_the_run_is_refused_without_its_text(run: Run, tmp_path: Path) -> None:
     tokenizer, talks = tokenizer_of("chatml"), conversations()
     changed = {name: [*turns[:-1], {**turns[-1], "content": "Zanzibarova"}] for name, turns in talks.items()}

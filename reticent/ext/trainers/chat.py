@@ -89,13 +89,14 @@ def chat_dataset(
         The recipe is for masked models, rewrites its text, drops targets or promises DP-SGD; there is no template, or
         it changes, repeats or leaves out a content.
     CorpusError
-        A document has no conversation, or another text than it.
+        A document has no conversation, or another text than it, or the template raises an error at it.
     ArtifactError
         The run is not done until protect.
 
     Cost: Python's time for each conversation, as the library's templates take it; tokens are held, 16 bytes each.
     """
     from datasets import Dataset
+    from jinja2 import TemplateError
 
     chosen = run.job.recipe(recipe)
     if chosen.objective != "clm" or chosen.tokens != "train" or chosen.private or chosen.goldfish_k is not None:
@@ -127,7 +128,12 @@ def chat_dataset(
             if turns is None or text_of_turns(turns) != text:
                 what = "no conversation of its id" if turns is None else "another text than its conversation"
                 raise CorpusError(f"{flagged.place(part, row)}: {what}")
-            made = _tokens(turns, protected, tokenizer)
+            try:
+                made = _tokens(turns, protected, tokenizer)
+            except TemplateError:  # its message may hold a content
+                raise CorpusError(
+                    f"{flagged.place(part, row)}: the chat template refuses it (roles or order?)"
+                ) from None
             for column, values in zip((ids, permitted), made, strict=True):
                 column += [values[first : first + window_length] for first in range(0, len(values), window_length)]
     rows = _Rows(ids, permitted)
