@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.audit.config import CanaryAudit
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.trainers import chat
@@ -188,6 +189,12 @@ def test_a_conversation_that_the_template_refuses_is_named_without_its_text(run:
         chat_dataset(run, "ppclm", conversations(), tokenizer)
     assert "ward" not in str(said.value)
     assert said.value.__suppress_context__
+
+
+def test_a_job_that_plants_canaries_is_refused(run: Run) -> None:
+    planting = Run(run.job.model_copy(update={"canaries": CanaryAudit()}))
+    with pytest.raises(PolicyError, match="canaries are no conversations"):
+        chat_dataset(planting, "ppclm", conversations(), tokenizer_of("chatml"))
 
 
 def test_what_is_no_conversation_of_the_run_is_refused_without_its_text(run: Run, tmp_path: Path) -> None:

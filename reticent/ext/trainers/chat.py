@@ -86,8 +86,8 @@ def chat_dataset(
     Raises
     ------
     PolicyError
-        The recipe is for masked models, rewrites its text, drops targets or promises DP-SGD; there is no template, or
-        it changes, repeats or leaves out a content.
+        The recipe is for masked models, rewrites its text, drops targets or promises DP-SGD; the job plants canaries;
+        there is no template, or it changes, repeats or leaves out a content.
     CorpusError
         A document has no conversation, or another text than it, or the template raises an error at it.
     ArtifactError
@@ -106,6 +106,8 @@ def chat_dataset(
         )
     if not tokenizer.chat_template:
         raise PolicyError("the tokenizer has no chat template; set tokenizer.chat_template to that of the model")
+    if run.job.canaries is not None:
+        raise PolicyError("the job plants canaries, and canaries are no conversations: leave [canaries] out")
     require_protected(run)
     policy = run.job.protection(recipe)
     flagged = FlaggedWords(
