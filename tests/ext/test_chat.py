@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.audit.config import CanaryAudit
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.trainers import chat
@@ -181,6 +182,21 @@ def test_a_template_that_hides_where_contents_stand_is_refused(run: Run, templat
         chat_dataset(run, "ppclm", conversations(), tokenizer)
 
 
+def test_a_conversation_that_the_template_refuses_is_named_without_its_text(run: Run) -> None:
+    tokenizer = tokenizer_of("chatml")
+    tokenizer.chat_template = "{% for m in messages %}{{ raise_exception('no ' + m.content) }}{% endfor %}"
+    with pytest.raises(CorpusError, match=r"row \d+: the chat template refuses it") as said:
+        chat_dataset(run, "ppclm", conversations(), tokenizer)
+    assert "ward" not in str(said.value)
+    assert said.value.__suppress_context__
+
+
+def test_a_job_that_plants_canaries_is_refused(run: Run) -> None:
+    planting = Run(run.job.model_copy(update={"canaries": CanaryAudit()}))
+    with pytest.raises(PolicyError, match="canaries are no conversations"):
+        chat_dataset(planting, "ppclm", conversations(), tokenizer_of("chatml"))
+
+
 def test_what_is_no_conversation_of_the_run_is_refused_without_its_text(run: Run, tmp_path: Path) -> None:
     tokenizer, talks = tokenizer_of("chatml"), conversations()
     changed = {name: [*turns[:-1], {**turns[-1], "content": "Zanzibarova"}] for name, turns in talks.items()}
@@ -193,6 +209,8 @@ def test_what_is_no_conversation_of_the_run_is_refused_without_its_text(run: Run
         chat_dataset(run, "ppmlm", talks, tokenizer)
     with pytest.raises(CorpusError, match="whose content is no text"):
         text_of_turns([{"role": "assistant", "content": None}])
+    with pytest.raises(CorpusError, match="whose content is no text"):
+        text_of_turns([{"role": "assistant", "tool_calls": []}])
     with pytest.raises(ArtifactError, match="run it until protect first"):
         chat_dataset(run_of(tmp_path / "early", "split"), "ppclm", talks, tokenizer)
 
@@ -203,3 +221,25 @@ def test_signs_of_a_template_are_found_in_any_order() -> None:
     turns = [{"role": "user", "content": " b "}, {"role": "assistant", "content": "im_start"}]
     written = tokenizer.apply_chat_template(turns, tokenize=False)
     assert chat._places(turns, written, tokenizer) == [(32, "b"), (12, "im_start")]
+
+
+def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
+    tokenizer = tokenizer_of("chatml")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content | trim }}</s>"
+        "{% else %}[INST] {{ m.content.rstrip() }} [/INST]{% endif %}{% endfor %}"
+    )
+    turns = [{"role": "user", "content": " [INST] b\n"}, {"role": "assistant", "content": "\n </s> c "}]
+    written = tokenizer.apply_chat_template(turns, tokenize=False)
+    places = chat._places(turns, written, tokenizer)
+    assert places == [(7, " [INST] b"), (written.rindex("</s> c"), "</s> c")]
+
+
+def test_spaces_of_answers_are_learned_where_the_tokenizer_trims_its_spans() -> None:
+    from tokenizers import processors
+
+    tokenizer = tokenizer_of("chatml")
+    tokenizer._tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    turns = [{"role": "user", "content": "a  b"}, {"role": "assistant", "content": "c   d "}]
+    ids, permitted = chat._tokens(turns, np.zeros(len(text_of_turns(turns)), bool), tokenizer)
+    assert tokenizer.decode(ids[permitted >= 0]) == "c   d <|im_end|>"

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 from email.message import EmailMessage
@@ -612,6 +613,26 @@ def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, 
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"Binary.ndjson{suffix}", "DocumentReference.ndjson"]
 
 
+def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:
+    kept = {"resourceType": "Binary", "contentType": "text/plain", "data": b64(b"Zanzibar")}
+    bundle = {"resourceType": "Bundle", "id": "b1", "entry": [{"resource": {**kept, "id": "b2"}}]}
+    deep = '{"resourceType":"Binary","id":' + "[" * 100_000
+    cut, lists = json.dumps(kept)[:-1], [json.dumps({**kept, "id": ["b"]}), json.dumps([kept])]
+    lines = [cut, deep, *lists, json.dumps(bundle), json.dumps({**kept, "id": "b1"})]
+    (tmp_path / "Binary.ndjson").write_text("\n".join(lines))
+    row = reference(attachment={"data": None, "url": "Binary/b1"})
+    (tmp_path / "DocumentReference.ndjson").write_text(json.dumps(row))
+    assert [row[2] for row in found_in(tmp_path, "fhir")[0]] == ["Zanzibar"]
+
+
+def test_an_attachment_of_a_bundle_may_stand_in_a_file_of_lines(tmp_path: Path) -> None:
+    kept = {"resourceType": "Binary", "id": "b1", "contentType": "text/plain", "data": b64(b"Zanzibar")}
+    (tmp_path / "Binary.ndjson").write_text(json.dumps(kept))
+    entries = [{"resource": reference(attachment={"data": None, "url": "Binary/b1"})}]
+    (tmp_path / "bundle.json").write_text(json.dumps({"resourceType": "Bundle", "entry": entries}))
+    assert [row[2] for row in found_in(tmp_path, "fhir")[0]] == ["Zanzibar"]
+
+
 def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(json.dumps(reference()).encode())
     for name, data in (
@@ -725,6 +746,20 @@ def test_what_is_written_is_read_again(scheme: str, ids: tuple[str, str], text: 
     assert isinstance(found, FoundDocument)
     assert (found.individual_id, found.text) == (ids[1], text)
     assert found.doc_id == ids[0] or json.loads(line)["identifier"] == [{"value": ids[0]}]
+
+
+def test_two_documents_have_two_ids_of_fhir() -> None:
+    long = "b" * 64
+    ids = [
+        "DocumentReference/d1#2", "DocumentReference/d1-2", "DocumentReference/d1_2", "Composition/d1",
+        "DocumentReference/Composition-d1", f"Composition/{long}", f"Composition/{long[:-1]}c",
+        "DocumentReference/", "DocumentReference", "DiagnosticReport/a/b",
+    ]  # fmt: skip
+    written = [json.loads(FORMS["fhir"][1](each, "7", "Seen today.")) for each in ids]
+    assert all(re.fullmatch(r"[A-Za-z0-9.-]{1,64}", each["id"]) for each in written)
+    assert len({(each["resourceType"], each["id"]) for each in written}) == len(ids)
+    assert written[1]["id"] == "d1-2"
+    assert written[-1]["resourceType"] == "DiagnosticReport"
 
 
 @pytest.mark.parametrize("scheme", FORMS)

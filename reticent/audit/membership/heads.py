@@ -10,6 +10,7 @@ D documents, S shadow heads.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -79,7 +80,7 @@ class HeadScores:
         try:
             with np.load(path) as kept:
                 return cls(**{part.name: kept[part.name] for part in fields(cls)}), kept["is_in"]
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise ArtifactError(f"{path}: not readable scores of a shadow ({type(error).__name__})") from None
 
 

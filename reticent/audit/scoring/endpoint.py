@@ -294,7 +294,7 @@ class Server:
         file.touch(mode=0o600)
         with file.open("a", encoding="utf-8") as answers:
             for row, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
-                if prompt and target and len(prompt) + len(target) <= self.num_positions:
+                if prompt and target and len(prompt) + len(target) < self.num_positions:  # it writes a token
                     try:
                         values, _ = _kept_numbers(self._about, [*prompt, *target], known, answers)
                     except ArtifactError as error:

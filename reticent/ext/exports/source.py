@@ -169,6 +169,8 @@ class Exports:
             yield Unread(place, f"larger than {MAX_BYTES >> 20} MiB")
         elif self._scheme == "pages":
             yield self._page(file, data, place)
+        elif self._scheme == "fhir":
+            yield from read_bundle(data, place, self._binaries)
         else:
             yield from _READERS[self._scheme](data, place)
 
@@ -269,12 +271,11 @@ class _Binaries(Mapping[str, Any]):
         for file in self._files:
             try:
                 for _, line in _lines(file):
-                    if line is None or not _IS_BINARY.search(line):
+                    if line is None or not _IS_BINARY.search(line) or (own := _id_of_binary(line)) is None:
                         continue
-                    own = json.loads(line).get("id")
                     self._places[own] = None if own in self._places else (end, len(line))
                     end += self._copy.write(line)
-            except (CorpusError, OSError, ValueError, AttributeError):  # it is listed when its documents are read
+            except (CorpusError, OSError):  # it is listed when its documents are read
                 continue
 
     def close(self) -> None:
@@ -286,6 +287,16 @@ class _Binaries(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._places)
+
+
+def _id_of_binary(line: bytes) -> str | None:
+    """The id of a resource Binary; None for a line that is none, or no JSON."""
+    try:
+        loaded = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    own = loaded.get("id") if isinstance(loaded, dict) and loaded.get("resourceType") == "Binary" else None
+    return own if isinstance(own, str) else None
 
 
 def _batch(documents: list[FoundDocument], columns: Sequence[str]) -> pa.RecordBatch:

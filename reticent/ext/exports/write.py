@@ -7,6 +7,7 @@ for identifiers there: no name of the patient, no author, no date of the resourc
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -25,9 +26,11 @@ _IS_FHIR_ID: Final = re.compile(r"[A-Za-z0-9.-]{1,64}")
 
 def _resource(doc_id: str, individual_id: str, text: str) -> str:
     """Return a DocumentReference, or a DiagnosticReport where the document was one, on a line."""
-    read_as, _, number = doc_id.rpartition("/")
+    read_as, _, number = doc_id.partition("/")
     kind = read_as if read_as in _ATTACHED else "DocumentReference"
     own_id = number if kind == read_as else doc_id
+    if not _IS_FHIR_ID.fullmatch(own_id):  # of two documents no id is the same
+        own_id = hashlib.sha256(doc_id.encode()).hexdigest()
     attachment = {
         "contentType": "text/plain; charset=utf-8",
         "data": base64.b64encode(text.encode()).decode("ascii"),
@@ -37,7 +40,7 @@ def _resource(doc_id: str, individual_id: str, text: str) -> str:
         subject = {"reference": f"Patient/{individual_id}"}
     resource = {
         "resourceType": kind,
-        "id": re.sub(r"[^A-Za-z0-9.-]", "-", own_id)[:64],
+        "id": own_id,
         "identifier": [{"value": doc_id}],
         "status": "final" if kind == "DiagnosticReport" else "current",
         **({"code": {"text": "report"}} if kind == "DiagnosticReport" else {}),

@@ -21,10 +21,17 @@ from reticent.audit.scoring.endpoint import Server
 from reticent.audit.scoring.generate import Decoding, generate
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.prompts import ProbeConfig, Prompts
-from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
+from reticent.ext.propile.scores import (
+    Pairs,
+    by_room,
+    encode_pairs,
+    generate_texts,
+    score_causal_pairs,
+    score_masked_pairs,
+)
 from reticent.ext.propile.string_metrics import score_strings
 from reticent.ext.propile.templates import new_tokens, pii_type
-from reticent.trainer.models import special_ids
+from reticent.trainer.models import max_positions, special_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -237,25 +244,24 @@ def _drawn(
     num_asked: int,
     config: ProbeConfig,
 ) -> np.ndarray:
-    """Return for each question whether one of the drawn answers begins with the item (bool)."""
+    """Return for each question whether one of the drawn answers begins with the item (bool); none is drawn behind what
+    leaves no room."""
     special = special_ids(tokenizer, "clm")
     first = int(special.prefix is not None)  # `generate` puts it there itself
-    prompts = [np.array(ids[first:], dtype=np.int64) for ids in pairs.prompts[:num_asked]]
-    wanted = tokenizer.batch_decode(pairs.targets[:num_asked], skip_special_tokens=True)
-    made = generate(
-        model, prompts, special=special, num_tokens=max(map(len, pairs.targets[:num_asked])),
-        decoding=Decoding(may_end=True), num_samples=config.num_draws, seed=config.seed, device=config.device,
-        bf16="off",
-    )  # fmt: skip
-    return np.array(
-        [
-            any(
-                text.lstrip().startswith(item.strip())
-                for text in tokenizer.batch_decode([row[row >= 0] for row in rows], skip_special_tokens=True)
-            )
-            for rows, item in zip(made, wanted, strict=True)
-        ]
-    )
+    prompts, targets = pairs.prompts[:num_asked], pairs.targets[:num_asked]
+    wanted = [item.strip() for item in tokenizer.batch_decode(targets, skip_special_tokens=True)]
+    found, longest = np.zeros(num_asked, dtype=bool), max(map(len, targets), default=0)
+    num_positions = model.num_positions if isinstance(model, Server) else max_positions(model)
+    for room, rows in by_room(prompts, longest, num_positions):
+        made = generate(
+            model, [np.array(prompts[row][first:], dtype=np.int64) for row in rows], special=special, num_tokens=room,
+            decoding=Decoding(may_end=True), num_samples=config.num_draws, seed=config.seed, device=config.device,
+            bf16="off",
+        )  # fmt: skip
+        for row, drawn in zip(rows, made, strict=True):
+            texts = tokenizer.batch_decode([ids[ids >= 0] for ids in drawn], skip_special_tokens=True)
+            found[row] = any(text.lstrip().startswith(wanted[row]) for text in texts)
+    return found
 
 
 def _generate(

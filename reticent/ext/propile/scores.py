@@ -33,7 +33,7 @@ from reticent.trainer.models import lm_head, logits_at, max_positions, special_i
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Pairs", "encode_pairs", "generate_texts", "score_causal_pairs", "score_masked_pairs"]
+__all__ = ["Pairs", "by_room", "encode_pairs", "generate_texts", "score_causal_pairs", "score_masked_pairs"]
 
 #: Tokens of prompts and targets that run at once.
 BATCH_TOKENS = {"cuda": 1 << 14, "cpu": 1 << 12}
@@ -269,6 +269,18 @@ def score_masked_pairs(
     return scores, guesses
 
 
+def by_room(prompts: Sequence[Sequence[int]], most: int, num_positions: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield how many new tokens, ``most`` at most, there is room for behind which of the prompts; an empty prompt, and
+    one that leaves no room, is behind none.
+
+    >>> list(by_room([[1], [], [1, 2, 3], [5] * 8, [4]], 6, 8))
+    [(5, [2]), (6, [0, 4])]
+    """
+    rooms = [min(most, num_positions - len(ids)) if ids else 0 for ids in prompts]
+    for room in sorted({room for room in rooms if room > 0}):
+        yield room, [row for row, own in enumerate(rooms) if own == room]
+
+
 @torch.inference_mode()
 def generate_texts(
     model: PreTrainedModel | Server,
@@ -291,9 +303,7 @@ def generate_texts(
     special = special_ids(tokenizer, "clm")
     if isinstance(model, Server):
         said = [""] * len(prompts)
-        rooms = [min(max_new_tokens, model.num_positions - len(ids)) if ids else 0 for ids in prompts]
-        for room in sorted({room for room in rooms if room > 0}):
-            asked = [row for row, own in enumerate(rooms) if own == room]
+        for room, asked in by_room(prompts, max_new_tokens, model.num_positions):
             made = model.write(
                 [np.array(prompts[row], dtype=np.int64) for row in asked], special=replace(special, prefix=None),
                 num_tokens=room, progress=progress,

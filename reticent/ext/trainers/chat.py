@@ -39,6 +39,8 @@ BETWEEN = "\n\n"
 TEMPLATE, TURN, ANSWER = range(3)
 #: Signs of private use, between which a turn's number stands while a template is asked where it puts contents.
 OPEN, CLOSE = "\uf8f2", "\uf8f3"
+#: White space around such a sign: a template takes it off where it takes it off a content.
+SPACE = "\u2003"
 
 Turns = Sequence[Mapping[str, Any]]
 
@@ -54,7 +56,7 @@ def text_of_turns(turns: Turns) -> str:
     >>> text_of_turns([{"role": "user", "content": "Fever?"}, {"role": "assistant", "content": "Since Monday."}])
     'Fever?\\n\\nSince Monday.'
     """
-    contents = [turn["content"] for turn in turns]
+    contents: list[Any] = [turn.get("content") for turn in turns]
     if not all(isinstance(content, str) for content in contents):
         raise CorpusError("a turn of a conversation whose content is no text")
     return BETWEEN.join(contents)
@@ -84,16 +86,17 @@ def chat_dataset(
     Raises
     ------
     PolicyError
-        The recipe is for masked models, rewrites its text, drops targets or promises DP-SGD; there is no template, or
-        it changes, repeats or leaves out a content.
+        The recipe is for masked models, rewrites its text, drops targets or promises DP-SGD; the job plants canaries;
+        there is no template, or it changes, repeats or leaves out a content.
     CorpusError
-        A document has no conversation, or another text than it.
+        A document has no conversation, or another text than it, or the template raises an error at it.
     ArtifactError
         The run is not done until protect.
 
     Cost: Python's time for each conversation, as the library's templates take it; tokens are held, 16 bytes each.
     """
     from datasets import Dataset
+    from jinja2 import TemplateError
 
     chosen = run.job.recipe(recipe)
     if chosen.objective != "clm" or chosen.tokens != "train" or chosen.private or chosen.goldfish_k is not None:
@@ -103,6 +106,8 @@ def chat_dataset(
         )
     if not tokenizer.chat_template:
         raise PolicyError("the tokenizer has no chat template; set tokenizer.chat_template to that of the model")
+    if run.job.canaries is not None:
+        raise PolicyError("the job plants canaries, and canaries are no conversations: leave [canaries] out")
     require_protected(run)
     policy = run.job.protection(recipe)
     flagged = FlaggedWords(
@@ -125,7 +130,12 @@ def chat_dataset(
             if turns is None or text_of_turns(turns) != text:
                 what = "no conversation of its id" if turns is None else "another text than its conversation"
                 raise CorpusError(f"{flagged.place(part, row)}: {what}")
-            made = _tokens(turns, protected, tokenizer)
+            try:
+                made = _tokens(turns, protected, tokenizer)
+            except TemplateError:  # its message may hold a content
+                raise CorpusError(
+                    f"{flagged.place(part, row)}: the chat template refuses it (roles or order?)"
+                ) from None
             for column, values in zip((ids, permitted), made, strict=True):
                 column += [values[first : first + window_length] for first in range(0, len(values), window_length)]
     rows = _Rows(ids, permitted)
@@ -182,6 +192,8 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
         place += len(turn["content"]) + len(BETWEEN)
     encoded = tokenizer(written, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     ids, spans = np.array(encoded["input_ids"], np.int64), np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
+    # A tokenizer that trims its spans leaves nothing of a token of spaces: it begins where the one before ends.
+    spans[1:, 0] = np.where(spans[1:, 0] == spans[1:, 1], spans[:-1, 1], spans[1:, 0])
     in_answer, in_protected = (_share(spans, of) for of in (kind == ANSWER, is_protected))
     # A special token right behind an answer ends it: what a model must learn to stop.
     is_special = np.isin(ids, [*tokenizer.added_tokens_decoder])
@@ -205,17 +217,24 @@ def _places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> l
     """Return where each content begins in a written conversation, and the content as it stands there: a template may
     take white space off its ends.
 
-    The template is asked with a sign for each content, and what it writes must be what it wrote, sign for content.
+    The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
+    for content.
     """
     signs = [f"{OPEN}{number}{CLOSE}" for number in range(len(turns))]
-    asked = [{**turn, "content": sign} for turn, sign in zip(turns, signs, strict=True)]
-    pieces = re.split(f"({OPEN}\\d+{CLOSE})", _written(asked, tokenizer))
-    if sorted(pieces[1::2]) != sorted(signs):
+    asked = [{**turn, "content": f"{SPACE}{sign}{SPACE}"} for turn, sign in zip(turns, signs, strict=True)]
+    pieces = re.split(f"({SPACE}?{OPEN}\\d+{CLOSE}{SPACE}?)", _written(asked, tokenizer))
+    found = [piece.strip(SPACE) for piece in pieces[1::2]]
+    if sorted(found) != sorted(signs):
         raise PolicyError("the chat template repeats or leaves out a content, so nothing says where it stands")
-    for form in (str, str.strip):
-        contents = {sign: form(turn["content"]) for turn, sign in zip(turns, signs, strict=True)}
-        made = [contents.get(piece, piece) for piece in pieces]
-        if "".join(made) == written:
-            starts = dict(zip(pieces, np.cumsum([0, *map(len, made)]).tolist(), strict=False))
-            return [(starts[sign], contents[sign]) for sign in signs]
-    raise PolicyError("the chat template changes a content beyond its white space, so nothing says what is protected")
+    contents = dict(zip(signs, (turn["content"] for turn in turns), strict=True))
+    for at, sign in enumerate(found):
+        content, piece = contents[sign], pieces[2 * at + 1]
+        content = content if piece.startswith(SPACE) else content.lstrip()
+        pieces[2 * at + 1] = content if piece.endswith(SPACE) else content.rstrip()
+    if "".join(pieces) != written:
+        raise PolicyError(
+            "the chat template changes a content beyond its white space, so nothing says what is protected"
+        )
+    starts = np.cumsum([0, *map(len, pieces)])[1:-1:2].tolist()
+    places = dict(zip(found, zip(starts, pieces[1::2], strict=True), strict=True))
+    return [places[sign] for sign in signs]

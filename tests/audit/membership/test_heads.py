@@ -98,6 +98,14 @@ def test_without_shadows_the_attacks_that_need_none_are_made() -> None:
     assert {name for name, row in HEAD_ATTACKS.items() if Need.SHADOWS in row.needs} == set(HEAD_ATTACKS_BY_SHADOWS)
 
 
+@pytest.mark.parametrize("kept", [0, 100])
+def test_scores_that_a_kill_cut_off_are_named(kept: int, tmp_path: Path) -> None:
+    TARGET.save(tmp_path / "scores.npz", IS_IN[0])
+    (tmp_path / "scores.npz").write_bytes((tmp_path / "scores.npz").read_bytes()[:kept])
+    with pytest.raises(ArtifactError, match="not readable scores of a shadow"):
+        HeadScores.load(tmp_path / "scores.npz")
+
+
 def test_scores_of_a_shadow_are_read_as_they_were_written(tmp_path: Path) -> None:
     TARGET.save(tmp_path / "scores.npz", IS_IN[0])
     again, known = HeadScores.load(tmp_path / "scores.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import json
 import math
@@ -489,6 +490,19 @@ def test_subjects_who_cannot_be_asked_are_counted(tokenizer: Any) -> None:
     )
     assert short.counts["longer_than_generated"] > 0  # a phone number has more than 12 tokens here
     assert summarise(answers, config).n == 10
+
+
+def test_answers_are_drawn_where_there_is_room_for_them(tokenizer: Any) -> None:
+    rows = {name: values[:5] for name, values in ROWS.items()}
+    subjects = subjects_from_rows({**rows, "name": ["x" * 200, *rows["name"][1:]]})
+    config, model = ProbeConfig(num_draws=2, small_cell=1), toy_model("gpt2", max_length=96).eval()
+    prompts = make_prompts(subjects, "phone", "twin", builtin_templates(), config)
+    answers = probe_target(model, tokenizer, "clm", prompts, config)
+    assert answers.counts["too_long"] == 1
+    assert answers.drawn.shape == answers.log_probs.shape
+    assert not answers.drawn[:, 0].any()
+    nobody = dataclasses.replace(prompts, texts=[[None] * len(row) for row in prompts.texts])
+    assert not probe_target(model, tokenizer, "clm", nobody, config).drawn.any()
 
 
 def test_scores_do_not_depend_on_the_batch(tokenizer: Any) -> None:

@@ -1,0 +1,31 @@
+"""A server in the place of a model: what it is asked for, beside what tests/job/test_subject.py sees of a whole job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixtures.models import toy_tokenizer
+from tokenizers import Tokenizer
+
+from reticent.audit.scoring import endpoint
+
+
+def test_no_text_is_sent_that_leaves_a_server_no_room_for_the_token_it_must_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(_: str, question: dict[str, Any]) -> list[dict[str, Any]]:
+        assert len(question["prompt"]) + question["max_tokens"] <= 8
+        return [{"logprobs": {"token_logprobs": [None] + [-1.0] * len(question["prompt"])}}]
+
+    monkeypatch.setattr(endpoint, "_asked", answer)
+    monkeypatch.setattr(endpoint, "core_tokenizer", lambda found: found)
+    about = {"url": "http://127.0.0.1/v1", "model": "m", "host": "127.0.0.1", "answers": str(tmp_path / "kept")}
+    (tmp_path / "endpoint.json").write_text(json.dumps(about | {"log_probs": True}))
+    (tmp_path / "config.json").write_text(json.dumps({"n_positions": 8}))
+    server = endpoint.Server(tmp_path, Tokenizer.from_str(toy_tokenizer("gpt2")))  # type: ignore[arg-type]
+    found = server.score([[1] * 5, [1] * 4, [1], []], [[2] * 3, [2] * 3, [], [2]])
+    assert np.array_equal(found, [np.nan, -3.0, np.nan, np.nan], equal_nan=True)
