@@ -18,7 +18,6 @@ from fixtures.command import command
 import reticent.cli.reproduce
 from reticent.job.config import parse_job
 from reticent.job.experiment import experiment_job
-from studies.reproduce import freeze
 from studies.reproduction import source1, source4
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, draw
 from studies.reproduction.page import pages
@@ -31,6 +30,7 @@ from studies.reproduction.rows import (
     Row,
     anchors,
     anchors_of,
+    freeze,
     less,
     over,
     rule_hash,
