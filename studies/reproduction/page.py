@@ -60,8 +60,9 @@ def sentence(row: Row, verdicts: list[Verdict], *, made: bool) -> str:
     """The sentence of a row, without what stands in the table below it."""
     word = verdict_of_row(row, verdicts)
     if word == CANNOT:
-        why = row.cannot or ("its text has no number of it to compare" if made else "not run at this size")
-        return f"**Cannot be**: {why}."
+        empty = "its text has no number of it to compare"
+        why = "none of its numbers could be measured" if anchors_of(row) else empty
+        return f"**Cannot be**: {row.cannot or (why if made else 'not run at this size')}."
     counts = Counter(each.word for each in verdicts)
     shown = ", ".join(f"{counts[each]} {each}" for each in WORDS if counts[each])
     return f"**{word.capitalize()}**: of {len(verdicts)} published numbers, {shown}."

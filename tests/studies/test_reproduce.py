@@ -20,7 +20,7 @@ from reticent.job.config import parse_job
 from reticent.job.experiment import experiment_job
 from studies.reproduction import source1, source4
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, draw
-from studies.reproduction.page import pages
+from studies.reproduction.page import pages, sentence
 from studies.reproduction.rows import (
     CANNOT,
     NOT,
@@ -87,6 +87,15 @@ def test_a_row_has_the_weakest_word_of_its_numbers() -> None:
     assert verdict_of_row(row, found) == NOT
     assert verdict_of_row(row, [found[0], found[2]]) == REPRODUCED
     assert verdict_of_row(row, found[2:]) == CANNOT
+
+
+def test_a_row_that_cannot_be_says_why() -> None:
+    row = next(row for row in ROWS if (row.source, row.place) == (1, "Figure 10"))
+    unmeasured = [verdict(each, {}) for each in anchors_of(row).values()]
+    assert sentence(row, unmeasured, made=False) == "**Cannot be**: not run at this size."
+    assert sentence(row, unmeasured, made=True) == "**Cannot be**: none of its numbers could be measured."
+    unpublished = next(row for row in ROWS if (row.source, row.place) == (3, "§3.3.1"))
+    assert sentence(unpublished, [], made=True) == "**Cannot be**: its text has no number of it to compare."
 
 
 def test_differences_and_ratios_have_intervals_of_both() -> None:
