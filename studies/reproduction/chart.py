@@ -105,7 +105,11 @@ def bars_of(name: str, found: Sequence[Mapping[str, Any] | None]) -> Bars:
 
 
 def draw(panels: Sequence[Panel], about: str) -> str:
-    """The SVG of panels, two in a row, above one key of all names; ``about`` is its alternative text."""
+    """The SVG of panels, two in a row, above one key of all names; ``about`` is its alternative text. It is empty where
+    nothing of ours is in any panel.
+    """
+    if not any(panel.lines or panel.bars or panel.boxes for panel in panels):
+        return ""
     names = list(dict.fromkeys(each.name for p in panels for each in (*p.lines, *p.bars, *p.boxes) if each.name))
     colours = {name: look(name, number) for number, name in enumerate(names)}
     columns = min(2, len(panels))

@@ -92,10 +92,10 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             found, verdicts = evidence.get(part), verdicts_of(row, evidence)
             counts[verdict_of_row(row, verdicts)] += 1
             numbers.update(each.word for each in verdicts)
-            picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else None
-            if picture is not None:
+            picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else ""
+            if picture:
                 yield f"reproduction/{row.slug}.svg", picture
-            texts.append(_row_text(row, verdicts, part, found, picture is not None))
+            texts.append(_row_text(row, verdicts, part, found, bool(picture)))
         texts.insert(at, _not_out(rows, evidence))
         listed.append([title, len(rows), *(counts[word] for word in WORDS)])
         total += counts

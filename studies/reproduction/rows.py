@@ -74,8 +74,9 @@ class Row:
     """A figure, a table or a number of a source, and how ours is made; ``cannot`` says why there is none.
 
     ``ours`` gives the numbers of the evidence by the key of their anchor, ``figure`` draws them: the evidence of the
-    part and the row's anchors by key, to SVG. ``instead`` names parts with fewer models, the best first, whose evidence
-    is read while that of the part is not made. ``text`` names another text on which the place is measured once more.
+    part and the row's anchors by key, to SVG, "" where nothing of ours is to be seen. ``instead`` names parts with
+    fewer models, the best first, whose evidence is read while that of the part is not made. ``text`` names another
+    text on which the place is measured once more.
     """
 
     source: int

@@ -674,7 +674,7 @@ def draw13(evidence: Measured, _: Anchors) -> str:
     return draw(panels, "F1 of low-cost membership against epochs")
 
 
-def draw14(evidence: Measured, _: Anchors) -> str:
+def draw14(evidence: Measured, anchors: Anchors) -> str:
     """Identifying n-grams of a person by the longest n: all, the minimal ones, and those in two documents or more."""
     names = {"all": "all", "minimal": "minimal: no part of it identifies", "cut": "in two documents or more"}
     lines = [Line(name=name, points=list(enumerate(_means(evidence, kind), start=1))) for kind, name in names.items()]
@@ -684,6 +684,7 @@ def draw14(evidence: Measured, _: Anchors) -> str:
         if line.points and line.points[0][1]
     ]
     at = [1.0, 2.0, 3.0]
+    two, three = (anchors[key].value or 1.0 for key in ("two.by.one", "three.by.two"))
     return draw(
         [
             Panel(title="Identifying n-grams of a person", x="up to n words", y="mean number", lines=lines, ticks_x=at),
@@ -693,7 +694,7 @@ def draw14(evidence: Measured, _: Anchors) -> str:
                 y="times as many",
                 lines=shares,
                 ticks_x=at,
-                published=[(2.0, 2.0), (3.0, 2.0)],
+                published=[(2.0, two), (3.0, two * three)],
             ),
         ],
         "Identifying n-grams per person, by n",

@@ -153,8 +153,7 @@ def _densities(evidence: Measured, model: str, measure: str) -> list[Panel]:
 
 
 def _density_figure(evidence: Measured, model: str, measure: str, about: str) -> str:
-    panels = _densities(evidence, model, measure) or [Panel(title="too few people for a density", x="", y="")]
-    return draw(panels, about)
+    return draw(_densities(evidence, model, measure), about)
 
 
 def draw3(evidence: Measured, _: Anchors) -> str:

@@ -336,6 +336,14 @@ def test_a_chart_places_what_it_is_given() -> None:
     assert drawn.count("fill-opacity") == 1
 
 
+def test_a_picture_without_anything_of_ours_is_not_drawn() -> None:
+    without = [{key: value for key, value in row.items() if key != "roc"} for row in EXPERIMENT["rows"]]
+    found = dict(pages({"s1-experiment": EXPERIMENT | {"rows": without}}))
+    assert "reproduction/1-figure-12.svg" in found
+    assert "reproduction/1-figure-11.svg" not in found
+    assert "1-figure-11.svg" not in found["reproduction.md"]
+
+
 def test_the_page_says_a_sentence_for_every_row(evidence: dict[str, Any]) -> None:
     found = dict(pages(evidence))
     page = found.pop("reproduction.md")
