@@ -133,10 +133,12 @@ class Part:
 
 @cache
 def anchors() -> tuple[Anchor, ...]:
-    """All published numbers: single ones, and those of printed tables, whose keys are ``row.column``."""
+    """All published numbers: those of ``anchor``, the ``rows`` of one with what they share, and those of printed tables,
+    whose keys are ``row.column``.
+    """
     found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))
     return (
-        *(Anchor(**values) for values in found["anchor"]),
+        *(Anchor(**{**shared, **row}) for shared in found["anchor"] for row in shared.pop("rows", [{}])),
         *(each for table in found["table"] for each in _of(table)),
     )
 
