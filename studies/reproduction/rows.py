@@ -133,8 +133,8 @@ class Part:
 
 @cache
 def anchors() -> tuple[Anchor, ...]:
-    """All published numbers: those of ``anchor``, the ``rows`` of one with what they share, and those of printed tables,
-    whose keys are ``row.column``.
+    """All published numbers: single ones, ``rows`` of some with what they share, and cells of printed tables, keyed
+    ``row.column``.
     """
     found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))
     return (

@@ -267,6 +267,13 @@ def rows_by(evidence: Measured) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["recipe"], row["epoch"]): row for row in evidence["rows"]}
 
 
+def at_the_end(evidence: Measured) -> dict[str, dict[str, Any]]:
+    """The rows of the last epoch by recipe."""
+    rows = rows_by(evidence)
+    last = max(epoch for _, epoch in rows)
+    return {recipe: row for (recipe, epoch), row in rows.items() if epoch == last}
+
+
 def measured(evidence: Measured, wanted: Mapping[str, tuple[str, str, int]]) -> dict[str, Measured | None]:
     """Key -> (what, recipe, epoch), an epoch of -1 the last: the estimates that are there."""
     rows = rows_by(evidence)
@@ -423,9 +430,8 @@ def predicted_up_to(row: Mapping[str, Any], n: int) -> Measured | None:
 
 
 def figure15(evidence: Measured) -> Ours:
-    rows = rows_by(evidence)
-    last = max(epoch for _, epoch in rows)
-    clm, pp, n3 = (rows.get((name, last), {}) for name in ("clm", "ppclm", "ppclm-n3"))
+    rows = at_the_end(evidence)
+    clm, pp, n3 = (rows.get(name, {}) for name in ("clm", "ppclm", "ppclm-n3"))
     shares = {
         f"{name}.two": None
         if (found := row.get("by_n", {}).get("2")) is None
@@ -619,10 +625,9 @@ def draw10(evidence: Measured, _: Anchors) -> str:
 
 def draw11(evidence: Measured, anchors: Anchors) -> str:
     """Log-log ROC of the loss attack, with the published true positives at 1 % false ones."""
-    rows, lines = rows_by(evidence), []
-    last = max(epoch for _, epoch in rows)
+    rows, lines = at_the_end(evidence), []
     for name in ("mlm", "mlma", "ppmlm"):
-        points = rows.get((name, last), {}).get("roc") or []
+        points = rows.get(name, {}).get("roc") or []
         shown = [(x, y) for x, y in points if x > 0 and y > 0]
         if shown:
             lines.append(Line(name=name, points=shown, join="step"))
@@ -644,11 +649,10 @@ def draw11(evidence: Measured, anchors: Anchors) -> str:
 
 def draw12(evidence: Measured, anchors: Anchors) -> str:
     """Precision, recall and F1 of low-cost membership, for one who has the training documents."""
-    rows = rows_by(evidence)
-    last = max(epoch for _, epoch in rows)
+    rows = at_the_end(evidence)
     what, panels = ("precision", "recall", "f1"), []
     for title, names in (("Masked models", ("mlm", "mlma", "ppmlm")), ("Causal models", ("clm", "clma", "ppclm"))):
-        found = {name: rows[name, last] for name in names if rows.get((name, last), {}).get("recall")}
+        found = {name: rows[name] for name in names if rows.get(name, {}).get("recall")}
         bars = [bars_of(name, [row.get(each) for each in what]) for name, row in found.items()]
         published = [(1.0, anchor.value) for anchor in anchors.values() if anchor.value is not None and "mlm" in names]
         panels.append(
@@ -703,17 +707,13 @@ def draw14(evidence: Measured, anchors: Anchors) -> str:
 
 def draw15(evidence: Measured, _: Anchors) -> str:
     """Identifying n-grams that the last checkpoints predict, by the longest n."""
-    rows = rows_by(evidence)
-    last = max(epoch for _, epoch in rows)
-    panels = []
+    rows, panels = at_the_end(evidence), []
     for title, names in (
         ("Masked models", ("mlm", "mlma", "ppmlm", "ppmlm-n3")),
         ("Causal models", ("clm", "clma", "ppclm", "ppclm-n3")),
     ):
         lines = [
-            line_of(name, {n: predicted_up_to(rows[name, last], n) for n in (1, 2, 3)})
-            for name in names
-            if (name, last) in rows
+            line_of(name, {n: predicted_up_to(rows[name], n) for n in (1, 2, 3)}) for name in names if name in rows
         ]
         panels.append(
             Panel(title=title, x="up to n words", y="identifiers predicted", lines=lines, ticks_x=[1.0, 2.0, 3.0])
