@@ -557,28 +557,28 @@ def planes(
     return draw([*(panel for panel in panels if panel.lines), *more] or panels, about)
 
 
-def draw7(evidence: Measured, anchors: Anchors) -> str:
-    """Utility and Privacy of masked models, and Privacy against the epochs with the published numbers."""
-    return _with_epochs(evidence, (*MLM, "ppmlm-n3"), anchors, "masked")
+def with_epochs(names: Sequence[str], kind: str) -> Callable[[Measured, Anchors], str]:
+    """Utility and Privacy of a kind of models, and Privacy against the epochs with the published numbers."""
 
+    def drawn(evidence: Measured, anchors: Anchors) -> str:
+        published = [
+            (float(key.split(".")[-1]), anchor.value)
+            for key, anchor in anchors.items()
+            if re.fullmatch(r"privacy\..*\.\d+", key) and anchor.value is not None
+        ]
+        more = Panel(
+            title="All identifiers, by epochs",
+            x="epochs",
+            y="Privacy",
+            lines=by_epoch(evidence, names, "both"),
+            published=published,
+            log_x=True,
+            ticks_x=_epochs(evidence),
+        )
+        about = f"Privacy of {kind} models against utility, a point a checkpoint, and against epochs"
+        return planes(evidence, names, {"both": "All identifiers"}, about, [more])
 
-def _with_epochs(evidence: Measured, names: Sequence[str], anchors: Anchors, kind: str) -> str:
-    published = [
-        (float(key.split(".")[-1]), anchor.value)
-        for key, anchor in anchors.items()
-        if re.fullmatch(r"privacy\..*\.\d+", key) and anchor.value is not None
-    ]
-    more = Panel(
-        title="All identifiers, by epochs",
-        x="epochs",
-        y="Privacy",
-        lines=by_epoch(evidence, names, "both"),
-        published=published,
-        log_x=True,
-        ticks_x=_epochs(evidence),
-    )
-    about = f"Privacy of {kind} models against utility, a point a checkpoint, and against epochs"
-    return planes(evidence, names, {"both": "All identifiers"}, about, [more])
+    return drawn
 
 
 def draw8(evidence: Measured, _: Anchors) -> str:
@@ -591,11 +591,6 @@ def draw8(evidence: Measured, _: Anchors) -> str:
     ]
     panel = Panel(title="Classification", x="recipe", y="macro F1", bars=bars, categories=names, limits_y=(0, 1))
     return draw([panel], "F1 of classifiers by recipe")
-
-
-def draw9(evidence: Measured, anchors: Anchors) -> str:
-    """Utility and Privacy of causal models, and Privacy against the epochs with the published numbers."""
-    return _with_epochs(evidence, (*CLM, "ppclm-n3"), anchors, "causal")
 
 
 def by_epoch(evidence: Measured, names: Sequence[str], what: str) -> list[Line]:
@@ -721,24 +716,10 @@ def draw15(evidence: Measured, _: Anchors) -> str:
     return draw(panels, "Identifying n-grams that models predict, by n")
 
 
-def draw16(evidence: Measured, _: Anchors) -> str:
-    """Privacy of direct and of indirect identifiers apart, masked models."""
-    return planes(
-        evidence,
-        MLM,
-        {"direct": "Direct identifiers", "indirect": "Indirect identifiers"},
-        "Direct and indirect Privacy of masked models",
-    )
-
-
-def draw17(evidence: Measured, _: Anchors) -> str:
-    """Privacy of direct and of indirect identifiers apart, causal models."""
-    return planes(
-        evidence,
-        CLM,
-        {"direct": "Direct identifiers", "indirect": "Indirect identifiers"},
-        "Direct and indirect Privacy of causal models",
-    )
+def apart(names: Sequence[str], kind: str) -> Callable[[Measured, Anchors], str]:
+    """Privacy of direct and of indirect identifiers apart."""
+    parts = {"direct": "Direct identifiers", "indirect": "Indirect identifiers"}
+    return lambda evidence, _: planes(evidence, names, parts, f"Direct and indirect Privacy of {kind} models")
 
 
 def draw_cost(evidence: Measured, anchors: Anchors) -> str:
@@ -877,7 +858,7 @@ ROWS = (
         "Figure 7",
         "utility and Privacy, masked models",
         figure7,
-        draw7,
+        with_epochs((*MLM, "ppmlm-n3"), "masked"),
         "Privacy is the share of identifiers predicted nowhere; the table's utility is that of all words of members",
         instead=(OLDER, FEWER),
     ),
@@ -886,7 +867,7 @@ ROWS = (
         "Figure 9",
         "utility and Privacy, causal models",
         figure9,
-        draw9,
+        with_epochs((*CLM, "ppclm-n3"), "causal"),
         "token accuracy is that of all words of the members, as published",
         instead=(OLDER, FEWER),
     ),
@@ -925,8 +906,8 @@ ROWS = (
         draw15,
         "with protection of single words, and of up to three",
     ),
-    _row("Figure 16", "direct and indirect Privacy, masked models", figure16, draw16, "as Figure 7"),
-    _row("Figure 17", "direct and indirect Privacy, causal models", figure17, draw17, "as Figure 9"),
+    _row("Figure 16", "direct and indirect Privacy, masked models", figure16, apart(MLM, "masked"), "as Figure 7"),
+    _row("Figure 17", "direct and indirect Privacy, causal models", figure17, apart(CLM, "causal"), "as Figure 9"),
     *(
         Row(source=1, place=place, title=title, text=text, part=part, ours=ours, how=how, note=note)
         for text, part in (("MTSamples", "s1-mtsamples"), ("MEDDOCAN", "s1-meddocan"))
