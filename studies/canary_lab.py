@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, mean_over_seeds, write_record
 from studies.dp_baseline import LARGE
-from studies.reproduction.rows import rule_hash
+from studies.reproduction.rows import freeze
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -472,7 +472,7 @@ def run(size: str, folder: Path | None = None) -> dict[str, Any]:
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))
-    about = SIZES[size]
+    about, rule = SIZES[size], freeze(folder, [2])
     tried = pilot(folder, about)
     regime = choose(tried)
     lab = Lab(folder, about, PILOT, regime.hidden, regime.copies)
@@ -480,7 +480,7 @@ def run(size: str, folder: Path | None = None) -> dict[str, Any]:
     rates = {rate: lab.private(regime, rate) if several else None for rate in about["rates"]}
     rate = min(rates, key=lambda each: rates[each] or 0.0)
     result = {
-        "rule": {"2": rule_hash(2)},
+        "rule": rule,
         "people": about["people"] + about["canaries"],
         "canaries": about["canaries"],
         "pilot": {"seed": PILOT, "rule": RULE, "regimes": tried, "rates": {str(k): v for k, v in rates.items()}},

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, mean_over_seeds, write_record
 from studies.foundation_models import package_folder
-from studies.reproduction.rows import rule_hash
+from studies.reproduction.rows import freeze
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.probe import ProbeEvidence, ProbeResult
@@ -402,12 +402,12 @@ def run(size: str, folder: Path | None = None) -> dict[str, Any]:
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))
-    about = SIZES[size]
+    about, rule = SIZES[size], freeze(folder, [3])
     tried = pilot(folder, about)
     regime, found = choose(tried)
     real = smollm2(People(folder, about, about["seeds"][0]), about)
     result = {
-        "rule": {"3": rule_hash(3)},
+        "rule": rule,
         "people": about["people"], "pilot": {"seed": PILOT, "rule": RULE, "regimes": tried},
         "chosen": asdict(regime), "found": found, "seeds": list(about["seeds"]), "smollm2": real,
         **measure(folder, about, regime),

@@ -14,17 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record_io import RAW, ROOT, STUDIES, record_path, write_record
 from studies.reproduction.page import pages
-from studies.reproduction.rows import Part, rule_hash
+from studies.reproduction.rows import Part, freeze
 from studies.reproduction.table import PARTS, ROWS
 
 PAGE = ROOT / "docs" / "benchmarks"
-RULES = "rules.json"
 
 
 def evidence_of_records() -> dict[str, dict[str, Any] | None]:
@@ -34,19 +33,6 @@ def evidence_of_records() -> dict[str, dict[str, Any] | None]:
         path = record_path(part.file)
         found[part.name] = part.read(json.loads(path.read_text())) if path.exists() else None
     return found
-
-
-def freeze(work: Path, sources: Iterable[int]) -> dict[str, str]:
-    """Write down the rules of these sources before anything of them runs, and return them; a folder in which one was
-    begun with another rule is refused.
-    """
-    rules = {str(source): rule_hash(source) for source in sources}
-    kept = json.loads((work / RULES).read_text()) if (work / RULES).exists() else {}
-    changed = [source for source, rule in rules.items() if kept.get(source, rule) != rule]
-    if changed:
-        raise SystemExit(f"{work}: was begun with another rule for source {', '.join(changed)}: choose another --work")
-    (work / RULES).write_text(json.dumps(kept | rules))
-    return rules
 
 
 def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-__all__ = ["Dot", "Dots", "draw", "draw_plane"]
+__all__ = ["GRID", "INK", "SOFT", "Dot", "Dots", "along", "draw", "draw_plane", "opening", "px", "text", "ticks"]
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 860, 320, 160, 24, 16
 #: Of a letter of a label, on average: what has more of them than `LEFT` holds makes the figure wider.
@@ -65,26 +65,20 @@ def draw(figure: Dots) -> str:
     """Return the SVG of a figure."""
     ends = [end for row in figure.rows for end in (row.value, row.low, row.high) if end is not None]
     ends += [] if figure.nothing is None else [figure.nothing]
-    ticks = _log_ticks(ends) if figure.log else _ticks(min(ends), max(ends))
-    first, last = min(ticks[0], min(ends)), max(ticks[-1], max(ends))
-    scale = math.log if figure.log else float
+    marks = _log_ticks(ends) if figure.log else ticks(min(ends), max(ends))
+    both = (min(marks[0], min(ends)), max(marks[-1], max(ends)))
     left = max(LEFT, *(LETTER * len(row.label) + 24 for row in figure.rows))
     width = WIDTH + left - LEFT
 
     def x(value: float) -> float:
-        share = (scale(value) - scale(first)) / ((scale(last) - scale(first)) or 1)
-        return round(left + share * (width - left - RIGHT), 1)
+        return round(along(value, both, left, width - RIGHT, figure.log), 1)
 
     bottom = TOP + ROW * len(figure.rows)
     height = bottom + 44
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="system-ui, sans-serif" font-size="13"><rect width="{width}" height="{height}" rx="6" '
-        'fill="#fff"/>'
-    ]
-    for tick in ticks:
+    parts = [opening(width, height)]
+    for tick in marks:
         parts.append(f'<path d="M{x(tick)} {TOP - 6}V{bottom}" stroke="{GRID}"/>')
-        parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "middle", SOFT))
+        parts.append(text(x(tick), bottom + 16, f"{tick:g}", "middle", SOFT))
     if figure.nothing is not None:
         parts.append(
             f'<path d="M{x(figure.nothing)} {TOP - 6}V{bottom}" stroke="{SOFT}" stroke-width="1.5" '
@@ -92,49 +86,45 @@ def draw(figure: Dots) -> str:
         )
     for number, row in enumerate(figure.rows):
         y, colour = TOP + ROW * number + ROW // 2, COLOURS[row.kind]
-        parts.append(_text(left - 12, y + 4, row.label, "end", INK))
+        parts.append(text(left - 12, y + 4, row.label, "end", INK))
         shown = f"{row.value:z,.{figure.digits}f}"
         if row.low is not None and row.high is not None:
             parts.append(f'<path d="M{x(row.low)} {y}H{x(row.high)}" stroke="{colour}" stroke-width="2"/>')
             shown += f" [{row.low:z,.{figure.digits}f}, {row.high:z,.{figure.digits}f}]"
         parts.append(f'<circle cx="{x(row.value)}" cy="{y}" r="4.5" fill="{colour}"/>')
-        parts.append(_text(width - RIGHT + 12, y + 4, shown, "start", INK, 11))
-    parts.append(_text((left + width - RIGHT) / 2, height - 8, figure.axis, "middle", INK))
+        parts.append(text(width - RIGHT + 12, y + 4, shown, "start", INK, 11))
+    parts.append(text((left + width - RIGHT) / 2, height - 8, figure.axis, "middle", INK))
     return "\n".join([*parts, "</svg>", ""])
 
 
 def draw_plane(points: Sequence[tuple[Dot, Dot]], axes: tuple[str, str]) -> str:
     """Return the SVG of points in a plane, (x, y) with the interval of each; the label is that of x."""
     width, height, left, bottom, edge = 640, 400, 64, 340, 20
-    columns = _ticks(*_ends([x for x, _ in points]))
-    lines = _ticks(*_ends([y for _, y in points]))
+    columns = ticks(*_ends([x for x, _ in points]))
+    lines = ticks(*_ends([y for _, y in points]))
 
-    def at(value: float, ticks: Sequence[float], start: float, end: float) -> float:
-        return round(start + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (end - start), 1)
+    def at(value: float, marks: Sequence[float], start: float, end: float) -> float:
+        return round(along(value, (marks[0], marks[-1]), start, end), 1)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="system-ui, sans-serif" font-size="13">'
-        f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>'
-    ]
+    parts = [opening(width, height)]
     for tick in columns:
         x = at(tick, columns, left, width - edge)
         parts += [
             f'<path d="M{x} {edge}V{bottom}" stroke="{GRID}"/>',
-            _text(x, bottom + 18, f"{tick:g}", "middle", SOFT),
+            text(x, bottom + 18, f"{tick:g}", "middle", SOFT),
         ]
     for tick in lines:
         y = at(tick, lines, bottom, edge)
         parts += [
             f'<path d="M{left} {y}H{width - edge}" stroke="{GRID}"/>',
-            _text(left - 8, y + 4, f"{tick:g}", "end", SOFT),
+            text(left - 8, y + 4, f"{tick:g}", "end", SOFT),
         ]
     placed: list[tuple[float, float]] = []
     for across, up in points:
         x, y = at(across.value, columns, left, width - edge), at(up.value, lines, bottom, edge)
         (west, east), (south, north) = (
-            [at(end, ticks, *span) for end in (dot.low, dot.high) if end is not None]
-            for dot, ticks, span in ((across, columns, (left, width - edge)), (up, lines, (bottom, edge)))
+            [at(end, marks, *span) for end in (dot.low, dot.high) if end is not None]
+            for dot, marks, span in ((across, columns, (left, width - edge)), (up, lines, (bottom, edge)))
         )
         colour = COLOURS[across.kind]
         parts.append(f'<path d="M{west} {y}H{east}M{x} {south}V{north}" stroke="{colour}" opacity=".6"/>')
@@ -143,10 +133,10 @@ def draw_plane(points: Sequence[tuple[Dot, Dot]], axes: tuple[str, str]) -> str:
         near = any(abs(x - other) < 90 and abs(y - height_of) < 24 for other, height_of in placed)
         placed.append((x, y))
         parts.append(
-            _text(x + (9 if right else -9), y + (18 if near else -8), across.label, "start" if right else "end", INK)
+            text(x + (9 if right else -9), y + (18 if near else -8), across.label, "start" if right else "end", INK)
         )
-    parts.append(_text((left + width - edge) / 2, height - 14, axes[0], "middle", INK))
-    parts.append(f'<g transform="rotate(-90 18 {bottom / 2})">{_text(18, bottom / 2, axes[1], "middle", INK)}</g>')
+    parts.append(text((left + width - edge) / 2, height - 14, axes[0], "middle", INK))
+    parts.append(f'<g transform="rotate(-90 18 {bottom / 2})">{text(18, bottom / 2, axes[1], "middle", INK)}</g>')
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -155,20 +145,47 @@ def _ends(dots: Sequence[Dot]) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def _text(x: float, y: float, text: str, anchor: str, colour: str, size: int | None = None) -> str:
+def opening(width: int, height: int, size: int = 13, about: str = "") -> str:
+    """Return the beginning of an SVG on white, with its alternative text."""
+    role, title = (' role="img"', f"<title>{escape(about)}</title>") if about else ("", "")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg"{role} viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" font-family="system-ui, sans-serif" font-size="{size}">{title}'
+        f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>'
+    )
+
+
+def text(x: float, y: float, words: str, anchor: str, colour: str, size: int | None = None) -> str:
+    """Return a text at a place."""
     font = f' font-size="{size}"' if size else ""
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}"{font}>{escape(text)}</text>'
+    return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{font}>{escape(words)}</text>'
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Four to eight round numbers that hold both ends."""
+def px(value: float) -> str:
+    """Return a coordinate with one digit at most."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def along(value: float, ends: tuple[float, float], start: float, stop: float, log: bool = False) -> float:
+    """Return where a value stands on an axis from start to stop."""
+    scale = math.log10 if log else float
+    low, high = scale(ends[0]), scale(ends[1])
+    return start + (scale(value) - low) / ((high - low) or 1) * (stop - start)
+
+
+def ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """Return four to eight round numbers that hold both ends, ``most`` steps between these.
+
+    >>> ticks(0.0, 1.0)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
     step = 10 ** math.floor(math.log10((high - low) or 1))
-    step = next(step * part for part in (0.1, 0.2, 0.25, 0.5, 1, 2) if (high - low) / (step * part) <= 7)
+    step = next(step * part for part in (0.1, 0.2, 0.25, 0.5, 1, 2) if (high - low) / (step * part) <= most)
     return [round(step * number, 10) for number in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
 def _log_ticks(ends: Sequence[float]) -> list[float]:
     exponents = range(math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends))) + 1)
-    ticks = [10.0**exponent * part for exponent in exponents for part in ((1, 2, 5) if len(exponents) < 4 else (1,))]
-    inside = [tick for tick in ticks if min(ends) / 1.5 <= tick <= max(ends) * 1.5]
-    return inside if len(inside) > 1 else ticks
+    every = [10.0**exponent * part for exponent in exponents for part in ((1, 2, 5) if len(exponents) < 4 else (1,))]
+    inside = [tick for tick in every if min(ends) / 1.5 <= tick <= max(ends) * 1.5]
+    return inside if len(inside) > 1 else every

@@ -1,21 +1,23 @@
 """Pictures of the reproduction: panels of lines, steps, points, bars and boxes, with the published numbers as diamonds.
 
-SVG by hand, as in `tools.figure`: the same bytes on every machine.
+Its own are axes and marks; the SVG by hand is that of `tools.figure`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import dataclass
 from typing import Any
+
+from tools.figure import GRID, INK, SOFT, along, opening, px, text
+from tools.figure import ticks as linear_ticks
 
 __all__ = ["Bars", "Boxes", "Line", "Panel", "bars_of", "draw", "line_of"]
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 46
-INK, SOFT, GRID, PUBLISHED = "#1f2933", "#5f6b7a", "#d9dee5", "#111827"
+PUBLISHED = "#111827"
 PALETTE = ("#c2410c", "#1d4ed8", "#0f766e", "#7c3aed", "#b45309", "#be185d", "#4d7c0f", "#5f6b7a")
 #: Colour and dashes of a recipe, by what its name begins or ends with; the first that fits.
 RECIPES = {
@@ -87,7 +89,7 @@ class Panel:
     log_y: bool = False
     ticks_x: Sequence[float] = ()
     limits_x: tuple[float, float] | None = None
-    limits_y: tuple[float, float] | None = field(default=None)
+    limits_y: tuple[float, float] | None = None
 
 
 def line_of(name: str, rows: Mapping[float, Mapping[str, Any] | None], join: str = "line") -> Line:
@@ -105,7 +107,11 @@ def bars_of(name: str, found: Sequence[Mapping[str, Any] | None]) -> Bars:
 
 
 def draw(panels: Sequence[Panel], about: str) -> str:
-    """The SVG of panels, two in a row, above one key of all names; ``about`` is its alternative text."""
+    """The SVG of panels, two in a row, above one key of all names; ``about`` is its alternative text. It is empty where
+    nothing of ours is in any panel.
+    """
+    if not any(panel.lines or panel.bars or panel.boxes for panel in panels):
+        return ""
     names = list(dict.fromkeys(each.name for p in panels for each in (*p.lines, *p.bars, *p.boxes) if each.name))
     colours = {name: look(name, number) for number, name in enumerate(names)}
     columns = min(2, len(panels))
@@ -113,11 +119,7 @@ def draw(panels: Sequence[Panel], about: str) -> str:
     width = max(columns * WIDTH, 420)
     key, key_height = _key(colours, width, any(p.published for p in panels), HEIGHT * rows)
     height = HEIGHT * rows + key_height
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="system-ui, sans-serif" font-size="12"><title>{escape(about)}</title>'
-        f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>'
-    ]
+    parts = [opening(width, height, 12, about)]
     for number, panel in enumerate(panels):
         across, down = number % columns * WIDTH, number // columns * HEIGHT
         parts.append(f'<g transform="translate({across} {down})">')
@@ -146,8 +148,8 @@ def _key(colours: Mapping[str, tuple[str, str]], width: int, published: bool, to
         if own is None:
             parts.append(_diamond(x + 13, y))
         else:
-            parts.append(f'<path d="M{_n(x)} {_n(y)}h26" stroke="{own[0]}" stroke-width="2.5"{_dashes(own[1])}/>')
-        parts.append(_text(x + 34, y + 4, name, "start", INK))
+            parts.append(f'<path d="M{px(x)} {px(y)}h26" stroke="{own[0]}" stroke-width="2.5"{_dashes(own[1])}/>')
+        parts.append(text(x + 34, y + 4, name, "start", INK))
         x += wide
     return parts, int(y + 18 - top) if entries else 8
 
@@ -178,32 +180,32 @@ class _Axes:
         self.y_range = (min(found[0], self.y_ticks[0]), max(found[1], self.y_ticks[-1]))
 
     def x(self, value: float) -> float:
-        return _place(value, self.x_range, LEFT, WIDTH - RIGHT, self.panel.log_x)
+        return along(value, self.x_range, LEFT, WIDTH - RIGHT, self.panel.log_x)
 
     def y(self, value: float) -> float:
-        return _place(value, self.y_range, HEIGHT - BOTTOM, TOP, self.panel.log_y)
+        return along(value, self.y_range, HEIGHT - BOTTOM, TOP, self.panel.log_y)
 
     def parts(self, colours: Mapping[str, tuple[str, str]]) -> list[str]:
         panel, parts = self.panel, []
         bottom = HEIGHT - BOTTOM
         for tick in self.y_ticks:
-            parts.append(f'<path d="M{LEFT} {_n(self.y(tick))}H{WIDTH - RIGHT}" stroke="{GRID}"/>')
-            parts.append(_text(LEFT - 6, self.y(tick) + 4, number(tick), "end", SOFT, 11))
+            parts.append(f'<path d="M{LEFT} {px(self.y(tick))}H{WIDTH - RIGHT}" stroke="{GRID}"/>')
+            parts.append(text(LEFT - 6, self.y(tick) + 4, number(tick), "end", SOFT, 11))
         if panel.categories:
             step = (WIDTH - RIGHT - LEFT) / len(panel.categories)
             for place, name in enumerate(panel.categories):
                 most = max(3, int(step / LETTER))
                 shown = name if len(name) <= most else f"{name[: most - 1]}…"
-                parts.append(_text(self.x(place), bottom + 16, shown, "middle", SOFT, 11))
+                parts.append(text(self.x(place), bottom + 16, shown, "middle", SOFT, 11))
         else:
             for tick in self.x_ticks:
-                parts.append(f'<path d="M{_n(self.x(tick))} {TOP}V{bottom}" stroke="{GRID}"/>')
-                parts.append(_text(self.x(tick), bottom + 16, number(tick), "middle", SOFT, 11))
+                parts.append(f'<path d="M{px(self.x(tick))} {TOP}V{bottom}" stroke="{GRID}"/>')
+                parts.append(text(self.x(tick), bottom + 16, number(tick), "middle", SOFT, 11))
         if panel.level is not None:
-            parts.append(_dashed(f"M{LEFT} {_n(self.y(panel.level))}H{WIDTH - RIGHT}"))
+            parts.append(_dashed(f"M{LEFT} {px(self.y(panel.level))}H{WIDTH - RIGHT}"))
         if panel.diagonal:
             low, high = max(self.x_range[0], self.y_range[0]), min(self.x_range[1], self.y_range[1])
-            ends = [f"{_n(self.x(end))} {_n(self.y(end))}" for end in (low, high)]
+            ends = [f"{px(self.x(end))} {px(self.y(end))}" for end in (low, high)]
             parts.append(_dashed(f"M{ends[0]}L{ends[1]}"))
         for place, bars in enumerate(panel.bars):
             parts += self._bars(bars, place, colours[bars.name][0])
@@ -212,10 +214,10 @@ class _Axes:
         for line in panel.lines:
             parts += self._line(line, *colours[line.name])
         parts += [_diamond(self.x(x), self.y(y)) for x, y in panel.published]
-        parts.append(_text(LEFT, 20, panel.title, "start", INK, 13))
-        parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, panel.x, "middle", INK))
+        parts.append(text(LEFT, 20, panel.title, "start", INK, 13))
+        parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, panel.x, "middle", INK))
         middle = (TOP + bottom) / 2
-        parts.append(f'<g transform="rotate(-90 14 {_n(middle)})">{_text(14, middle, panel.y, "middle", INK)}</g>')
+        parts.append(f'<g transform="rotate(-90 14 {px(middle)})">{text(14, middle, panel.y, "middle", INK)}</g>')
         return parts
 
     def _line(self, line: Line, colour: str, dashes: str) -> list[str]:
@@ -224,15 +226,15 @@ class _Axes:
             return []
         parts = []
         if line.join != "none" and len(at) > 1:
-            path = f"M{_n(at[0][0])} {_n(at[0][1])}"
-            path += "".join(f"H{_n(x)}V{_n(y)}" if line.join == "step" else f"L{_n(x)} {_n(y)}" for x, y in at[1:])
+            path = f"M{px(at[0][0])} {px(at[0][1])}"
+            path += "".join(f"H{px(x)}V{px(y)}" if line.join == "step" else f"L{px(x)} {px(y)}" for x, y in at[1:])
             parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{_dashes(dashes)}/>')
         for (x, y), both in zip(line.points, line.ends or [None] * len(line.points), strict=True):
             if both and self._shown(x, y):
                 parts.append(self._whisker(self.x(x), both, colour))
         if line.join != "step":
             size, more = (3, "") if line.join == "line" else (2.2, ' opacity=".6"')
-            parts += [f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{size}" fill="{colour}"{more}/>' for x, y in at]
+            parts += [f'<circle cx="{px(x)}" cy="{px(y)}" r="{size}" fill="{colour}"{more}/>' for x, y in at]
         return parts
 
     def _shown(self, x: float, y: float) -> bool:
@@ -240,8 +242,8 @@ class _Axes:
         return not ((self.panel.log_x and x <= 0) or (self.panel.log_y and y <= 0))
 
     def _whisker(self, x: float, both: tuple[float, float], colour: str) -> str:
-        low, high = (_n(self.y(min(max(end, self.y_range[0]), self.y_range[1]))) for end in both)
-        return f'<path d="M{_n(x)} {low}V{high}" stroke="{colour}" opacity=".55"/>'
+        low, high = (px(self.y(min(max(end, self.y_range[0]), self.y_range[1]))) for end in both)
+        return f'<path d="M{px(x)} {low}V{high}" stroke="{colour}" opacity=".55"/>'
 
     def _beside(self, place: int, of: int) -> tuple[float, float]:
         """Middle and width, in pixels from the category's place, of one of several bars or boxes."""
@@ -256,7 +258,7 @@ class _Axes:
                 continue
             x, y, zero = self.x(at) + shift, self.y(value), self.y(max(0.0, self.y_range[0]))
             parts.append(
-                f'<rect x="{_n(x - wide / 2)}" y="{_n(min(y, zero))}" width="{_n(wide)}" height="{_n(abs(zero - y))}" '
+                f'<rect x="{px(x - wide / 2)}" y="{px(min(y, zero))}" width="{px(wide)}" height="{px(abs(zero - y))}" '
                 f'fill="{colour}" opacity=".8"/>'
             )
             if both:
@@ -271,12 +273,12 @@ class _Axes:
                 continue
             x = self.x(at) + shift
             least, low, middle, high, most = (self.y(value) for value in box)
-            left = _n(x - wide / 2)
-            parts.append(f'<path d="M{_n(x)} {_n(least)}V{_n(low)}M{_n(x)} {_n(high)}V{_n(most)}" stroke="{colour}"/>')
+            left = px(x - wide / 2)
+            parts.append(f'<path d="M{px(x)} {px(least)}V{px(low)}M{px(x)} {px(high)}V{px(most)}" stroke="{colour}"/>')
             parts.append(
-                f'<rect x="{left}" y="{_n(high)}" width="{_n(wide)}" height="{_n(max(low - high, 0.5))}" '
+                f'<rect x="{left}" y="{px(high)}" width="{px(wide)}" height="{px(max(low - high, 0.5))}" '
                 f'fill="{colour}" fill-opacity=".25" stroke="{colour}"/>'
-                f'<path d="M{left} {_n(middle)}h{_n(wide)}" stroke="{colour}" stroke-width="2"/>'
+                f'<path d="M{left} {px(middle)}h{px(wide)}" stroke="{colour}" stroke-width="2"/>'
             )
         return parts
 
@@ -293,9 +295,7 @@ def ticks(ends: tuple[float, float], log: bool) -> list[float]:
         parts = (1, 2, 5) if len(exponents) < 3 else (1,)
         found = [10.0**exponent * part for exponent in exponents for part in parts]
         return [tick for tick in found if low / 1.001 <= tick <= high * 1.001] or [low, high]
-    step = 10 ** math.floor(math.log10((high - low) or 1))
-    step = next(step * part for part in (0.1, 0.2, 0.25, 0.5, 1, 2) if (high - low) / (step * part) <= 6)
-    return [round(step * number, 10) for number in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    return linear_ticks(low, high, most=6)
 
 
 def _span(ends: Sequence[float]) -> tuple[float, float]:
@@ -303,12 +303,6 @@ def _span(ends: Sequence[float]) -> tuple[float, float]:
         return 0.0, 1.0
     low, high = min(ends), max(ends)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
-
-
-def _place(value: float, ends: tuple[float, float], start: float, stop: float, log: bool) -> float:
-    scale = math.log10 if log else float
-    low, high = scale(ends[0]), scale(ends[1])
-    return start + (scale(value) - low) / ((high - low) or 1) * (stop - start)
 
 
 def number(value: float) -> str:
@@ -320,10 +314,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
 def _dashes(dashes: str) -> str:
     return f' stroke-dasharray="{dashes}"' if dashes else ""
 
@@ -333,9 +323,4 @@ def _dashed(path: str) -> str:
 
 
 def _diamond(x: float, y: float) -> str:
-    return f'<path d="M{_n(x)} {_n(y - 6)}l6 6l-6 6l-6 -6z" fill="#fff" stroke="{PUBLISHED}" stroke-width="1.6"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str, size: int | None = None) -> str:
-    font = f' font-size="{size}"' if size else ""
-    return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" fill="{colour}"{font}>{escape(text)}</text>'
+    return f'<path d="M{px(x)} {px(y - 6)}l6 6l-6 6l-6 -6z" fill="#fff" stroke="{PUBLISHED}" stroke-width="1.6"/>'

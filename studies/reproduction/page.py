@@ -60,8 +60,9 @@ def sentence(row: Row, verdicts: list[Verdict], *, made: bool) -> str:
     """The sentence of a row, without what stands in the table below it."""
     word = verdict_of_row(row, verdicts)
     if word == CANNOT:
-        why = row.cannot or ("its text has no number of it to compare" if made else "not run at this size")
-        return f"**Cannot be**: {why}."
+        empty = "its text has no number of it to compare"
+        why = "none of its numbers could be measured" if anchors_of(row) else empty
+        return f"**Cannot be**: {row.cannot or (why if made else 'not run at this size')}."
     counts = Counter(each.word for each in verdicts)
     shown = ", ".join(f"{counts[each]} {each}" for each in WORDS if counts[each])
     return f"**{word.capitalize()}**: of {len(verdicts)} published numbers, {shown}."
@@ -91,10 +92,10 @@ def pages(evidence: Evidence) -> Iterator[tuple[str, str]]:
             found, verdicts = evidence.get(part), verdicts_of(row, evidence)
             counts[verdict_of_row(row, verdicts)] += 1
             numbers.update(each.word for each in verdicts)
-            picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else None
-            if picture is not None:
+            picture = row.figure(found, anchors_of(row)) if row.figure and found is not None else ""
+            if picture:
                 yield f"reproduction/{row.slug}.svg", picture
-            texts.append(_row_text(row, verdicts, part, found, picture is not None))
+            texts.append(_row_text(row, verdicts, part, found, bool(picture)))
         texts.insert(at, _not_out(rows, evidence))
         listed.append([title, len(rows), *(counts[word] for word in WORDS)])
         total += counts

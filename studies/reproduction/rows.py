@@ -15,7 +15,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,8 @@ from reticent.audit.stats.intervals import square_and_add
 REPRODUCED, SAME, NOT, CANNOT = "reproduced", "same direction", "not reproduced", "cannot be"
 #: Fields of an anchor that decide a verdict: what the hash is over.
 DECIDING = ("place", "key", "value", "tolerance", "against", "sign")
+#: The file of a folder that keeps them.
+RULES = "rules.json"
 Measured = Mapping[str, Any]
 Ours = Mapping[str, Measured | None]
 
@@ -72,8 +74,9 @@ class Row:
     """A figure, a table or a number of a source, and how ours is made; ``cannot`` says why there is none.
 
     ``ours`` gives the numbers of the evidence by the key of their anchor, ``figure`` draws them: the evidence of the
-    part and the row's anchors by key, to SVG. ``instead`` names parts with fewer models, the best first, whose evidence
-    is read while that of the part is not made. ``text`` names another text on which the place is measured once more.
+    part and the row's anchors by key, to SVG, "" where nothing of ours is to be seen. ``instead`` names parts with
+    fewer models, the best first, whose evidence is read while that of the part is not made. ``text`` names another
+    text on which the place is measured once more.
     """
 
     source: int
@@ -130,10 +133,12 @@ class Part:
 
 @cache
 def anchors() -> tuple[Anchor, ...]:
-    """All published numbers: single ones, and those of printed tables, whose keys are ``row.column``."""
+    """All published numbers: single ones, ``rows`` of some with what they share, and cells of printed tables, keyed
+    ``row.column``.
+    """
     found = tomllib.loads((Path(__file__).parent / "anchors.toml").read_text(encoding="utf-8"))
     return (
-        *(Anchor(**values) for values in found["anchor"]),
+        *(Anchor(**{**shared, **row}) for shared in found["anchor"] for row in shared.pop("rows", [{}])),
         *(each for table in found["table"] for each in _of(table)),
     )
 
@@ -158,6 +163,20 @@ def rule_hash(source: int) -> str:
     """SHA-256 over what decides the verdicts of a source, 16 digits of it."""
     deciding = [[getattr(each, name) for name in DECIDING] for each in anchors() if each.source == source]
     return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
+
+
+def freeze(work: Path, sources: Iterable[int]) -> dict[str, str]:
+    """Write down the rules of these sources before anything of them runs, and return them; a folder in which one was
+    begun with another rule is refused.
+    """
+    rules = {str(source): rule_hash(source) for source in sources}
+    kept = json.loads((work / RULES).read_text()) if (work / RULES).exists() else {}
+    changed = [source for source, rule in rules.items() if kept.get(source, rule) != rule]
+    if changed:
+        raise SystemExit(f"{work}: was begun with another rule for source {', '.join(changed)}: choose another --work")
+    work.mkdir(parents=True, exist_ok=True)
+    (work / RULES).write_text(json.dumps(kept | rules))
+    return rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,13 @@ def rows_by(evidence: Measured) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["recipe"], row["epoch"]): row for row in evidence["rows"]}
 
 
+def at_the_end(evidence: Measured) -> dict[str, dict[str, Any]]:
+    """The rows of the last epoch by recipe."""
+    rows = rows_by(evidence)
+    last = max(epoch for _, epoch in rows)
+    return {recipe: row for (recipe, epoch), row in rows.items() if epoch == last}
+
+
 def measured(evidence: Measured, wanted: Mapping[str, tuple[str, str, int]]) -> dict[str, Measured | None]:
     """Key -> (what, recipe, epoch), an epoch of -1 the last: the estimates that are there."""
     rows = rows_by(evidence)
@@ -423,9 +430,8 @@ def predicted_up_to(row: Mapping[str, Any], n: int) -> Measured | None:
 
 
 def figure15(evidence: Measured) -> Ours:
-    rows = rows_by(evidence)
-    last = max(epoch for _, epoch in rows)
-    clm, pp, n3 = (rows.get((name, last), {}) for name in ("clm", "ppclm", "ppclm-n3"))
+    rows = at_the_end(evidence)
+    clm, pp, n3 = (rows.get(name, {}) for name in ("clm", "ppclm", "ppclm-n3"))
     shares = {
         f"{name}.two": None
         if (found := row.get("by_n", {}).get("2")) is None
@@ -551,28 +557,28 @@ def planes(
     return draw([*(panel for panel in panels if panel.lines), *more] or panels, about)
 
 
-def draw7(evidence: Measured, anchors: Anchors) -> str:
-    """Utility and Privacy of masked models, and Privacy against the epochs with the published numbers."""
-    return _with_epochs(evidence, (*MLM, "ppmlm-n3"), anchors, "masked")
+def with_epochs(names: Sequence[str], kind: str) -> Callable[[Measured, Anchors], str]:
+    """Utility and Privacy of a kind of models, and Privacy against the epochs with the published numbers."""
 
+    def drawn(evidence: Measured, anchors: Anchors) -> str:
+        published = [
+            (float(key.split(".")[-1]), anchor.value)
+            for key, anchor in anchors.items()
+            if re.fullmatch(r"privacy\..*\.\d+", key) and anchor.value is not None
+        ]
+        more = Panel(
+            title="All identifiers, by epochs",
+            x="epochs",
+            y="Privacy",
+            lines=by_epoch(evidence, names, "both"),
+            published=published,
+            log_x=True,
+            ticks_x=_epochs(evidence),
+        )
+        about = f"Privacy of {kind} models against utility, a point a checkpoint, and against epochs"
+        return planes(evidence, names, {"both": "All identifiers"}, about, [more])
 
-def _with_epochs(evidence: Measured, names: Sequence[str], anchors: Anchors, kind: str) -> str:
-    published = [
-        (float(key.split(".")[-1]), anchor.value)
-        for key, anchor in anchors.items()
-        if re.fullmatch(r"privacy\..*\.\d+", key) and anchor.value is not None
-    ]
-    more = Panel(
-        title="All identifiers, by epochs",
-        x="epochs",
-        y="Privacy",
-        lines=by_epoch(evidence, names, "both"),
-        published=published,
-        log_x=True,
-        ticks_x=_epochs(evidence),
-    )
-    about = f"Privacy of {kind} models against utility, a point a checkpoint, and against epochs"
-    return planes(evidence, names, {"both": "All identifiers"}, about, [more])
+    return drawn
 
 
 def draw8(evidence: Measured, _: Anchors) -> str:
@@ -585,11 +591,6 @@ def draw8(evidence: Measured, _: Anchors) -> str:
     ]
     panel = Panel(title="Classification", x="recipe", y="macro F1", bars=bars, categories=names, limits_y=(0, 1))
     return draw([panel], "F1 of classifiers by recipe")
-
-
-def draw9(evidence: Measured, anchors: Anchors) -> str:
-    """Utility and Privacy of causal models, and Privacy against the epochs with the published numbers."""
-    return _with_epochs(evidence, (*CLM, "ppclm-n3"), anchors, "causal")
 
 
 def by_epoch(evidence: Measured, names: Sequence[str], what: str) -> list[Line]:
@@ -619,10 +620,9 @@ def draw10(evidence: Measured, _: Anchors) -> str:
 
 def draw11(evidence: Measured, anchors: Anchors) -> str:
     """Log-log ROC of the loss attack, with the published true positives at 1 % false ones."""
-    rows, lines = rows_by(evidence), []
-    last = max(epoch for _, epoch in rows)
+    rows, lines = at_the_end(evidence), []
     for name in ("mlm", "mlma", "ppmlm"):
-        points = rows.get((name, last), {}).get("roc") or []
+        points = rows.get(name, {}).get("roc") or []
         shown = [(x, y) for x, y in points if x > 0 and y > 0]
         if shown:
             lines.append(Line(name=name, points=shown, join="step"))
@@ -644,11 +644,10 @@ def draw11(evidence: Measured, anchors: Anchors) -> str:
 
 def draw12(evidence: Measured, anchors: Anchors) -> str:
     """Precision, recall and F1 of low-cost membership, for one who has the training documents."""
-    rows = rows_by(evidence)
-    last = max(epoch for _, epoch in rows)
+    rows = at_the_end(evidence)
     what, panels = ("precision", "recall", "f1"), []
     for title, names in (("Masked models", ("mlm", "mlma", "ppmlm")), ("Causal models", ("clm", "clma", "ppclm"))):
-        found = {name: rows[name, last] for name in names if rows.get((name, last), {}).get("recall")}
+        found = {name: rows[name] for name in names if rows.get(name, {}).get("recall")}
         bars = [bars_of(name, [row.get(each) for each in what]) for name, row in found.items()]
         published = [(1.0, anchor.value) for anchor in anchors.values() if anchor.value is not None and "mlm" in names]
         panels.append(
@@ -674,7 +673,7 @@ def draw13(evidence: Measured, _: Anchors) -> str:
     return draw(panels, "F1 of low-cost membership against epochs")
 
 
-def draw14(evidence: Measured, _: Anchors) -> str:
+def draw14(evidence: Measured, anchors: Anchors) -> str:
     """Identifying n-grams of a person by the longest n: all, the minimal ones, and those in two documents or more."""
     names = {"all": "all", "minimal": "minimal: no part of it identifies", "cut": "in two documents or more"}
     lines = [Line(name=name, points=list(enumerate(_means(evidence, kind), start=1))) for kind, name in names.items()]
@@ -684,6 +683,7 @@ def draw14(evidence: Measured, _: Anchors) -> str:
         if line.points and line.points[0][1]
     ]
     at = [1.0, 2.0, 3.0]
+    two, three = (anchors[key].value or 1.0 for key in ("two.by.one", "three.by.two"))
     return draw(
         [
             Panel(title="Identifying n-grams of a person", x="up to n words", y="mean number", lines=lines, ticks_x=at),
@@ -693,7 +693,7 @@ def draw14(evidence: Measured, _: Anchors) -> str:
                 y="times as many",
                 lines=shares,
                 ticks_x=at,
-                published=[(2.0, 2.0), (3.0, 2.0)],
+                published=[(2.0, two), (3.0, two * three)],
             ),
         ],
         "Identifying n-grams per person, by n",
@@ -702,17 +702,13 @@ def draw14(evidence: Measured, _: Anchors) -> str:
 
 def draw15(evidence: Measured, _: Anchors) -> str:
     """Identifying n-grams that the last checkpoints predict, by the longest n."""
-    rows = rows_by(evidence)
-    last = max(epoch for _, epoch in rows)
-    panels = []
+    rows, panels = at_the_end(evidence), []
     for title, names in (
         ("Masked models", ("mlm", "mlma", "ppmlm", "ppmlm-n3")),
         ("Causal models", ("clm", "clma", "ppclm", "ppclm-n3")),
     ):
         lines = [
-            line_of(name, {n: predicted_up_to(rows[name, last], n) for n in (1, 2, 3)})
-            for name in names
-            if (name, last) in rows
+            line_of(name, {n: predicted_up_to(rows[name], n) for n in (1, 2, 3)}) for name in names if name in rows
         ]
         panels.append(
             Panel(title=title, x="up to n words", y="identifiers predicted", lines=lines, ticks_x=[1.0, 2.0, 3.0])
@@ -720,24 +716,10 @@ def draw15(evidence: Measured, _: Anchors) -> str:
     return draw(panels, "Identifying n-grams that models predict, by n")
 
 
-def draw16(evidence: Measured, _: Anchors) -> str:
-    """Privacy of direct and of indirect identifiers apart, masked models."""
-    return planes(
-        evidence,
-        MLM,
-        {"direct": "Direct identifiers", "indirect": "Indirect identifiers"},
-        "Direct and indirect Privacy of masked models",
-    )
-
-
-def draw17(evidence: Measured, _: Anchors) -> str:
-    """Privacy of direct and of indirect identifiers apart, causal models."""
-    return planes(
-        evidence,
-        CLM,
-        {"direct": "Direct identifiers", "indirect": "Indirect identifiers"},
-        "Direct and indirect Privacy of causal models",
-    )
+def apart(names: Sequence[str], kind: str) -> Callable[[Measured, Anchors], str]:
+    """Privacy of direct and of indirect identifiers apart."""
+    parts = {"direct": "Direct identifiers", "indirect": "Indirect identifiers"}
+    return lambda evidence, _: planes(evidence, names, parts, f"Direct and indirect Privacy of {kind} models")
 
 
 def draw_cost(evidence: Measured, anchors: Anchors) -> str:
@@ -876,7 +858,7 @@ ROWS = (
         "Figure 7",
         "utility and Privacy, masked models",
         figure7,
-        draw7,
+        with_epochs((*MLM, "ppmlm-n3"), "masked"),
         "Privacy is the share of identifiers predicted nowhere; the table's utility is that of all words of members",
         instead=(OLDER, FEWER),
     ),
@@ -885,7 +867,7 @@ ROWS = (
         "Figure 9",
         "utility and Privacy, causal models",
         figure9,
-        draw9,
+        with_epochs((*CLM, "ppclm-n3"), "causal"),
         "token accuracy is that of all words of the members, as published",
         instead=(OLDER, FEWER),
     ),
@@ -924,8 +906,8 @@ ROWS = (
         draw15,
         "with protection of single words, and of up to three",
     ),
-    _row("Figure 16", "direct and indirect Privacy, masked models", figure16, draw16, "as Figure 7"),
-    _row("Figure 17", "direct and indirect Privacy, causal models", figure17, draw17, "as Figure 9"),
+    _row("Figure 16", "direct and indirect Privacy, masked models", figure16, apart(MLM, "masked"), "as Figure 7"),
+    _row("Figure 17", "direct and indirect Privacy, causal models", figure17, apart(CLM, "causal"), "as Figure 9"),
     *(
         Row(source=1, place=place, title=title, text=text, part=part, ours=ours, how=how, note=note)
         for text, part in (("MTSamples", "s1-mtsamples"), ("MEDDOCAN", "s1-meddocan"))

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from studies.canary_lab import DRAWS, FALSE_ALARMS
-from studies.canary_lab import run as run_lab
-from studies.reproduction.chart import Bars, Line, Panel, draw, line_of
+from studies.canary_lab import DRAWS, FALSE_ALARMS, run
+from studies.reproduction.chart import Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, over
 
 ABOUT = (
@@ -17,11 +16,6 @@ ABOUT = (
     "50.1.1 and 50.1.2a are schemes."
 )
 Anchors = Mapping[str, Anchor]
-
-
-def make_lab(size: str, folder: Path) -> dict[str, Any]:
-    """Run the canary lab in ``folder``."""
-    return run_lab(size, folder)
 
 
 def make_accountant(size: str, folder: Path) -> dict[str, Any]:
@@ -107,19 +101,13 @@ def _by_way(evidence: Measured, name: str, title: str, axis: str, keys: tuple[st
     rows = list(evidence["rows"])
     sides = {"trained on": "in", "left out": "out"} if name in ("greedy", "below_threshold", "drawn") else {"": None}
     places = [row["way"] for row in rows]
-    bars = []
-    for side, key in sides.items():
-        found = [row[name][key] if key else row[name] for row in rows]
-        bars.append(
-            Bars(name=side or "ours", values=[each["value"] for each in found],
-                 ends=[None if each["low"] is None else (each["low"], each["high"]) for each in found])
-        )  # fmt: skip
+    bars = [
+        bars_of(side or "ours", [row[name][key] if key else row[name] for row in rows]) for side, key in sides.items()
+    ]
     published = [
         (float(places.index(way)), anchors[key].value or 0.0)
         for key in keys
-        if key in anchors
-        for way in [_way_of(key)]
-        if way in places
+        if key in anchors and (way := _way_of(key)) in places
     ]
     return Panel(title=title, x="", y=axis, bars=bars, categories=places, published=published)
 
@@ -184,18 +172,13 @@ def draw_sweep(evidence: Measured, _: Anchors) -> str:
     rows = dict(sorted(rows.items()))
     ticks = list(rows)
     panels = [
-        Panel(title=title, x="epsilon", y=axis, lines=[_curve(name, rows)], log_x=True, ticks_x=ticks)
-        for title, axis, name in (
-            ("Utility", "perplexity, held out", "perplexity"), ("Canaries", "share given back", "greedy")
+        Panel(title=title, x="epsilon", y=axis, lines=[line_of("ours", found)], log_x=True, ticks_x=ticks)
+        for title, axis, found in (
+            ("Utility", "perplexity, held out", {epsilon: row["perplexity"] for epsilon, row in rows.items()}),
+            ("Canaries", "share given back", {epsilon: row["greedy"]["in"] for epsilon, row in rows.items()}),
         )
-    ]  # fmt: skip
+    ]
     return draw(panels, "Perplexity and canaries by epsilon")
-
-
-def _curve(name: str, rows: Mapping[float, Measured]) -> Line:
-    return line_of(
-        "ours", {epsilon: row[name]["in"] if name == "greedy" else row[name] for epsilon, row in rows.items()}
-    )
 
 
 def draw_layers(evidence: Measured, _: Anchors) -> str:
@@ -204,9 +187,7 @@ def draw_layers(evidence: Measured, _: Anchors) -> str:
     panels = [
         Panel(
             title=title, x="", y=axis, categories=[row["layers"] for row in rows],
-            bars=[Bars(name="ours", values=[row[name]["value"] for row in rows],
-                       ends=[None if row[name]["low"] is None else (row[name]["low"], row[name]["high"])
-                             for row in rows])],
+            bars=[bars_of("ours", [row[name] for row in rows])],
         )
         for title, axis, name in (
             ("Canaries that get out", "share of canaries", "given_back"), ("Utility", "perplexity", "perplexity")
@@ -221,7 +202,7 @@ LAB, ACCOUNTANT, BASELINE = "s2-lab", "s2-accountant", "s2-baseline"
 PARTS = (
     Part(
         name=LAB,
-        make=make_lab,
+        make=run,
         on="a sentence each of 240 generated people, and 60 canaries; half trained on; GPT-2 of two layers",
         minutes={"toy": 1, "cpu": 60},
         record="canary_lab",
@@ -234,9 +215,7 @@ PARTS = (
     ),
     Part(
         name=BASELINE,
-        make=lambda size, folder: None,
         on="generated French notes of 400 people, a small GPT-2 that was pre-trained on English ones",
-        minutes={},
         record="dp_baseline",
     ),
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from studies.propile import STRUCTURED, UNSTRUCTURED
-from studies.propile import run as run_probes
-from studies.reproduction.chart import Bars, Line, Panel, draw, line_of
+from studies.propile import STRUCTURED, UNSTRUCTURED, run
+from studies.reproduction.chart import Bars, Line, Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, over
 
 ABOUT = (
@@ -18,11 +16,6 @@ ABOUT = (
 )
 Anchors = Mapping[str, Anchor]
 TYPES = (*STRUCTURED, *UNSTRUCTURED)
-
-
-def make_probes(size: str, folder: Path) -> dict[str, Any]:
-    """Run the study of probes in ``folder``."""
-    return run_probes(size, folder)
 
 
 # -------------------------------------------------------------------------------------------------------------- ours
@@ -153,8 +146,7 @@ def _densities(evidence: Measured, model: str, measure: str) -> list[Panel]:
 
 
 def _density_figure(evidence: Measured, model: str, measure: str, about: str) -> str:
-    panels = _densities(evidence, model, measure) or [Panel(title="too few people for a density", x="", y="")]
-    return draw(panels, about)
+    return draw(_densities(evidence, model, measure), about)
 
 
 def draw3(evidence: Measured, _: Anchors) -> str:
@@ -185,7 +177,7 @@ def draw4(evidence: Measured, _: Anchors) -> str:
     bars = []
     for target in STRUCTURED:
         rows = [row_of(evidence["members"], target, level) for level in levels]
-        bars.append(_bars(target, [row["exact_match"] if row else None for row in rows]))
+        bars.append(bars_of(target, [row["exact_match"] if row else None for row in rows]))
     sizes = [
         line_of(target, {evidence["parameters"][name] / 1e3: row["exact_match"]
                          for name in _sizes(evidence) if (row := _of_size(evidence, name, target, "twin"))})
@@ -201,15 +193,6 @@ def draw4(evidence: Measured, _: Anchors) -> str:
     return draw(panels, "Exact match by prompts, items given, beams and size")
 
 
-def _bars(name: str, found: Sequence[Measured | None]) -> Bars:
-    known = [each if each and each["value"] is not None else None for each in found]
-    return Bars(
-        name=name,
-        values=[each["value"] if each else None for each in known],
-        ends=[(each["low"], each["high"]) if each and each["low"] is not None else None for each in known],
-    )
-
-
 def draw5(evidence: Measured, anchors: Anchors) -> str:
     """Exact match, and times likelier, by people trained on, soft tokens and start."""
     panels = []
@@ -221,7 +204,7 @@ def draw5(evidence: Measured, anchors: Anchors) -> str:
     rows = _sweep(evidence, "init")
     names = [row["init"] for row in rows]
     panels.append(Panel(title="(c) start", x="", y="exact match", categories=names,
-                        bars=[_bars("exact match", [row["exact_match_after"] for row in rows])]))  # fmt: skip
+                        bars=[bars_of("exact match", [row["exact_match_after"] for row in rows])]))  # fmt: skip
     by_people = {float(row["num_subjects"]): _log(row["factor"]) for row in _sweep(evidence, "num_subjects")}
     people, points = list(by_people), [(x, y) for x, y in by_people.items() if y is not None]
     panels.append(Panel(title="likelihood, by people", x="people", y="log10 of times likelier", log_x=True,
@@ -251,7 +234,7 @@ def draw_table2(evidence: Measured, anchors: Anchors) -> str:
     published = [(float(at), anchors[name].value or 0.0) for at, name in enumerate(names)]
     short = [name.replace("edit_distance_", "edit ").replace("_", " ") for name in names]
     panel = Panel(title="Parts of an item", x="", y="share of people", categories=short, published=published,
-                  bars=[_bars("ours", [found[name] for name in names])])  # fmt: skip
+                  bars=[bars_of("ours", [found[name] for name in names])])  # fmt: skip
     return draw([panel], "Shares of people of whom a part of an item is said")
 
 
@@ -281,7 +264,7 @@ def draw_draws(evidence: Measured, _: Anchors) -> str:
 def draw_linked(evidence: Measured, _: Anchors) -> str:
     """Share of members and of held-out people whose item is likelier behind the other items than alone."""
     rows = {target: row_of(evidence["members"], target) for target in TYPES}
-    bars = _bars("members", [row.get("linked") if row else None for row in rows.values()])
+    bars = bars_of("members", [row.get("linked") if row else None for row in rows.values()])
     panel = Panel(title="Definition 1: linked", x="", y="share of people", bars=[bars], categories=list(TYPES))
     return draw([panel], "Share of people whose item is likelier behind their other items than alone")
 
@@ -292,7 +275,7 @@ PROBES = "s3-probes"
 PARTS = (
     Part(
         name=PROBES,
-        make=make_probes,
+        make=run,
         on="160 invented people, half trained on; GPT-2 of two layers in three sizes; two fresh seeds",
         minutes={"toy": 1, "cpu": 40},
         record="propile",

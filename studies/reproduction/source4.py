@@ -388,7 +388,7 @@ PARTS = (
         minutes={"toy": 0.5, "cpu": 8},
     ),
 )
-_HOW = "`reticent tagger thesis` on the published scores"
+_HOW = "the attacks of `reticent tagger thesis` on the published scores"
 _ONE_MORE = "The published file has one pair more, which the trained name wins in every prompt."
 
 

@@ -18,10 +18,9 @@ from fixtures.command import command
 import reticent.cli.reproduce
 from reticent.job.config import parse_job
 from reticent.job.experiment import experiment_job
-from studies.reproduce import freeze
 from studies.reproduction import source1, source4
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, draw
-from studies.reproduction.page import pages
+from studies.reproduction.page import pages, sentence
 from studies.reproduction.rows import (
     CANNOT,
     NOT,
@@ -31,6 +30,7 @@ from studies.reproduction.rows import (
     Row,
     anchors,
     anchors_of,
+    freeze,
     less,
     over,
     rule_hash,
@@ -87,6 +87,15 @@ def test_a_row_has_the_weakest_word_of_its_numbers() -> None:
     assert verdict_of_row(row, found) == NOT
     assert verdict_of_row(row, [found[0], found[2]]) == REPRODUCED
     assert verdict_of_row(row, found[2:]) == CANNOT
+
+
+def test_a_row_that_cannot_be_says_why() -> None:
+    row = next(row for row in ROWS if (row.source, row.place) == (1, "Figure 10"))
+    unmeasured = [verdict(each, {}) for each in anchors_of(row).values()]
+    assert sentence(row, unmeasured, made=False) == "**Cannot be**: not run at this size."
+    assert sentence(row, unmeasured, made=True) == "**Cannot be**: none of its numbers could be measured."
+    unpublished = next(row for row in ROWS if (row.source, row.place) == (3, "§3.3.1"))
+    assert sentence(unpublished, [], made=True) == "**Cannot be**: its text has no number of it to compare."
 
 
 def test_differences_and_ratios_have_intervals_of_both() -> None:
@@ -325,6 +334,14 @@ def test_a_chart_places_what_it_is_given() -> None:
     drawn = draw([bars], "about")
     assert drawn.count('opacity=".8"') == 1
     assert drawn.count("fill-opacity") == 1
+
+
+def test_a_picture_without_anything_of_ours_is_not_drawn() -> None:
+    without = [{key: value for key, value in row.items() if key != "roc"} for row in EXPERIMENT["rows"]]
+    found = dict(pages({"s1-experiment": EXPERIMENT | {"rows": without}}))
+    assert "reproduction/1-figure-12.svg" in found
+    assert "reproduction/1-figure-11.svg" not in found
+    assert "1-figure-11.svg" not in found["reproduction.md"]
 
 
 def test_the_page_says_a_sentence_for_every_row(evidence: dict[str, Any]) -> None:

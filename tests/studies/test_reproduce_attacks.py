@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import doctest
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,7 +17,7 @@ from benchmarks import record_io
 from studies import canary_lab, propile
 from studies.canary_lab import Layers, Regime
 from studies.reproduction import source2, source3
-from studies.reproduction.rows import NOT, REPRODUCED, SAME, Row, anchors_of, verdict
+from studies.reproduction.rows import NOT, REPRODUCED, RULES, SAME, Row, anchors_of, rule_hash, verdict
 
 
 def estimate(value: float, width: float = 0.02, n: int = 50) -> dict[str, Any]:
@@ -121,6 +123,22 @@ def test_a_picture_shows_the_evidence_and_the_published_numbers(row: Row) -> Non
     assert row.figure(evidence, anchors) == drawn
     assert row.figure(_each(evidence, lambda value: value**0.5), anchors) != drawn
     assert evidence == EVIDENCE[row.part]
+
+
+@pytest.mark.parametrize(("study", "source"), [(canary_lab, 2), (propile, 3)])
+def test_a_study_writes_its_rule_down_before_it_runs(
+    study: Any, source: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pilot(*_: Any) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(study, "pilot", pilot)
+    with pytest.raises(InterruptedError):
+        study.run("toy", tmp_path / "new")
+    assert json.loads((tmp_path / "new" / RULES).read_text()) == {str(source): rule_hash(source)}
+    (tmp_path / RULES).write_text(json.dumps({str(source): "other"}))
+    with pytest.raises(SystemExit, match=f"rule for source {source}"):
+        study.run("toy", tmp_path)
 
 
 def test_sizes_and_beams_are_in_the_order_of_their_numbers() -> None:
