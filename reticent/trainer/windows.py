@@ -142,7 +142,7 @@ class Windows:
         counts = np.diff(np.append(firsts, len(self)))
         chance: np.ndarray
         if self.keys is None:
-            chance: np.ndarray = generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts))
+            chance = generator(seed, _STREAM_OF_EACH + epoch).random(len(firsts))
         else:
             chance = (hash_keys(seed, self.keys[firsts], _STREAM_OF_EACH + epoch) >> 11) * 2.0**-53
         chosen = firsts + (chance * counts).astype(np.int64)
