@@ -24,6 +24,8 @@ from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.ext.dp.budget import read_budget, totals
+from reticent.ext.dp.charges import require_room
 from reticent.ext.dp.dpsgd import PhysicalBatches
 from reticent.job import checks, noise, training_tokens
 from reticent.job.config import parse_job
@@ -348,3 +350,41 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     declared = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, train__dp__num_units=100_000)))
     found = privacy_of(declared, declared.job.model[0], declared.job.recipe("private-mlm"))
     assert found.vocabulary == (gaussian_sigma(0.5, 0.5e-4), 0.5e-4)
+
+
+#: A vocabulary that holds words of so many individuals, and a total that includes it.
+OF_MANY = {
+    "threshold": {"epsilon": 0.5, "unit": "individual", "max_words": 60, "delta": 1e-7},
+    "train__dp": {"target_epsilon": 8.0, "budget_epsilon": 8.0, "sample_rate": 0.5, "num_units": 100_000},
+    "train__num_epochs": 1,
+}
+
+
+def test_a_budget_holds_a_private_arm_of_the_same_epsilon_which_includes_its_vocabulary(tmp_path: Path) -> None:
+    run = Run(parse_job(job(hospital(tmp_path / "hospital", documents(0)), "private-mlm", **OF_MANY)))
+    require_room(run)  # a look at a plan
+    execute(run, "train")
+    vocabulary, training = read_budget(run.folder / "privacy-budget.json")
+    assert vocabulary.guarantee.epsilon == 0.5
+    assert training.about["includes"] == [vocabulary.run, run.job.protect.k]
+    (total,) = totals([vocabulary, training])
+    assert (total["epsilon"], total["runs"]) == (training.guarantee.epsilon, 1)
+    execute(Run(parse_job(job(tmp_path / "hospital", "private-mlm", **OF_MANY, protect__policy="all"))), "protect")
+
+
+def test_votes_beside_a_list_and_beside_another_are_drawn_and_charged_anew(tmp_path: Path) -> None:
+    """The same noise on other votes would cancel: a word that one set has and another has not tells who voted."""
+    place = hospital(tmp_path / "hospital", documents(0))
+    threshold = {"epsilon": 500.0, "unit": "individual", "max_words": 60, "delta": 1e-4}
+    (place / "other.txt").write_text("\n".join(PUBLIC[1:]))
+    names: list[set[str]] = []
+    for recipes, words in (
+        (["private-mlm"], "public"),
+        (["private-mlm", "ppmlm"], "public"),
+        (["private-mlm"], "other"),
+    ):
+        values = job(place, "private-mlm", threshold=threshold, protect__public_words=str(place / f"{words}.txt"))
+        values["model"][0]["recipes"] = recipes
+        execute(Run(parse_job(values)), "protect")
+        names.append({each.run for each in read_budget(place / "run/privacy-budget.json")})
+    assert list(map(len, names)) == [1, 2, 3]
