@@ -132,6 +132,7 @@ def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = No
         "the planting of canaries": job.canaries is not None,
         "the base model": model.foundation is not None and model.foundation.text == "reference",
         # Of what is protected by counts, the recipe itself says that nothing is accounted.
+        "the other documents of an individual": has_flags and of_record,
         "the propagation of identifiers": has_flags and job.detect.propagate,
         "a detector that learns from all documents": has_flags and bool(looks_at_others),
         "lists of names": has_flags and "gazetteer" in job.detect.detectors,

@@ -73,7 +73,7 @@ def documents(seed: int) -> list[dict[str, str]]:
             rows.append({"doc_id": f"p{number:02}-{document}", "individual_id": f"p{number:02}", "text": text})
     copied = next(row["text"] for row in rows if row["individual_id"] == "p03")
     own = f"Note of Hargrove with {' '.join(RARE)}. {'In winter the winter was no winter. ' * 9}Mrs. Hargrove."
-    texts = enumerate((copied, own, own.replace("Note", "Letter")))
+    texts = enumerate((copied, f"{own} Seen by Okafor.", own.replace("Note", "Letter")))
     return [*({"doc_id": f"a-{n}", "individual_id": "a", "text": text} for n, text in texts), *rows]
 
 
@@ -256,6 +256,8 @@ REFERENCE = {
     },
 }
 ALONE = {"detect__detectors": ["gazetteer"], "detect__records": NOTHING}
+#: Stages of a document -> which it is; those of an individual are of x.
+OF_RECORDS = {"the draw of the user-inference holdout": "p02-1", "the other documents of an individual": "a-0"}
 #: Stage -> recipe, change of the job, what is put back.
 PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], None] | None]] = {
     "deduplication": ("dp-mlm", {"dedup": {"mode": "exact", "scope": "corpus"}, "threshold": NOTHING}, None),
@@ -272,6 +274,11 @@ PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], No
     ),
     "the choice of replaced words": ("text-mlm", {}, _of_all),
     "the choice of replaced words: by a key of the documents": ("text-mlm", {}, _by_documents),
+    "the other documents of an individual": (
+        "dp-mlm-public",
+        {"train__dp__unit": "record", "train__dp__max_documents": 4},
+        None,
+    ),
     "the propagation of identifiers": ("dp-mlm-public", {"detect__propagate": True}, None),
     "a detector that learns from all documents": (
         "dp-mlm-public",
@@ -304,7 +311,7 @@ def test_with_a_stage_put_back_an_individual_more_moves_others(
     monkeypatch.setattr("reticent.trainer.privacy.refuse_promise", lambda *_: None)
     if put_back is not None:
         put_back(monkeypatch)
-    x = "p02-1" if change.get("train__dp__unit") == "record" else "a"
+    x = OF_RECORDS.get(stage, "a")
     without, with_x = both(tmp_path, 0, recipe, monkeypatch, change, x)
     assert without != with_x
 
