@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEY",
-    "counted_noise",
+    "noise_of",
     "noise_settings",
     "protecting",
     "recipes_of",
@@ -54,14 +54,20 @@ def protecting(
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
     if words == "counted":
-        noise = counted_noise(run.job)
+        noise = noise_of(run, k, words)
         return index if noise is None else _noisy(run, index, k, noise, individuals)
     supports = index.words().column("support").to_numpy()
     listed, hidden = _is_public(run, index), np.minimum(supports, k - 1)
-    noise = vocabulary_noise(run, k) if words == "private" else None
-    if noise is not None:
+    if (noise := noise_of(run, k, words)) is not None:
         hidden = _noisy(run, index, k, noise, individuals, listed).words().column("support").to_numpy()
     return index.with_supports(np.where(listed, np.maximum(supports, k), hidden))
+
+
+def noise_of(run: Run, k: int, words: Words) -> Noise | None:
+    """Return the noise by which the words of a recipe are told; None where none is."""
+    if words == "public":
+        return None
+    return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
 
 
 def counted_noise(job: Job) -> Noise | None:

@@ -30,6 +30,7 @@ from reticent.ext.dp.dpsgd import PhysicalBatches
 from reticent.job import checks, noise, training_tokens
 from reticent.job.config import parse_job
 from reticent.job.dependencies import privacy_of
+from reticent.job.noise import noise_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.text_checks import check_text
@@ -338,8 +339,13 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = hospital(tmp_path / "hospital", documents(0))
-    drawn: list[object] = []
-    monkeypatch.setattr(noise, "_noisy", lambda _, index, *more: drawn.extend(more[3:]) or index)
+    drawn: list[NgramIndex] = []
+
+    def noted(_: Run, index: NgramIndex, *__: Any) -> NgramIndex:
+        drawn.append(index)
+        return index
+
+    monkeypatch.setattr(noise, "_noisy", noted)
     models = ["dp-mlm-public", "private-mlm"]
     run = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, model=[
         {"name": "toy", "base": str(place / "bert"), "objective": "mlm", "recipes": models}
@@ -351,7 +357,8 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     assert not (public.flags & INDIRECT).all()
     first, second = (privacy_of(run, run.job.model[0], run.job.recipe(name)) for name in models)
     assert first == second
-    assert not drawn  # for words on no list
+    assert not drawn  # for words on no list, nor for counted ones, which no recipe has
+    assert {noise_of(run, 2, run.job.protection(name).words) for name in models} == {None}  # nor said of the models
     checked = check_text(run)
     assert all(checked[f"tokens/toy/{run.job.tokens(name)}"] for name in models)  # held to the text, or it raises
     declared = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, train__dp__num_units=100_000)))

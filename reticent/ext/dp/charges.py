@@ -20,7 +20,7 @@ from reticent.engine.schema import MEMBERS
 from reticent.ext.dp.budget import Budget, Spending, budget_of, counting, totals
 from reticent.job.artefact import Training, trainings_of
 from reticent.job.dependencies import by_household, privacy_of
-from reticent.job.noise import counted_noise, recipes_of, vocabulary_name, vocabulary_noise
+from reticent.job.noise import noise_of, recipes_of, vocabulary_name
 from reticent.job.reach import expected_sides
 from reticent.trainer.privacy import (
     BUDGET_FILE,
@@ -144,9 +144,7 @@ def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
     """The vocabularies that a job draws: by what tells their words, the noise and every k."""
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
-        noise = counted_noise(run.job) if policy.words == "counted" else None
-        if policy.words == "private":
-            noise = vocabulary_noise(run, policy.k)
+        noise = noise_of(run, policy.k, policy.words)
         if noise is not None and noise.max_words is not None:
             found.setdefault(policy.words, (noise, set()))[1].add(policy.k)
     return found
