@@ -224,6 +224,12 @@ def _by_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_tokens, "_make_surrogates", made)
 
 
+def _by_votes(monkeypatch: pytest.MonkeyPatch, draw: Any = noise._noisy) -> None:
+    """A vocabulary that is drawn, by the same noise on both sides."""
+    monkeypatch.setattr(noise, "_noisy", draw)
+    monkeypatch.setattr(noise, "_key", lambda *_: bytes(32))
+
+
 def _of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Surrogates by what all documents hold."""
     whole = training_tokens.RewrittenTokens
@@ -292,7 +298,7 @@ PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], No
         None,
     ),
     "the number of individuals": ("dp-mlm", {"train__dp__num_units": None, "train__dp__sample_rate": None}, None),
-    "votes": ("private-mlm", {}, _patched(noise, "_noisy", noise._noisy)),
+    "votes": ("private-mlm", {}, _by_votes),
     "draws": ("dp-mlm", {}, _by_number),
     "draws: samples by place": ("dp-mlm", {}, _patched(
         TokenStore, "doc_keys", property(lambda store: np.arange(store.num_documents)),
