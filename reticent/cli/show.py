@@ -264,6 +264,8 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
         print(f"{place}: no private run is noted")
     for each in spendings:
         state = "" if each.settled else "; never ended, counts in full"
+        if "includes" in each.about:
+            state += f"; includes {each.about['includes'][0]}"
         print(f"{each.started}  {each.about.get('recipe', 'run')} {each.run}: {each.guarantee}{state}")
     for total in totals(spendings):
         shown = "no total"

@@ -9,7 +9,7 @@ from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
-from reticent.job.noise import vocabulary_noise
+from reticent.job.noise import vocabulary_name, vocabulary_noise
 from reticent.trainer.privacy import BUDGET_FILE
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "by_household",
     "privacy_of",
     "privacy_unit",
     "repeated_settings",
@@ -80,16 +81,19 @@ def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> P
 
     settings = run.job.privacy(model, "" if recipe is None else recipe.name)
     assert settings is not None  # the job was checked
-    vocabulary = None
+    vocabulary = includes = None
     if recipe is not None and recipe.words == "private":
-        noise = vocabulary_noise(run, run.job.protection(recipe.name).k)
-        vocabulary = (gaussian_sigma(noise.epsilon, noise.delta / 2), noise.delta / 2) if noise is not None else None
+        k = run.job.protection(recipe.name).k
+        if (noise := vocabulary_noise(run, k)) is not None:
+            vocabulary = (gaussian_sigma(noise.epsilon, noise.delta / 2), noise.delta / 2)
+            includes = (vocabulary_name(run, recipe.words), k)
     return settings.replace(
         unit=privacy_unit(run.job, model),
         budget_file=str(settings.budget_file or run.folder / BUDGET_FILE),
         corpus=run.whole_corpus.fingerprint(),
         unaccounted=unaccounted_stages(run.job, model, recipe),
         vocabulary=vocabulary,
+        includes=includes,
     )
 
 
@@ -103,10 +107,14 @@ def privacy_unit(job: Job, model: ModelSection) -> Literal["individual", "househ
     """
     settings = job.training(model).dp
     assert settings is not None  # the job was checked
-    by_household = job.corpus.household_id is not None and job.split.by != "individual"
-    if settings.unit == "household" and not by_household:
+    if settings.unit == "household" and not by_household(job):
         raise PolicyError('train.dp.unit = "household": needs corpus.household_id, and a split by household (split.by)')
-    return "household" if settings.unit == "individual" and by_household else settings.unit
+    return "household" if settings.unit == "individual" and by_household(job) else settings.unit
+
+
+def by_household(job: Job) -> bool:
+    """Return whether households are kept together, where they count and vote once."""
+    return job.corpus.household_id is not None and job.split.by != "individual"
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:
@@ -125,6 +133,7 @@ def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = No
         "the planting of canaries": job.canaries is not None,
         "the base model": model.foundation is not None and model.foundation.text == "reference",
         # Of what is protected by counts, the recipe itself says that nothing is accounted.
+        "the other documents of an individual": has_flags and of_record,
         "the propagation of identifiers": has_flags and job.detect.propagate,
         "a detector that learns from all documents": has_flags and bool(looks_at_others),
         "lists of names": has_flags and "gazetteer" in job.detect.detectors,

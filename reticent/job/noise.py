@@ -22,7 +22,7 @@ from reticent.core.resolve import resolve
 from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
 from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
 from reticent.engine.public_words import read_public_words
-from reticent.engine.schema import MEMBERS
+from reticent.engine.schema import INDIRECT, MEMBERS
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["KEY", "noise_settings", "protecting", "vocabulary_noise"]
+__all__ = [
+    "KEY",
+    "noise_of",
+    "noise_settings",
+    "protecting",
+    "recipes_of",
+    "vocabulary_name",
+    "vocabulary_noise",
+]
 
 #: File of the run folder with the key of the draws.
 KEY = "threshold.key"
@@ -47,14 +55,34 @@ def protecting(
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
     if words == "counted":
-        noise = run.job.threshold.noise
+        noise = noise_of(run, k, words)
         return index if noise is None else _noisy(run, index, k, noise, individuals)
     supports = index.words().column("support").to_numpy()
     listed, hidden = _is_public(run, index), np.minimum(supports, k - 1)
-    noise = vocabulary_noise(run, k) if words == "private" else None
-    if noise is not None:
+    if (noise := noise_of(run, k, words)) is not None:
         hidden = _noisy(run, index, k, noise, individuals, listed).words().column("support").to_numpy()
     return index.with_supports(np.where(listed, np.maximum(supports, k), hidden))
+
+
+def noise_of(run: Run, k: int, words: Words) -> Noise | None:
+    """Return the noise by which the words of a recipe are told; None where none is."""
+    if words == "public":
+        return None
+    return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
+
+
+def counted_noise(job: Job) -> Noise | None:
+    """Return the noise in the threshold of words that are counted; None without noise, and in a job of private
+    vocabularies none of whose recipes counts words: nothing is drawn, and charged, that no training reads.
+    """
+    noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
+    is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
+    return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None
+
+
+def recipes_of(job: Job) -> list[str]:
+    """Return the recipes, and the heads, that a job has tokens for."""
+    return [*(name for model in job.model for name in model.recipes), *(head.section for head in job.heads)]
 
 
 def vocabulary_noise(run: Run, k: int) -> Noise | None:
@@ -91,7 +119,8 @@ def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
 def _noisy(
     run: Run, index: NgramIndex, k: int, noise: Noise, individuals: Individuals | None, listed: np.ndarray | None = None
 ) -> NgramIndex:
-    key = _key(run)
+    words: Words = "counted" if listed is None else "private"
+    key = _key(run, words)
     if noise.max_words is None:
         return noisy_index(index, k, noise, key)
     if individuals is not None:  # of shadow models, which nobody sees: nothing is spent
@@ -99,7 +128,7 @@ def _noisy(
     # Of the run's members, for each of its recipes and trainings.
     name = "voters" if listed is None else "voters of words on no list"
     voters = run.once(name, key, lambda: _voters(run, index, run.individuals, noise, key, listed))
-    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, key, k, index.num_units):
+    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, words, k, index.num_units):
         return noisy_index(index, k, noise, key, voters=voters)
 
 
@@ -133,23 +162,36 @@ def noise_settings(run: Run, policy: Policy) -> dict[str, Any]:
         assert policy.public_words is not None  # the job was checked
         told = {"words": policy.words, "public_words": read_public_words(policy.public_words).digest()}
         told["num_units"] = _declared(run.job)
-    noise = run.job.threshold.noise
+    noise = counted_noise(run.job) if policy.words == "counted" else run.job.threshold.noise
     if noise is None or policy.words == "public":
         return told
     settings = _settings(noise)
     if run.fingerprints.looking and not (run.folder / KEY).exists():
         return {**told, "threshold": settings}
-    return {**told, "threshold": {**settings, "key": hashlib.sha256(_key(run)).hexdigest()}}
+    return {**told, "threshold": {**settings, "key": hashlib.sha256(_key(run, policy.words)).hexdigest()}}
 
 
 def _settings(noise: Noise) -> dict[str, Any]:
     return {name: value for name, value in asdict(noise).items() if value is not None}
 
 
-def _key(run: Run) -> bytes:
-    """The key of the draws for these documents and settings: 32 bytes that follow from the folder's key and them."""
+def vocabulary_name(run: Run, words: Words) -> str:
+    """Return what a budget calls the vocabulary of a job, by its key; a look at a plan draws no key."""
+    is_keyed = (run.folder / KEY).exists()
+    return f"vocabulary-{hashlib.sha256(_key(run, words)).hexdigest()[:8] if is_keyed else words}"
 
+
+def _key(run: Run, words: Words = "counted") -> bytes:
+    """The key of the draws for these documents and settings: 32 bytes that follow from the folder's key and them.
+
+    A private vocabulary beside a list has one of its own, and so has that of another list: the votes are others, and
+    the same noise on both would cancel in their difference.
+    """
     noise = run.job.threshold.noise
     assert noise is not None
-    drawn_for = " ".join(map(str, (run.fingerprints.of("index"), *_settings(noise).values())))
-    return hashlib.blake2b(drawn_for.encode(), key=read_or_draw_key(run.folder / KEY), digest_size=32).digest()
+    drawn_for = [run.fingerprints.of("index"), *map(str, _settings(noise).values())]
+    if words == "private":
+        assert run.job.protect.public_words is not None  # the job was checked
+        drawn_for.append(read_public_words(run.job.protect.public_words).digest())
+    key = read_or_draw_key(run.folder / KEY)
+    return hashlib.blake2b(" ".join(drawn_for).encode(), key=key, digest_size=32).digest()

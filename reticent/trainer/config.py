@@ -113,8 +113,8 @@ class PrivacyConfig(Section):
     ``seed`` is the seed of samples and noise, for tests only: by default the system draws it and it stays secret, as
     epsilon requires. ``unaccounted`` names steps that read every individual's documents (`STAGES` of
     :mod:`reticent.trainer.privacy`); with any of them no epsilon is given. ``vocabulary`` is noise and floor (sigma,
-    delta) of the private vocabulary by which words are protected, which epsilon then includes. ``corpus`` is the
-    fingerprint of the documents that are charged (:mod:`reticent.ext.dp.budget`).
+    delta) of the private vocabulary by which words are protected, which epsilon then includes; ``includes`` its name in
+    the budget, and k. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.ext.dp.budget`).
     """
 
     section: ClassVar[str] = "train.dp"
@@ -161,6 +161,7 @@ class PrivacyConfig(Section):
     seed: Annotated[int | None, of_job(None)] = None
     unaccounted: Annotated[tuple[str, ...], of_job(None)] = ()
     vocabulary: Annotated[tuple[float, float] | None, of_job(None)] = None
+    includes: Annotated[tuple[str, int] | None, of_job(None)] = None
     corpus: Annotated[str | None, of_job(None)] = None
     budget_epsilon: float | None = Field(
         default=None,
@@ -191,7 +192,7 @@ class PrivacyConfig(Section):
         resumed with another size, it would repeat steps with the same noise on another sum, and the noise would cancel
         in the difference of the two.
         """
-        return self.all_values({"budget_file", "budget_epsilon", "budget_delta"} | self.untouched())
+        return self.all_values({"budget_file", "budget_epsilon", "budget_delta", "includes"} | self.untouched())
 
     def untouched(self) -> set[str]:
         """Settings that there were not yet when the first trainings were kept, and that are not given."""

@@ -117,6 +117,11 @@ STAGES: Mapping[str, Stage] = {
             'a recipe whose words are "public" or "private": its surrogates follow from one\'s own documents',
         ),
         Stage(
+            "the other documents of an individual",
+            "what is found in one document of an individual protects words in their others",
+            'train.dp.unit = "individual"',
+        ),
+        Stage(
             "the propagation of identifiers",
             "what was found in one document is found in those of others",
             "detect.propagate = false",

@@ -94,6 +94,11 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
         ({"words": "public"}, DP, "mine needs a list of public words"),
         ({"words": "public", "protect": {"n": 2, "public_words": "w"}, "index": {"max_n": 2}}, DP, "it needs n = 1"),
         ({"words": "private", "protect": {"public_words": "w"}}, DP, "it needs threshold.epsilon, and threshold.unit"),
+        (
+            {"words": "public"},
+            {"noise_multiplier": 1.0, "unit": "record"},
+            "since the other documents of an individual looked",
+        ),
         ({"words": "public", "detect": {"propagate": True}}, DP, "since the propagation of identifiers looked"),
         ({"words": "public", "detect": {"detectors": ["shipped"]}}, DP, "since a detector that learns from all"),
         (

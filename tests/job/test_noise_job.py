@@ -133,7 +133,7 @@ def test_a_vocabulary_that_was_drawn_is_spent_whatever_ends_the_run(
     file = tmp_path / "run/privacy-budget.json"
 
     def killed(*_: object, **__: object) -> None:
-        assert [str(each.guarantee) for each in read_budget(file)] == ["epsilon 3.00 at delta 1e-3 per individual"]
+        assert [str(each.guarantee) for each in read_budget(file)] == ["epsilon 3.00 at delta 1e-3 per household"]
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -24,10 +24,13 @@ from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.ext.dp.budget import read_budget, totals
+from reticent.ext.dp.charges import require_room
 from reticent.ext.dp.dpsgd import PhysicalBatches
 from reticent.job import checks, noise, training_tokens
 from reticent.job.config import parse_job
 from reticent.job.dependencies import privacy_of
+from reticent.job.noise import noise_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.text_checks import check_text
@@ -71,7 +74,7 @@ def documents(seed: int) -> list[dict[str, str]]:
             rows.append({"doc_id": f"p{number:02}-{document}", "individual_id": f"p{number:02}", "text": text})
     copied = next(row["text"] for row in rows if row["individual_id"] == "p03")
     own = f"Note of Hargrove with {' '.join(RARE)}. {'In winter the winter was no winter. ' * 9}Mrs. Hargrove."
-    texts = enumerate((copied, own, own.replace("Note", "Letter")))
+    texts = enumerate((copied, f"{own} Seen by Okafor.", own.replace("Note", "Letter")))
     return [*({"doc_id": f"a-{n}", "individual_id": "a", "text": text} for n, text in texts), *rows]
 
 
@@ -221,6 +224,12 @@ def _by_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_tokens, "_make_surrogates", made)
 
 
+def _by_votes(monkeypatch: pytest.MonkeyPatch, draw: Any = noise._noisy) -> None:
+    """A vocabulary that is drawn, by the same noise on both sides."""
+    monkeypatch.setattr(noise, "_noisy", draw)
+    monkeypatch.setattr(noise, "_key", lambda *_: bytes(32))
+
+
 def _of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Surrogates by what all documents hold."""
     whole = training_tokens.RewrittenTokens
@@ -254,6 +263,8 @@ REFERENCE = {
     },
 }
 ALONE = {"detect__detectors": ["gazetteer"], "detect__records": NOTHING}
+#: Stages of a document -> which it is; those of an individual are of x.
+OF_RECORDS = {"the draw of the user-inference holdout": "p02-1", "the other documents of an individual": "a-0"}
 #: Stage -> recipe, change of the job, what is put back.
 PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], None] | None]] = {
     "deduplication": ("dp-mlm", {"dedup": {"mode": "exact", "scope": "corpus"}, "threshold": NOTHING}, None),
@@ -270,6 +281,11 @@ PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], No
     ),
     "the choice of replaced words": ("text-mlm", {}, _of_all),
     "the choice of replaced words: by a key of the documents": ("text-mlm", {}, _by_documents),
+    "the other documents of an individual": (
+        "dp-mlm-public",
+        {"train__dp__unit": "record", "train__dp__max_documents": 4},
+        None,
+    ),
     "the propagation of identifiers": ("dp-mlm-public", {"detect__propagate": True}, None),
     "a detector that learns from all documents": (
         "dp-mlm-public",
@@ -282,7 +298,7 @@ PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], No
         None,
     ),
     "the number of individuals": ("dp-mlm", {"train__dp__num_units": None, "train__dp__sample_rate": None}, None),
-    "votes": ("private-mlm", {}, _patched(noise, "_noisy", noise._noisy)),
+    "votes": ("private-mlm", {}, _by_votes),
     "draws": ("dp-mlm", {}, _by_number),
     "draws: samples by place": ("dp-mlm", {}, _patched(
         TokenStore, "doc_keys", property(lambda store: np.arange(store.num_documents)),
@@ -302,7 +318,7 @@ def test_with_a_stage_put_back_an_individual_more_moves_others(
     monkeypatch.setattr("reticent.trainer.privacy.refuse_promise", lambda *_: None)
     if put_back is not None:
         put_back(monkeypatch)
-    x = "p02-1" if change.get("train__dp__unit") == "record" else "a"
+    x = OF_RECORDS.get(stage, "a")
     without, with_x = both(tmp_path, 0, recipe, monkeypatch, change, x)
     assert without != with_x
 
@@ -329,8 +345,13 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = hospital(tmp_path / "hospital", documents(0))
-    drawn: list[object] = []
-    monkeypatch.setattr(noise, "_noisy", lambda _, index, *more: drawn.extend(more[3:]) or index)
+    drawn: list[NgramIndex] = []
+
+    def noted(_: Run, index: NgramIndex, *__: Any) -> NgramIndex:
+        drawn.append(index)
+        return index
+
+    monkeypatch.setattr(noise, "_noisy", noted)
     models = ["dp-mlm-public", "private-mlm"]
     run = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, model=[
         {"name": "toy", "base": str(place / "bert"), "objective": "mlm", "recipes": models}
@@ -342,9 +363,48 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
     assert not (public.flags & INDIRECT).all()
     first, second = (privacy_of(run, run.job.model[0], run.job.recipe(name)) for name in models)
     assert first == second
-    assert not drawn  # for words on no list
+    assert not drawn  # for words on no list, nor for counted ones, which no recipe has
+    assert {noise_of(run, 2, run.job.protection(name).words) for name in models} == {None}  # nor said of the models
     checked = check_text(run)
     assert all(checked[f"tokens/toy/{run.job.tokens(name)}"] for name in models)  # held to the text, or it raises
     declared = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, train__dp__num_units=100_000)))
     found = privacy_of(declared, declared.job.model[0], declared.job.recipe("private-mlm"))
     assert found.vocabulary == (gaussian_sigma(0.5, 0.5e-4), 0.5e-4)
+
+
+#: A vocabulary that holds words of so many individuals, and a total that includes it.
+OF_MANY = {
+    "threshold": {"epsilon": 0.5, "unit": "individual", "max_words": 60, "delta": 1e-7},
+    "train__dp": {"target_epsilon": 8.0, "budget_epsilon": 8.0, "sample_rate": 0.5, "num_units": 100_000},
+    "train__num_epochs": 1,
+}
+
+
+def test_a_budget_holds_a_private_arm_of_the_same_epsilon_which_includes_its_vocabulary(tmp_path: Path) -> None:
+    run = Run(parse_job(job(hospital(tmp_path / "hospital", documents(0)), "private-mlm", **OF_MANY)))
+    require_room(run)  # a look at a plan
+    execute(run, "train")
+    vocabulary, training = read_budget(run.folder / "privacy-budget.json")
+    assert vocabulary.guarantee.epsilon == 0.5
+    assert training.about["includes"] == [vocabulary.run, run.job.protect.k]
+    (total,) = totals([vocabulary, training])
+    assert (total["epsilon"], total["runs"]) == (training.guarantee.epsilon, 1)
+    execute(Run(parse_job(job(tmp_path / "hospital", "private-mlm", **OF_MANY, protect__policy="all"))), "protect")
+
+
+def test_votes_beside_a_list_and_beside_another_are_drawn_and_charged_anew(tmp_path: Path) -> None:
+    """The same noise on other votes would cancel: a word that one set has and another has not tells who voted."""
+    place = hospital(tmp_path / "hospital", documents(0))
+    threshold = {"epsilon": 500.0, "unit": "individual", "max_words": 60, "delta": 1e-4}
+    (place / "other.txt").write_text("\n".join(PUBLIC[1:]))
+    names: list[set[str]] = []
+    for recipes, words in (
+        (["private-mlm"], "public"),
+        (["private-mlm", "ppmlm"], "public"),
+        (["private-mlm"], "other"),
+    ):
+        values = job(place, "private-mlm", threshold=threshold, protect__public_words=str(place / f"{words}.txt"))
+        values["model"][0]["recipes"] = recipes
+        execute(Run(parse_job(values)), "protect")
+        names.append({each.run for each in read_budget(place / "run/privacy-budget.json")})
+    assert list(map(len, names)) == [1, 2, 3]

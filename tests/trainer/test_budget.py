@@ -15,13 +15,17 @@ from typer.testing import CliRunner
 
 from reticent.cli import app
 from reticent.core.errors import ArtifactError, PolicyError
-from reticent.ext.dp.budget import Budget, compose, read_budget, totals
+from reticent.ext.dp.budget import Budget, Spending, compose, read_budget, totals
 from reticent.job.config import kept_content, parse_job
 from reticent.trainer.privacy import Guarantee
 
 
 def cost(epsilon: float | None, delta: float = 1e-6, **more: Any) -> Guarantee:
     return Guarantee(epsilon=epsilon, delta=delta, **{"unit": "individual", "max_documents": 4, **more})
+
+
+def runs(*costs: Guarantee) -> list[Spending]:
+    return [Spending(run=f"to-come-{number}", corpus="c", guarantee=each) for number, each in enumerate(costs)]
 
 
 def budget(folder: Path, **limits: Any) -> Budget:
@@ -55,13 +59,29 @@ def test_run_beyond_the_limit_is_refused_with_what_is_left(tmp_path: Path) -> No
 def test_runs_to_come_are_refused_together_and_none_is_recorded(tmp_path: Path) -> None:
     book = budget(tmp_path, max_epsilon=10.0, max_delta=1e-4)
     book.reserve("a", cost(2.0), 1000)
-    book.require_room([cost(1.0), cost(2.0), cost(4.0)], 1000)
+    book.require_room(runs(cost(1.0), cost(2.0), cost(4.0)), 1000)
     with pytest.raises(PolicyError, match=r"these 3 runs together would spend epsilon 14.00 .* epsilon 8.00 is left"):
-        book.require_room([cost(2.0), cost(4.0), cost(8.0)], 1000)
-    book.require_room([cost(0.1, 1e-8)] * 40, 1000)  # by the advanced bound, of which a lump of 4 has no use
+        book.require_room(runs(cost(2.0), cost(4.0), cost(8.0)), 1000)
+    book.require_room(runs(*[cost(0.1, 1e-8)] * 40), 1000)  # by the advanced bound, of which a lump of 4 has no use
     with pytest.raises(PolicyError, match="per individual and per record"):
-        book.require_room([cost(1.0, unit="record", max_documents=None)], 1000)
+        book.require_room(runs(cost(1.0, unit="record", max_documents=None)), 1000)
     assert len(read_budget(book.path)) == 1
+
+
+def test_a_vocabulary_counts_until_trainings_that_include_it_do_for_each_k(tmp_path: Path) -> None:
+    book = budget(tmp_path, max_epsilon=8.0, max_delta=1e-4)
+    book.reserve("v", cost(2.0), 1000, {"recipe": "vocabulary", "k": [2, 3]})
+    with pytest.raises(PolicyError, match=r"would spend epsilon 8\.00 .* epsilon 6\.00 is left after 1 run"):
+        book.reserve("a", cost(8.0), 1000)
+    with pytest.raises(PolicyError, match=r"epsilon 6\.00 is left"):  # that of k = 3 is not in it
+        book.reserve("a", cost(8.0), 1000, {"includes": ["v", 2]})
+    book.reserve("a", cost(4.0), 1000, {"includes": ["v", 2]})
+    book.reserve("b", cost(4.0), 1000, {"includes": ["v", 3]})
+    (total,) = totals(read_budget(book.path))
+    assert (total["epsilon"], total["runs"]) == (8.0, 2)
+    book.release("b")
+    (total,) = totals(read_budget(book.path))
+    assert (total["epsilon"], total["runs"]) == (6.0, 2)
 
 
 def test_run_without_noise_is_refused_with_what_is_left_for_others(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ counts in full, because its checkpoints may have been used. Costs add up for one
 document gives no bound for an individual with several documents. So a limit is refused if the file has runs of both
 units.
 
+A private vocabulary has an entry of its own, from before it is drawn. The epsilon of a training by it includes it, and
+says so (``includes``): the vocabulary then counts no more.
+
 Two bounds are computed, and the smaller one holds. The results of one run are known before the next epsilon is chosen,
 but the usual theorem of advanced composition requires epsilons that were fixed before the first run. So:
 
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -34,7 +37,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.trainer.privacy import Guarantee, PrivacyConfig, show_delta, together
 
-__all__ = ["Budget", "Spending", "Total", "budget_of", "compose", "read_budget", "to_plain", "totals"]
+__all__ = ["Budget", "Spending", "Total", "budget_of", "compose", "counting", "read_budget", "to_plain", "totals"]
 
 FORMAT = "reticent.budget/1"
 
@@ -96,9 +99,9 @@ class Budget:
     max_epsilon: float | None = None
     max_delta: float | None = None
 
-    def require_room(self, asked: Sequence[Guarantee], num_units: int) -> None:
+    def require_room(self, asked: Sequence[Spending], num_units: int) -> None:
         """Raise `PolicyError` where the limit does not hold all of these runs, which are to come, together."""
-        what = "this run" if len(asked) == 1 else f"these {len(asked)} runs together"
+        what = "this run" if (number := len(counting(asked))) == 1 else f"these {number} runs together"
         self._check(asked, self.spent(), num_units, what)
 
     def spent(self) -> list[Spending]:
@@ -128,7 +131,7 @@ class Budget:
         asked = Spending(run=run, corpus=self.corpus, guarantee=guarantee, started=started, about=about or {})
         with _changing(self.path) as spendings:
             others = [each for each in spendings if each.run != run]
-            self._check([guarantee], [each for each in others if each.corpus == self.corpus], num_units, what)
+            self._check([asked], [each for each in others if each.corpus == self.corpus], num_units, what)
             is_new = len(others) == len(spendings)
             spendings[:] = [*others, asked]
         return is_new
@@ -145,7 +148,10 @@ class Budget:
                 if each.run == run:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
-    def _check(self, asked: Sequence[Guarantee], before: list[Spending], num_units: int, what: str) -> None:
+    def _check(self, runs_asked: Sequence[Spending], spent: list[Spending], num_units: int, what: str) -> None:
+        counted = counting([*spent, *runs_asked])
+        before = [each for each in counted if each in spent]
+        asked = [each.guarantee for each in counted if each not in spent]
         if self.max_epsilon is None or not asked:
             return
         unit, runs = asked[0].unit, [*(each.guarantee for each in before), *asked]
@@ -178,6 +184,13 @@ class Budget:
         assert self.max_epsilon is not None
         bounds = compose([each.epsilon or 0.0 for each in runs], [each.delta for each in runs], limit / 2)
         return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
+
+
+def counting(spendings: Iterable[Spending]) -> list[Spending]:
+    """Return the runs that count: a vocabulary does not for whose every k there is a training that includes it."""
+    runs = list(spendings)
+    included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
+    return [each for each in runs if not included.issuperset((each.run, k) for k in each.about.get("k", [None]))]
 
 
 def budget_of(privacy: PrivacyConfig) -> Budget | None:
@@ -218,7 +231,7 @@ def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
     beforehand it holds only for epsilons that were; ``bound`` names this premise.
     """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
-    for each in spendings:
+    for each in counting(spendings):
         groups.setdefault((each.corpus, each.guarantee.unit), []).append(each.guarantee)
     rows = []
     for (corpus, unit), found in groups.items():

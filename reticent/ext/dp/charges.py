@@ -6,18 +6,21 @@ all of them. A private vocabulary is charged before it is drawn; it is spent the
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.artifact import MANIFEST, STATE
 from reticent.core.errors import ReticentError
 from reticent.engine.schema import MEMBERS
-from reticent.ext.dp.budget import Budget, budget_of, totals
+from reticent.ext.dp.budget import Budget, Spending, budget_of, counting, totals
 from reticent.job.artefact import Training, trainings_of
-from reticent.job.dependencies import privacy_of
+from reticent.job.dependencies import by_household, privacy_of
+from reticent.job.noise import noise_of, recipes_of, vocabulary_name
 from reticent.job.reach import expected_sides
 from reticent.trainer.privacy import (
     BUDGET_FILE,
@@ -32,18 +35,19 @@ from reticent.trainer.privacy import (
 
 if TYPE_CHECKING:
     from reticent.engine.noisy_threshold import Noise
+    from reticent.engine.protect import Words
     from reticent.job.run import Run
 
 __all__ = ["charge_lines", "charged_vocabulary", "check_charges", "require_room", "spent_so_far"]
 
-Unit = Literal["individual", "household", "record"]
 #: What the budget calls a vocabulary, where a training has its recipe.
 VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
     """Yield a sentence, without a full stop, on what all private trainings of a job, and its vocabulary, cost."""
-    for asked in _asked(run, every=True).values():
+    for spendings in _asked(run, every=True).values():
+        asked = [each.guarantee for each in counting(spendings)]
         total = together(asked)
         each = t.listed([show_epsilon(one.epsilon) for one in asked if one.epsilon is not None])
         if total is not None and len(asked) > 1:
@@ -60,7 +64,7 @@ def check_charges(run: Run) -> None:
 def require_room(run: Run) -> None:
     """Raise `PolicyError` where the budget does not hold all private trainings that are still to be made."""
     for budget, asked in _asked(run).items():
-        budget.require_room(asked, _num_units(run, asked[0].unit))
+        budget.require_room(asked, _num_units(run, asked[0].guarantee.unit))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
@@ -77,56 +81,55 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 
 @contextmanager
-def charged_vocabulary(run: Run, noise: Noise, key: bytes, k: int, num_units: int) -> Iterator[None]:
+def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: int) -> Iterator[None]:
     """Charge a private vocabulary to every budget of a job, then let it be drawn: once for a key, and of another k for
-    half of delta more (definitions.md#private-vocabulary).
+    half of delta more (definitions.md#private-vocabulary). A training by it includes it, and it then counts no more.
 
     Raises
     ------
     PolicyError
         A budget does not allow it; nothing is drawn.
     """
-    name, costs = f"{VOCABULARY}-{hashlib.sha256(key).hexdigest()[:8]}", {}
-    for budget, unit in _budgets(run).items():
-        before: list[int] = next((each.about["k"] for each in budget.spent() if each.run == name), [])
-        all_k = sorted({*before, k})
-        costs[budget] = _of_vocabulary(noise, unit, len(all_k))
-        about = {"recipe": VOCABULARY, "k": all_k}
-        budget.reserve(name, costs[budget], num_units, about, "the private vocabulary")
+    name, costs = vocabulary_name(run, words), {}
+    for budget in _budgets(run):
+        before = next((each for each in budget.spent() if each.run == name), None)
+        if before is not None and before.settled and k in before.about["k"]:
+            continue  # the same draw again
+        asked = _of_vocabulary(run, budget, noise, words, {k, *(before.about["k"] if before is not None else ())})
+        costs[budget] = asked.guarantee
+        budget.reserve(name, asked.guarantee, num_units, asked.about, "the private vocabulary")
     yield
     for budget, cost in costs.items():
         budget.settle(name, cost)
 
 
-def _of_vocabulary(noise: Noise, unit: Unit, num_k: int = 1) -> Guarantee:
-    return Guarantee(epsilon=noise.epsilon, delta=(1 + num_k) / 2 * noise.delta, unit=unit)
+def _of_vocabulary(run: Run, budget: Budget, noise: Noise, words: Words, all_k: Set[int]) -> Spending:
+    unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
+    cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(all_k)) / 2 * noise.delta, unit=unit)
+    about = {"recipe": VOCABULARY, "k": sorted(all_k)}
+    return Spending(run=vocabulary_name(run, words), corpus=budget.corpus, guarantee=cost, about=about)
 
 
-def _budgets(run: Run) -> dict[Budget, Unit]:
-    """The budgets that the trainings of a job are charged to, and what a vocabulary is a unit of there; that of the run
-    folder where it has no DP-SGD.
-    """
-    found: dict[Budget, Unit] = {}
+def _budgets(run: Run) -> list[Budget]:
+    """The budgets that the trainings of a job are charged to; that of the run folder where it has no DP-SGD."""
+    found = {}
     for model in run.job.model:
-        if run.job.training(model).dp is not None:
-            privacy = privacy_of(run, model)
-            if (budget := budget_of(privacy)) is not None:
-                found[budget] = "individual" if privacy.unit == "record" else privacy.unit
+        if run.job.training(model).dp is not None and (budget := budget_of(privacy_of(run, model))):
+            found[budget.path] = budget
     own = Budget(path=run.folder / BUDGET_FILE, corpus=run.whole_corpus.fingerprint())
-    return found or {own: "individual"}
+    return list(found.values()) or [own]
 
 
-def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Guarantee]]:
-    """By budget the cost of each private training of the job, and of its vocabulary: those that are still to be made,
+def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
+    """By budget the cost of each private training of the job, and of its vocabularies: those that are still to be made,
     or ``every`` one.
     """
-    found: dict[Budget, list[Guarantee]] = {}
-    noise = run.job.threshold.noise
-    if noise is not None and noise.max_words is not None:
-        for budget, unit in _budgets(run).items():
-            cost = _of_vocabulary(noise, unit)
-            drawn = [each.guarantee.epsilon for each in budget.spent() if each.about.get("recipe") == VOCABULARY]
-            if every or cost.epsilon not in drawn:
+    found: dict[Budget, list[Spending]] = {}
+    for budget in _budgets(run):
+        drawn = {each.run for each in budget.spent()}
+        for words, (noise, all_k) in _vocabularies(run).items():
+            cost = _of_vocabulary(run, budget, noise, words, all_k)
+            if every or cost.run not in drawn:
                 found.setdefault(budget, []).append(cost)
     for training in trainings_of(run.job):
         folder = run.folder / training.name
@@ -137,27 +140,41 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Guarantee]]:
     return found
 
 
-def _cost(run: Run, training: Training) -> tuple[Budget, Guarantee]:
+def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
+    """The vocabularies that a job draws: by what tells their words, the noise and every k."""
+    found: dict[Words, tuple[Noise, set[int]]] = {}
+    for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
+        noise = noise_of(run, policy.k, policy.words)
+        if noise is not None and noise.max_words is not None:
+            found.setdefault(policy.words, (noise, set()))[1].add(policy.k)
+    return found
+
+
+def _cost(run: Run, training: Training) -> tuple[Budget, Spending]:
     recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
     privacy = privacy_of(run, training.model, recipe)
     budget = budget_of(privacy)
     assert budget is not None  # a job has one
     num_units = _num_units(run, privacy.unit)
     target = privacy.target_epsilon
+    about = {"recipe": recipe.name, **({} if privacy.includes is None else {"includes": privacy.includes})}
+    asked = partial(Spending, run=training.name, corpus=budget.corpus, about=about)
     if isinstance(target, float):
         cap = None if privacy.unit == "record" else privacy.max_documents
         delta = privacy.target_delta or default_delta(privacy.num_units or num_units)
-        return budget, Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
+        cost = Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
+        return budget, asked(guarantee=cost)
     batch_size = settings.batch_size * settings.gradient_accumulation_steps
     plan = plan_privacy(privacy, num_units, settings.num_epochs, batch_size, unaccounted_steps(recipe))
-    return budget, plan.guarantee
+    return budget, asked(guarantee=plan.guarantee)
 
 
 def _num_units(run: Run, unit: str) -> int:
     """About how many units of privacy the members are: as they were split, or else as they will be."""
     corpus = run.whole_corpus
     try:
-        members = int(run.individuals.mask(MEMBERS).sum())
+        is_member = run.individuals.mask(MEMBERS)
+        members = len(np.unique(run.individuals.units[is_member])) if unit == "household" else int(is_member.sum())
     except (ReticentError, OSError):
         members = expected_sides(run.job, corpus.num_individuals)[0]
     return max(members if unit != "record" else members * corpus.num_documents // corpus.num_individuals, 1)

@@ -971,6 +971,8 @@ class PrivateStep:
             return
         about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
         about["recipe"] = self.recipe.name
+        if self.privacy.includes is not None:
+            about["includes"] = list(self.privacy.includes)
         self.reserved = self.budget.reserve(self.name, self.plan.guarantee, self.plan.num_units, about)
 
     def _name_and_seed(self, kept: dict[str, str]) -> None:

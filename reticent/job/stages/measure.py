@@ -41,6 +41,7 @@ from reticent.job.auditing import (
 )
 from reticent.job.dependencies import repeated_settings
 from reticent.job.maker import is_up_to_date
+from reticent.job.noise import noise_of
 from reticent.job.releases import earlier_of, measure_withdrawn
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
@@ -189,6 +190,7 @@ def _build(
             shutil.copyfile(same / file, folder / file)
         return
     never_target = 0 if measurement.training is None else run.job.recipe(measurement.recipe).never_target
+    policy = run.job.protect if measurement.training is None else run.job.protection(measurement.recipe)
     entry = ModelEntry(
         name=measurement.recipe,
         recipe=measurement.recipe,
@@ -198,8 +200,8 @@ def _build(
         earlier=tuple(run.checkpoint_of(replace(measurement, epoch=e)) for e in earlier_epochs(run, measurement)),
         never_target=never_target,
         is_known=run.job.subject is None or measurement.training is None,
-        k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
-        noise=run.job.threshold.noise if never_target & INDIRECT else None,
+        k=policy.k,
+        noise=noise_of(run, policy.k, policy.words) if never_target & INDIRECT else None,
         is_last=is_last(run, measurement),
     )
     work = scoring_work(run, measurement)
