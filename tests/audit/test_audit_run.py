@@ -303,6 +303,7 @@ def test_settings_stand_beside_the_numbers(evidence: dict[str, Any]) -> None:
         "every_checkpoint",
         "shadow",
         "small_cell",
+        "heads",
         "explained",
         "earlier",
         "groups",

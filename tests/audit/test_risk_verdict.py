@@ -854,6 +854,7 @@ def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no
             "shared_over_base": side,
             "counterfactual": side,
             "counterfactual_exposed": side,
+            "identity": {"members": side, "heldout": side, "excess": side},
         }
     assert judge_risks(evidence(audit)) == before
     rows, found = numbers_beside(last_checkpoints(evidence(audit).models))

@@ -249,6 +249,7 @@ SHOWN_TEXT = {
         "corpus.format",
         "corpus.time_zone",
         "detect.detectors",
+        "protect.public_words",
         "protect.scopes",
     ),
     *("surrogates.pool", "surrogates.names", "surrogates.language", "model.name", "model.base", "model.recipes"),
