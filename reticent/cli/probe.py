@@ -114,7 +114,7 @@ def probe(
     soft_subjects: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="<int>", help="Individuals a soft prompt is trained on (default: 128, or as many as fit)."
+            min=1, metavar="<int>", help="Individuals a soft prompt is trained on (default: 128) or as many as fit."
         ),
     ] = None,
     soft_tokens: Annotated[

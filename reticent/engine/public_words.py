@@ -21,7 +21,6 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import parse_json
-from reticent.engine.context_kernels import NUM_KINDS, draw_surrogates, kind_of_word
 
 if TYPE_CHECKING:
     from reticent._rust import ReadWords
@@ -237,6 +236,8 @@ class ContextWords:
         epoch: int,
     ) -> Replaced:
         """Return a batch with another word in the place of each that is ``replaced`` (bool, (B, T))."""
+        from reticent.engine.context_kernels import draw_surrogates
+
         out = np.empty_like(input_ids)
         counts = draw_surrogates(
             input_ids, word_ids, replaced, windows, self.classes, self.first, self.count, self.entries, self.pool,
@@ -277,6 +278,7 @@ def context_words(
 
     Cost: encoding every distinct word of the index and a hundred thousand of the pool; some microseconds each.
     """
+    from reticent.engine.context_kernels import kind_of_word
 
     words = pa.array([], pa.string()) if index is None else index.words().column("word")
     supports = np.zeros(0, np.int64) if index is None else index.words().column("support").to_numpy()
@@ -330,6 +332,8 @@ def _encoded(
 
 def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the words of each kind and length stand in a list, how many there are, and the list (numbers of words)."""
+    from reticent.engine.context_kernels import NUM_KINDS
+
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))
     chosen: list[np.ndarray] = []
     total = 0

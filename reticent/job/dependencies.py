@@ -8,6 +8,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.names import SurrogateNames
+from reticent.engine.public_words import read_public_words
 from reticent.job.noise import vocabulary_name, vocabulary_noise
 from reticent.trainer.privacy import BUDGET_FILE
 
@@ -50,8 +51,6 @@ def training_dependencies(
     if recipe.private and privacy_unit(run.job, training.model) == "household":
         config["unit"] = "household"
     if recipe.replaces_indirect:
-        from reticent.engine.public_words import read_public_words  # numba
-
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
     if recipe.context == "surrogate" and (names := surrogate_names(run.job).digest()) is not None:
         config["names"] = names

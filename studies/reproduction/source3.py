@@ -327,7 +327,7 @@ ROWS = (
         "phone numbers behind the name, greedy; sizes follow the number of people",
         figure5,
         draw5,
-        "The paper gives 1.3 and 1.50 % for the same 128 people.",
+        "The source gives 1.3 and 1.50 % for the same 128 people.",
     ),
     _row(
         "Table 1",

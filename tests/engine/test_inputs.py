@@ -926,7 +926,7 @@ def birth_dates(
             if on_spark:  # the zone of a JVM is that of its start
                 subprocess.run([sys.executable, "-c", DETECT_ON_SPARK, json.dumps(values)], check=True, timeout=900)
             else:
-                execute(Run(parse_job(values)), "detect")
+                execute(Run(parse_job(values)), "detect", alone=True)
         spans = [file for file in (folder / "run").rglob("*.parquet") if "label" in pl.read_parquet_schema(file)]
         return [label for file in spans for label in pl.read_parquet(file)["label"]]
 

@@ -17,7 +17,7 @@ from reticent.job.run import Run
 from reticent.job.training_tokens import Drawn, public_context, verify_training
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import custom_recipe, get_recipe
+from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger
 
 pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
@@ -60,7 +60,8 @@ def test_another_pool_is_another_training_and_one_that_is_missing_is_refused_at_
 
 
 def test_the_x_of_pseudonymised_text_is_not_read_as_a_word_of_one_individual(values: Values) -> None:
-    run = Run(parse_job(values))
+    own = {f"mine-{base}": {"base": base, "context_indirect": "surrogate"} for base in ("mlma", "mlm")}
+    run = Run(parse_job({**values, "recipes": own}))
     index = NgramIndex.from_tables(
         pa.record_batch({"word": ["X", "pain"], "support": pa.array([1, 3], pa.uint32()), "occurrences": [1, 3]},
                         schema=run.index().words().schema), [], max_n=1, num_units=3, num_documents=3, min_support=2,
@@ -69,8 +70,7 @@ def test_the_x_of_pseudonymised_text_is_not_read_as_a_word_of_one_individual(val
     drawn = Drawn(run.individuals, "", lambda: index)
     num_rare = {}
     for base in ("mlma", "mlm"):
-        recipe = custom_recipe("mine", base, {"context_indirect": "surrogate"})
-        context = public_context(run, run.job.model[0], recipe, of=drawn)
+        context = public_context(run, run.job.model[0], run.job.recipe(f"mine-{base}"), of=drawn)
         assert context is not None
         num_rare[base] = context.reader.num_rare
     assert num_rare == {"mlma": 0, "mlm": 1}

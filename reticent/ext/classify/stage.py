@@ -24,7 +24,6 @@ from reticent.ext.classify.documents import FILE, baselines, labelled_documents,
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
 from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, unaccounted_stages
-from reticent.job.training_tokens import training_tokens
 from reticent.trainer.privacy import plan_privacy, refuse_promise, unaccounted_steps
 
 if TYPE_CHECKING:
@@ -237,6 +236,8 @@ def _texts(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
     """Yield what gives the members' documents as the head reads them in an epoch; None where it is as they are."""
+    from reticent.job.training_tokens import training_tokens  # it loads numba
+
     if head.text == "keep":
         yield None
         return

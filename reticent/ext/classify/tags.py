@@ -18,7 +18,6 @@ import numpy as np
 
 from reticent.audit.evidence.classification import ClassRow, MeasuredClasses
 from reticent.audit.evidence.rules import publish
-from reticent.audit.stats.intervals import ratio_estimate, ratio_estimates
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.pseudonymize import PRIORITY
@@ -26,7 +25,6 @@ from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
 from reticent.engine.word_ids import WordSpans
 from reticent.ext.classify.labels import check_sides
-from reticent.ext.classify.measure import macro
 from reticent.trainer.config import TagConfig
 
 if TYPE_CHECKING:
@@ -214,6 +212,9 @@ def measure_tags(
     ----------
     predicted : int64 array, one entry a token of the held-out documents, in their order
     """
+    from reticent.audit.stats.intervals import ratio_estimate, ratio_estimates  # they load scipy
+    from reticent.ext.classify.measure import macro
+
     test = np.flatnonzero(~documents.is_train)
     store = documents.store
     offsets, _ = store.columns_of(test, ())
