@@ -53,9 +53,8 @@ from studies.foundation_models import SIZES as FOUNDATIONS
 OPEN = ("{}", "pp{}", "pp{}-surrogate")
 PRIVATE: dict[str, dict[str, Any]] = {
     "dp-{}": {},
-    "dp-{}-public": {"protect": {"public_words": "wordfreq:en"}},
+    "dp-{}-public": {},
     "private-{}": {
-        "protect": {"public_words": "wordfreq:en"},
         "threshold": {"epsilon": 0.5, "unit": "individual", "delta": 1e-6},
     },
 }
@@ -75,6 +74,7 @@ class Size:
     individuals : generated ones; MTSamples has as many as it has reports
     epochs : the most of plain, and those of the private arms
     shadowed : stems of the recipes that shadow models attack; None: all
+    public_words : the list whose words the second and third arm may learn
     """
 
     cells: tuple[tuple[str, str, str], ...]
@@ -84,6 +84,7 @@ class Size:
     epsilons: tuple[float, ...] = (1.0, 4.0, 8.0)
     shadows: int = 8
     shadowed: tuple[str, ...] | None = None
+    public_words: str = "wordfreq:en"
     sample_rate: float = 0.1
     foundation: dict[str, int] | None = None
     train: dict[str, Any]
@@ -93,7 +94,8 @@ class Size:
 SIZES = {
     "toy": Size(
         cells=(("generated", "clm", "small"),), individuals=48, words=24, epochs=(2, 1), epsilons=(8.0,), shadows=4,
-        shadowed=("{}", "dp-{}"), sample_rate=0.5, train={"window_length": 64, "batch_size": 8, "device": "cpu"},
+        shadowed=("{}", "dp-{}"), public_words="generated", sample_rate=0.5,
+        train={"window_length": 64, "batch_size": 8, "device": "cpu"},
         foundation={"vocab_size": 500, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_epochs": 1},
         bootstrap=100,
     ),
@@ -247,7 +249,9 @@ class Cell:
                 models.insert(0, self.model("open", open_recipes, num_epochs=best, checkpoint_epochs=[best]))
             wanted = [each.format(self.objective) for each in self.size.shadowed or (*OPEN, *PRIVATE)]
             attacked = [name for model in models for name in model["recipes"] if name in wanted]
-            audit = {"shadow": {"recipes": attacked, "num_shadows": self.size.shadows}}
+            audit = {"shadow": {"recipes": attacked, "num_shadows": self.size.shadows}} if attacked else {}
+            if stem != "dp-{}":
+                sections = {**sections, "protect": {"public_words": self.size.public_words}}
             run = self.run(private, models, audit=audit, **sections)
             execute(run, "audit")
             for model in run.evidence.models:
