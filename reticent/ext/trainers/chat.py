@@ -35,8 +35,6 @@ __all__ = ["chat_dataset", "text_of_turns"]
 
 #: Between the contents of two turns, in the text of a document.
 BETWEEN = "\n\n"
-#: Of a character: what the template adds, the content of a turn, the content of an answer.
-TEMPLATE, TURN, ANSWER = range(3)
 #: Signs of private use, between which a turn's number stands while a template is asked where it puts contents.
 OPEN, CLOSE = "\uf8f2", "\uf8f3"
 #: White space around such a sign: a template takes it off where it takes it off a content.
@@ -181,12 +179,12 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     protected : bool array, of the characters of `text_of_turns`
     """
     written = _written(turns, tokenizer)
-    kind, is_protected = np.zeros(len(written), np.int8), np.zeros(len(written), bool)
+    is_answer, is_protected = (np.zeros(len(written), bool) for _ in range(2))
     place = 0
     starts = _places(turns, written, tokenizer)
     for turn, (start, content) in zip(turns, starts, strict=True):
         own = slice(start, start + len(content))
-        kind[own] = ANSWER if turn["role"] == "assistant" else TURN
+        is_answer[own] = turn["role"] == "assistant"
         skipped = place + turn["content"].index(content)
         is_protected[own] = protected[skipped : skipped + len(content)]
         place += len(turn["content"]) + len(BETWEEN)
@@ -194,7 +192,7 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     ids, spans = np.array(encoded["input_ids"], np.int64), np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
     # A tokenizer that trims its spans leaves nothing of a token of spaces: it begins where the one before ends.
     spans[1:, 0] = np.where(spans[1:, 0] == spans[1:, 1], spans[:-1, 1], spans[1:, 0])
-    in_answer, in_protected = (_share(spans, of) for of in (kind == ANSWER, is_protected))
+    in_answer, in_protected = (_share(spans, of) for of in (is_answer, is_protected))
     # A special token right behind an answer ends it: what a model must learn to stop.
     is_special = np.isin(ids, [*tokenizer.added_tokens_decoder])
     ends = is_special & np.concatenate([[False], in_answer[:-1]])
