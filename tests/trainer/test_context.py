@@ -253,7 +253,7 @@ def test_protected_words_that_stay_where_they_are_stop_the_training(tmp_path: Pa
         arguments[-1][:] = arguments[0]
         return 2, 0, 0
 
-    monkeypatch.setattr("reticent.engine.public_words.draw_surrogates", keep)
+    monkeypatch.setattr("reticent.engine.context_kernels.draw_surrogates", keep)
     with pytest.raises(TrainingError, match="2 words that identify"):
         inputs_of(store, words)
 
