@@ -34,6 +34,7 @@ from reticent.audit.report.selectors import (
     is_distinguishable,
     leaks_more,
     learned_little,
+    lies_over,
     only_invalid,
     retention_rows,
     strongest_attack,
@@ -311,15 +312,11 @@ def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> st
     own, other = model.privacy["both"].types, plain.privacy["both"].types
     if not (has_value(own) and has_value(other)) or own.low is None or other.low is None:
         return ""
-    if _lies_over(own, other):
+    if lies_over(own, other):
         return t("findings.fewer_than_recipe", recipe=plain.recipe)
-    if _lies_over(other, own):
+    if lies_over(other, own):
         return t("findings.more_than_recipe", recipe=plain.recipe)
     return t("findings.not_measurably_fewer_than_recipe", recipe=plain.recipe)
-
-
-def _lies_over(one: Estimate, other: Estimate) -> bool:
-    return one.low is not None and other.high is not None and one.low > other.high
 
 
 def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
