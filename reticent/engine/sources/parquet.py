@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ __all__ = ["document_writer", "read_parquet", "row_groups"]
 _OWN_NAMES: Final = Columns(spans="spans", mentions="mentions")
 
 
-def document_writer(where: Path | BinaryIO, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
+def document_writer(where: Path, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
     """A writer of documents as Parquet, in pages of about 1 MiB, since readers unpack a page whole.
 
     Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
