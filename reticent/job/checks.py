@@ -16,9 +16,11 @@ from reticent.core.json_toml import parse_json
 from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
+from reticent.engine.public_words import read_public_words
 from reticent.engine.withdrawn import read_lines
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
+from reticent.job.dependencies import privacy_unit, surrogate_names, unaccounted_stages
 from reticent.job.releases import open_earlier
 from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
@@ -297,8 +299,6 @@ def _check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later, and for settings of
     DP-SGD, or of plain training, that no recipe looks at.
     """
-    from reticent.job.dependencies import privacy_unit, unaccounted_stages
-
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
     if not wanted and any(run.job.training(model).dp for model in run.job.model):
@@ -384,12 +384,8 @@ def _require_pool(run: Run) -> None:
         sources["surrogates.pool"] = run.job.surrogates.pool
     for setting, source in sources.items():
         if source is not None:
-            from reticent.engine.public_words import read_public_words
-
             read_public_words(source, setting)
     if any(recipe.context == "surrogate" for recipe in recipes):
-        from reticent.job.dependencies import surrogate_names
-
         surrogate_names(run.job).pool()
 
 

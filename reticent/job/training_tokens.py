@@ -28,6 +28,7 @@ from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
+from reticent.job.text_checks import text_check_of_flags
 from reticent.trainer.config import TIMES_REPEATED
 from reticent.trainer.distributed import launched
 from reticent.trainer.verify import read_ledger, verify_ledger
@@ -227,8 +228,6 @@ def _text_check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
     """How far the flags that a recipe goes by were held to the text, and whether nothing speaks against them."""
-    from reticent.job.text_checks import text_check_of_flags
-
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:

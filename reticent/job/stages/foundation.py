@@ -25,8 +25,6 @@ from reticent.trainer.distributed import World
 from reticent.trainer.recipes import get_recipe
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
@@ -68,6 +66,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
     """
+    from reticent.trainer.foundation import new_model
     from reticent.trainer.loop import train
 
     reference = settings.text == "reference"
@@ -85,7 +84,15 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     trained.mkdir()
     with run.progress.task(f"tokens for {model.name}", None, "documents") as advance:
         written = write_tokens(tokens, corpus, individuals, tokenizer, splits=splits, progress=advance)
-    network = _new_network(run, settings, tokenizer)
+    network = new_model(
+        settings.kind,
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        max_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
     with run.progress.task(f"pre-train {model.name}", None, "steps") as advance:
         result = train(
             network,
@@ -121,20 +128,6 @@ def _tokenizer(
         _texts(corpus, individuals, splits),
         kind="wordpiece" if settings.kind == "bert" else "bytelevel",
         vocab_size=settings.vocab_size,
-    )
-
-
-def _new_network(run: Run, settings: FoundationConfig, tokenizer: str) -> PreTrainedModel:
-    from reticent.trainer.foundation import new_model
-
-    return new_model(
-        settings.kind,
-        tokenizer,
-        hidden_size=settings.hidden_size,
-        num_layers=settings.num_layers,
-        num_heads=settings.num_heads,
-        max_length=run.job.train.window_length,
-        seed=run.job.seed,
     )
 
 

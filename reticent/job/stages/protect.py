@@ -11,7 +11,7 @@ The first two lines are one pass over the text (:mod:`reticent.engine.single_pas
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
@@ -64,7 +64,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
         planned = [(variant, _artefact(run, model, variant, tokenizer)) for variant in _variants(run, model)]
         views = {artefact.name: variant for variant, artefact in planned if variant.style is None}
         outputs = tuple(artefact for _, artefact in planned if artefact.name in views)
-        yield Step(outputs, partial(_build_views, run, model, views, samples))
+        yield Step(outputs, partial(build_views, run, model, views, samples))
         for variant, artefact in planned:
             if variant.style is not None:
                 build = _build_lowered if variant.style == "lower" else _build_rewritten
@@ -163,12 +163,6 @@ def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> di
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
     return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}
-
-
-def _build_views(
-    run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
-) -> None:
-    build_views(run, model, variants, samples, outputs)
 
 
 def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
