@@ -19,7 +19,8 @@ from benchmarks.record_io import write_record
 def run(size: str) -> dict[str, Any]:
     """Run the demo and write ``record/demo.json``."""
     from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.selectors import all_utility, last_checkpoints, loss_auc, ordinary_utility
+    from reticent.audit.report.selectors import all_utility, loss_auc, ordinary_utility
+    from reticent.audit.stats.seeds import last_checkpoints
     from reticent.core.progress import Progress
     from reticent.job import demo
 

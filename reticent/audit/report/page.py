@@ -48,7 +48,6 @@ from reticent.audit.report.selectors import (
     about_recipe,
     all_utility,
     groups_of,
-    last_checkpoints,
     loss_auc,
     ordinary_utility,
     retention_rows,
@@ -56,7 +55,7 @@ from reticent.audit.report.selectors import (
 )
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
-from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
+from reticent.audit.stats.seeds import classification_over_seeds, last_checkpoints, num_seeds, over_seeds
 from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, capital, digits_beside
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES

@@ -44,8 +44,8 @@ from reticent.audit.judgement.verdict import (
 from reticent.audit.membership.names import CLASSIFIER, TAGGER
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, own_recipes, recipe_of
-from reticent.audit.report.selectors import broken_rule, last_checkpoints
-from reticent.audit.stats.seeds import passages_over_seeds
+from reticent.audit.report.selectors import broken_rule
+from reticent.audit.stats.seeds import last_checkpoints, passages_over_seeds
 from reticent.audit.texts import (
     FOUND,
     NOT_FOUND,

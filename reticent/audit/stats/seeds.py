@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
-__all__ = ["classification_over_seeds", "num_seeds", "over_seeds", "passages_over_seeds"]
+__all__ = ["classification_over_seeds", "last_checkpoints", "num_seeds", "over_seeds", "passages_over_seeds"]
 
 
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
@@ -40,6 +40,18 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
     for model in models:
         groups.setdefault((model.model, model.objective, model.recipe, model.epoch), []).append(model)
     return [entries[0] if len(entries) == 1 else _merged(entries, small_cell) for entries in groups.values()]
+
+
+def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[ModelEvidence]:
+    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
+    seeds where there are several.
+    """
+    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
+    for model in over_seeds(models, cell):
+        key = (model.model, model.objective, model.recipe)
+        if key not in last or model.epoch > last[key].epoch:
+            last[key] = model
+    return list(last.values())
 
 
 def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5) -> ExtractedModel | None:
