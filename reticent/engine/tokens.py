@@ -94,7 +94,10 @@ def write_tokens(
     if style == "lower" or (style is None and index is None and spans is None):
         words = FlaggedWords(corpus, individuals, **common)
         lowered = style == "lower"
-        texts = ((each, _lowered(each, num_threads) if lowered else _as_they_are(each)) for each in words)
+        texts = (
+            (each, lower_case(each.part.texts, num_threads=num_threads) if lowered else _as_they_are(each))
+            for each in words
+        )
         encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
         return _write(folder, words, texts, encoder, tokenizer_json, progress)
     protected = index, spans or NO_SPANS, policy
@@ -301,10 +304,6 @@ class RewrittenTokens:
 def _as_they_are(documents: Flagged) -> Rewritten:
     part, words, flags, starts, gaps = documents
     return Rewritten(part.texts, words, flags, starts, gaps)
-
-
-def _lowered(documents: Flagged, num_threads: int) -> Rewritten:
-    return lower_case(documents.part.texts, num_threads=num_threads)
 
 
 def _write(

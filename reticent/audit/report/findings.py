@@ -90,6 +90,9 @@ class Outcomes:
         result = self.results(model).get(risk)
         return result is not None and is_found(result)
 
+    def is_any_found(self, model: ModelEvidence) -> bool:
+        return any(map(is_found, self.results(model).values()))
+
     def outcome(self, model: ModelEvidence, risk: str) -> str:
         result = self.results(model).get(risk)
         return result.outcome if result else NOT_SHOWN
@@ -605,7 +608,7 @@ def decisions(
         yield Marked(text, *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
     silent = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)
               and not only_invalid(m) and protects(m, audit) and _is_quiet(m, outcomes)]  # fmt: skip
-    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or _found_risks(m, outcomes)]
+    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or outcomes.is_any_found(m)]
     if found_some:
         text = "findings.some_attacks_found_something_in_names_weigh"
         yield Marked(t(text, names=_names(found_some, t)), *_marks(found_some, "any", "every attack", FOUND))
@@ -647,10 +650,6 @@ def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence
 def _has(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
     """Whether learned identifiers were found in a model, with this outcome against the threshold."""
     return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
-
-
-def _found_risks(model: ModelEvidence, outcomes: Outcomes) -> list[str]:
-    return [risk for risk in outcomes.results(model) if outcomes.is_found(model, risk)]
 
 
 def _is_quiet(model: ModelEvidence, outcomes: Outcomes) -> bool:

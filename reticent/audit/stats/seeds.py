@@ -120,7 +120,9 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
         parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
         merged = replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
         name = getattr(first, "NAMED_BY_ALL", None)
-        return replace(merged, **{name: _names([getattr(value, name) for value in values])}) if name else merged
+        if name:  # the mean is over what is worst in each, not over one group
+            merged = replace(merged, **{name: "; ".join(dict.fromkeys(getattr(value, name) for value in values))})
+        return merged
     if all(isinstance(value, dict) for value in values):
         shared = (key for key in first if all(key in value for value in values))
         return {key: _mean([value[key] for value in values], cell) for key in shared}
@@ -134,11 +136,6 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     if all(isinstance(value, int | float) for value in values):
         return statistics.fmean(values)
     return None if any(value is None for value in values) else first  # one training's is not the mean of all
-
-
-def _names(names: Sequence[str]) -> str:
-    """Return the names of all trainings: the mean is over what is worst in each, not over one group."""
-    return "; ".join(dict.fromkeys(names))
 
 
 def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
