@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.corpus import as_corpus
+from reticent.engine.corpus import Corpus, Documents, as_corpus
+from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
 from reticent.engine.kernels import protected_words
-from reticent.engine.protect import POLICIES
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus, Documents
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.protect import Policy
-    from reticent.engine.split import Individuals
+from reticent.engine.split import Individuals
 
 __all__ = ["cdf", "corpus_statistics", "detected_spans"]
 

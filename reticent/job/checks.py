@@ -6,7 +6,6 @@ import glob
 from collections.abc import Iterable, Iterator, Mapping, Set
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.core.artifact import JOB
@@ -14,25 +13,21 @@ from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.core.resolve import resolve
+from reticent.core.section import Section
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
 from reticent.engine.public_words import read_public_words
 from reticent.engine.withdrawn import read_lines
-from reticent.job.config import load_kept_job, parse_job
+from reticent.job.config import Job, load_kept_job, parse_job
 from reticent.job.config.job import kept_content
 from reticent.job.dependencies import privacy_unit, surrogate_names, unaccounted_stages
 from reticent.job.releases import open_earlier
+from reticent.job.run import Run
 from reticent.trainer.base_files import check_base
-from reticent.trainer.config import TrainConfig
+from reticent.trainer.config import FoundationConfig, ModelSection, TrainConfig
 from reticent.trainer.given import positions_of
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 from reticent.trainer.tokenizer_of_model import tokenizer_notices
-
-if TYPE_CHECKING:
-    from reticent.core.section import Section
-    from reticent.job.config import Job
-    from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig, ModelSection
 
 __all__ = [
     "check_budget",

@@ -9,23 +9,19 @@ Cost: a pass of both models over the documents of those who left, and two docume
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.audit.evidence.membership import KindAttack
 from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Training, is_last
+from reticent.job.artefact import Measurement, Training, is_last
 from reticent.job.config import load_kept_job
 from reticent.job.run import Run
 from reticent.job.stages.near_copies import copied_individuals
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.membership import KindAttack
-    from reticent.job.artefact import Measurement
 
 __all__ = ["Earlier", "earlier_of", "measure_withdrawn", "open_earlier"]
 

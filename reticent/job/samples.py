@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.oracle.retokenizer import Retokenizer
+from reticent.engine.oracle.tokens import TextCheck
+from reticent.engine.protect import Policy
+from reticent.engine.store import TokenStore
 from reticent.engine.text_sample import SampledText, TextSample
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.oracle.tokens import TextCheck
-    from reticent.engine.protect import Policy
-    from reticent.engine.store import TokenStore
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
+from reticent.job.config import ModelSection
+from reticent.job.run import Run
 
 __all__ = ["Samples", "require_text"]
 

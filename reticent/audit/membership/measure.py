@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.compute as pc
 
+from reticent.audit.config import AuditConfig
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, WorstSubgroup
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.asking import EVERY_ATTACK
@@ -30,9 +30,6 @@ from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_estimate, best_attack, best_of
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-
-if TYPE_CHECKING:
-    from reticent.audit.config import AuditConfig
 
 __all__ = [
     "AttackedIndividuals",

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.protocol import Request
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 __all__ = ["document_writer", "read_parquet", "row_groups"]
 

@@ -10,26 +10,22 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.artifact import fingerprint
-from reticent.engine.corpus import open_corpus
+from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.schema import REFERENCE
+from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 from reticent.job.artefact import Artefact, Step
+from reticent.job.config import ModelSection
+from reticent.job.run import Run
 from reticent.trainer.base_files import read_tokenizer_json
-from reticent.trainer.config import TrainConfig
+from reticent.trainer.config import FoundationConfig, TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.recipes import get_recipe
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.split import Individuals
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig
 
 __all__ = ["foundation_steps"]
 

@@ -16,15 +16,18 @@ from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.rewrite import TextStyle
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.tokens import write_tokens
 from reticent.job.artefact import Artefact, Outputs, Step
+from reticent.job.config import ModelSection
 from reticent.job.noise import noise_settings
+from reticent.job.run import Run
 from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import AUDIT, REWRITTEN, TRAIN, Variant
@@ -37,11 +40,6 @@ from reticent.job.views import (
     write_rewritten,
     write_view_of,
 )
-
-if TYPE_CHECKING:
-    from reticent.engine.rewrite import TextStyle
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
 
 __all__ = [
     "digest_of",
