@@ -105,7 +105,7 @@ def corpus_statistics(
     support, occurrences = table.column("support").to_numpy(), table.column("occurrences").to_numpy()
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
-    marks = _marks(supports, flags, stream.offsets, k)
+    marks = _marks(supports, flags, k)
     of_stream, of_individual = np.unique(stream.individual, return_inverse=True)
     per_individual = count_distinct(stream, of_individual, len(of_stream), marks)
     units, of_unit = np.unique(stream.unit, return_inverse=True)
@@ -187,7 +187,7 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
         )
 
 
-def _marks(supports: list[np.ndarray], flags: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
+def _marks(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
     """Kind of each n-gram, uint8 (N, W): bits by number; those of words on n = 1 only."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):

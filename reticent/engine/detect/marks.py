@@ -161,7 +161,6 @@ class _Line:
         self._document = found.column("document").to_numpy()
         self._start, self._end = (found.column(name).to_numpy() for name in ("start", "end"))
         self._label = found.column("label").combine_chunks()
-        self._found_rows: list[np.ndarray] = []
         self._detector = found.column("detector").combine_chunks().dictionary_encode()
         self._gold: list[dict[str, np.ndarray | pa.Array]] = []
         self._found: list[dict[str, np.ndarray]] = []
