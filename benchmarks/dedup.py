@@ -10,16 +10,16 @@ time; it reports candidates, which are compared in full here to see how many are
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.record_io import write_record
+from benchmarks.runner import command
 from reticent import _rust
 
 THRESHOLD, SHINGLE = 0.8, 5
@@ -118,7 +118,7 @@ def check(num: int) -> dict[str, Any]:
     return found
 
 
-def run(size: str, *, documents: int = 50_000) -> None:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", documents: int = 50_000) -> None:
     """Measure, print and write the record."""
     toy = size == "toy"
     result: dict[str, Any] = {"threshold": THRESHOLD, "checked": check(120 if toy else 2000)}
@@ -139,6 +139,4 @@ def run(size: str, *, documents: int = 50_000) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=50_000)
-    run("cpu", documents=parser.parse_args().documents)
+    command(run)

@@ -14,14 +14,13 @@ Detectors whose package is not installed are named in the record as such. Nothin
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +28,7 @@ import pyarrow.parquet as pq
 from fixtures.corpora import CORPORA, Case, census_names, read_case
 
 from benchmarks.record_io import DATA, markdown, write_raw, write_record
+from benchmarks.runner import command
 from reticent.core.errors import PolicyError
 
 #: Pipelines of spaCy by language.
@@ -253,10 +253,12 @@ def _number(estimate: dict[str, Any]) -> dict[str, Any]:
     return rounded | ({"of": estimate["of"]} if "of" in estimate else {})
 
 
-def run(size: str, corpora: Sequence[str] = tuple(CORPORA)) -> dict[str, Any]:
-    """Measure each corpus and write the record."""
+def run(
+    size: Annotated[str, ("toy", "cpu")] = "cpu", corpus: Annotated[Sequence[str], CORPORA] = tuple(CORPORA)
+) -> None:
+    """Measure each corpus, write the record and print its tables."""
     results: dict[str, Any] = {}
-    for name in corpora:
+    for name in corpus:
         folder = CORPORA[name][0]
         if folder is not None and not (DATA / folder).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
@@ -268,7 +270,7 @@ def run(size: str, corpora: Sequence[str] = tuple(CORPORA)) -> dict[str, Any]:
     about = {"packages": {name: _version(name) for name in packages}}
     write_record("detection", {**about, "corpora": {name: recorded(found) for name, found in results.items()}}, size)
     write_raw("detection", results, size)
-    return results
+    print(detection_tables({"corpora": results}))
 
 
 def recorded(result: dict[str, Any]) -> dict[str, Any]:
@@ -425,13 +427,5 @@ def _rate(estimate: Any, *, interval: bool = False) -> str:
     return f"{value:.3f}" + (f" [{estimate['low']:.3f}, {estimate['high']:.3f}]" if interval else "")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", choices=list(CORPORA), action="append")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    print(detection_tables({"corpora": run(arguments.size, tuple(arguments.corpus or CORPORA))}))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -13,17 +13,15 @@ thread.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +31,7 @@ from fixtures.corpora import census_names, read_case
 from benchmarks.detection import PIPELINES, _number, _version
 from benchmarks.engine_workers import write_text
 from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.runner import command
 from reticent.core.errors import PolicyError
 
 GOAL_MB_PER_SECOND = 50
@@ -299,12 +298,12 @@ def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequen
     return overall | {"categories": rates}
 
 
-def run(size: str, num_mb: float = 60, rounds: int = 5) -> dict[str, Any]:
-    """Measure both and write the record."""
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", mb: float = 60, rounds: int = 5) -> None:
+    """Measure both, write the record and print its tables."""
     if size == "toy":
-        num_mb, rounds = 0.3, 1
+        mb, rounds = 0.3, 1
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        result: dict[str, Any] = {"throughput": throughput(Path(folder), num_mb, rounds)}
+        result: dict[str, Any] = {"throughput": throughput(Path(folder), mb, rounds)}
     result["trained"] = {language: trained(language, size, min(rounds, 3)) for language in NER_CORPORA}
     result["peers"] = {
         comparison.name: compare(comparison, 20 if size == "toy" else 400, rounds)
@@ -313,7 +312,7 @@ def run(size: str, num_mb: float = 60, rounds: int = 5) -> dict[str, Any]:
     }
     result["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     write_record("detection_speed", result, size)
-    return result
+    print(speed_tables(result))
 
 
 def speed_tables(record: dict[str, Any]) -> str:
@@ -362,14 +361,5 @@ def _spread(values: dict[str, float], digits: int) -> str:
     return f"{shown(values['median'])} [{shown(values['low'])}, {shown(values['high'])}]"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--mb", type=float, default=60)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    print(speed_tables(run(arguments.size, arguments.mb, arguments.rounds)), file=sys.stdout)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

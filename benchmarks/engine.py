@@ -12,7 +12,6 @@ What a row's time includes is said in `INCLUDES`, by the first words of its name
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -20,15 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, can_limit_memory, tokenizer_json
 from benchmarks.peers import LIBRARIES
 from benchmarks.protection import encode_alone
 from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.runner import command
 
 PARTS = ("counting", "tokens", "growth", "memory")
 TOKENIZERS = ("bert-base-cased", "gpt2")
@@ -86,7 +86,7 @@ def counting_rows() -> Iterator[Row]:
     yield peer("networkx", 1, corpus="tenth")
 
 
-def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool, peers: str | None) -> list[Row]:
+def rows(parts: Sequence[str], documents: int, num_bytes: int, limited: bool, peers: str | None) -> list[Row]:
     """Return what a round runs, ours first."""
     found = []
     if "counting" in parts or "memory" in parts:
@@ -156,7 +156,7 @@ def _timed(command: list[str], environment: dict[str, str] | None = None) -> dic
 class Corpora:
     """The documents of a benchmark: the whole, its first tenth, the growth steps; and what is derived from them."""
 
-    def __init__(self, folder: Path, corpus: Path | None, documents: int | None, parts: tuple[str, ...]):
+    def __init__(self, folder: Path, corpus: Path | None, documents: int | None, parts: Sequence[str]):
         self.folder, self._made = folder, {}
         self.generated = corpus is None
         if corpus is None:
@@ -223,13 +223,13 @@ def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
 
 
 def run(
-    size: str,
-    documents: int | None = None,
-    corpus: Path | None = None,
+    size: Annotated[str, ("toy", "cpu")] = "cpu",
+    documents: Annotated[int | None, "default 50,000, or all of --corpus"] = None,
+    corpus: Annotated[Path | None, "Parquet documents (doc_id, individual_id, text) instead of generated ones"] = None,
     rounds: int = 3,
-    parts: tuple[str, ...] = PARTS,
-    training_rate: float | None = None,
-    peers: str | None = None,
+    only: Annotated[Sequence[str], PARTS] = PARTS,
+    training_rate: Annotated[float | None, "measured tokens a second of training, for P9"] = None,
+    peers: Annotated[str | None, "Python of an environment with the tokenisers of today (peers.py)"] = None,
 ) -> dict[str, Any]:
     """Measure, print and write ``record/engine.json``; `AssertionError` where counts or tokens differ."""
     if corpus is None:
@@ -237,9 +237,9 @@ def run(
     if size == "toy":
         rounds = 1
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        corpora = Corpora(Path(folder), corpus, documents, parts)
+        corpora = Corpora(Path(folder), corpus, documents, only)
         steps = int(corpora.documents * corpora.step_scale)
-        todo = rows(parts, steps, corpora.num_bytes, can_limit_memory(), peers)
+        todo = rows(only, steps, corpora.num_bytes, can_limit_memory(), peers)
         todo = one_of_each(todo) if size == "toy" else todo
         runs: dict[str, list[dict[str, Any]]] = {}
         for row in [row for row in todo if row.task == "command" and size != "toy"][:1]:
@@ -260,7 +260,7 @@ def run(
     reached = goals(runs, corpora.num_bytes, about, training_rate)
     result = {
         "documents": corpora.documents, "num_bytes": corpora.num_bytes, "generated": corpora.generated,
-        "rounds": rounds, "parts": list(parts), "shape": about, "runs": shown, "goals": reached,
+        "rounds": rounds, "parts": list(only), "shape": about, "runs": shown, "goals": reached,
     }  # fmt: skip
     _print(result)
     write_record("engine", result, size)
@@ -450,11 +450,11 @@ def goals(runs: Runs, num_bytes: int, shape: dict[str, Any], training_rate: floa
     one, three = "reticent, n = 1..1", "reticent, n = 1..3"
     add("P1", "n = 1, wall / wc -w", over(seconds(one), seconds("wc -w")), "<= 0.6", "<= 0.25")
     add("P2", "n = 1..3, wall / wc -w", over(seconds(three), seconds("wc -w")), "<= 1.5", "<= 0.65")
-    for command in ("reticent index, n = 1..1", "reticent index, n = 1..3"):
-        name, bounds = ("P1", ("<= 0.6", "<= 0.25")) if command.endswith("1..1") else ("P2", ("<= 1.5", "<= 0.65"))
-        add(name, f"{command}: the whole command / wc -w", over(seconds(command), seconds("wc -w")), *bounds)
-        work = [run["seconds"] - run["again_seconds"] for run in runs.get(command, [])]
-        add(name, f"{command}: less one that finds nothing to do / wc -w", over(work, seconds("wc -w")), *bounds)
+    for asked in ("reticent index, n = 1..1", "reticent index, n = 1..3"):
+        name, bounds = ("P1", ("<= 0.6", "<= 0.25")) if asked.endswith("1..1") else ("P2", ("<= 1.5", "<= 0.65"))
+        add(name, f"{asked}: the whole command / wc -w", over(seconds(asked), seconds("wc -w")), *bounds)
+        work = [run["seconds"] - run["again_seconds"] for run in runs.get(asked, [])]
+        add(name, f"{asked}: less one that finds nothing to do / wc -w", over(work, seconds("wc -w")), *bounds)
     alone = "reticent, counting alone, n = 1..3"
     compared = (
         ("", "counting alone", alone, "ours, counting alone"),
@@ -522,26 +522,5 @@ def _exponents(runs: Runs) -> list[float]:
     return slopes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, help="default 50,000, or all of --corpus")
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        help="Parquet documents instead of generated ones: a file or a folder, "
-        "with the columns doc_id, individual_id and text",
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=PARTS, action="append", help="repeat for several; all of them if not given")
-    parser.add_argument("--training-rate", type=float, help="measured tokens a second of training, for P9")
-    parser.add_argument("--peers", help="Python of an environment with the tokenisers of today (peers.py)")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    run(
-        arguments.size, arguments.documents, arguments.corpus, arguments.rounds,
-        tuple(arguments.only or PARTS), arguments.training_rate, arguments.peers,
-    )  # fmt: skip
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -9,12 +9,11 @@ difference in processor time is the guard's. Random text, and copies that are to
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import markdown, spread, write_record
+from benchmarks.runner import command
 from reticent import _rust
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.rules import RulesDetector
@@ -170,7 +170,7 @@ def measure_tokens(index: Any, texts: list[str], hidden_size: int, rounds: int) 
     }
 
 
-def run(size: str, *, individuals: int = 20_000, rounds: int = 5) -> None:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", individuals: int = 20_000, rounds: int = 5) -> None:
     """Measure, print and write the record."""
     individuals, rounds = (100, 1) if size == "toy" else (individuals, rounds)
     table = notes(0, individuals)
@@ -193,8 +193,4 @@ def run(size: str, *, individuals: int = 20_000, rounds: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--individuals", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    run("cpu", individuals=options.individuals, rounds=options.rounds)
+    command(run)

@@ -15,7 +15,6 @@ Goals: P13 (everything before training beside the fastest tokeniser that is righ
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -25,16 +24,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from benchmarks.peers import LIBRARIES, digest
 from benchmarks.record_io import DATA, machine, markdown, spread, write_record
+from benchmarks.runner import command
 from reticent.engine.corpus import open_corpus
 
 __all__ = ["fastest", "protection_goals", "protection_table", "run"]
@@ -44,7 +44,6 @@ ROOT = Path(__file__).parents[1]
 LARGE_BPE = "bpe-128k"
 #: The vocabularies that are tried: WordPiece and byte-level BPE of two bytes an id, and both of three.
 VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE_BPE)
-TOY_VOCABULARIES = VOCABULARIES[:1]
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
@@ -201,23 +200,23 @@ class Trial:
 
 
 def run(
-    size: str,
+    size: Annotated[str, ("toy", "cpu")] = "cpu",
     documents: int = 50_000,
     rounds: int = 3,
-    growth: tuple[int, ...] = (),
-    wanted: tuple[str, ...] = VOCABULARIES,
-    peers: str | None = None,
-) -> dict[str, Any]:
-    """Measure, and write the record; at toy size of one vocabulary."""
+    growth: Sequence[int] = (),
+    vocabularies: Annotated[Sequence[str], VOCABULARIES] = VOCABULARIES,
+    peers: Annotated[str | None, "Python of an environment with the tokenisers of today"] = None,
+) -> None:
+    """Measure, write the record and print its tables; at toy size of one vocabulary."""
     if size == "toy":
-        documents, rounds, growth, wanted = 300, 1, (), tuple(name for name in wanted if name in TOY_VOCABULARIES)
+        documents, rounds, growth, vocabularies = 300, 1, (), VOCABULARIES[:1]
     from benchmarks.engine_workers import make_corpus
 
-    vocabularies = [name for name in wanted if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
-    if missing := set(wanted) - {*vocabularies}:
+    found = [name for name in vocabularies if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
+    if missing := {*vocabularies} - {*found}:
         print(f"skipped: no {', '.join(sorted(missing))} under {DATA} (RETICENT_DATA)", file=sys.stderr)
-    if not vocabularies:
-        return {}
+    if not found:
+        return
     result: dict[str, Any] = {
         "machine": machine(),
         "documents": documents,
@@ -229,17 +228,17 @@ def run(
         folder = Path(place)
         (folder / "hospital").mkdir()
         make_corpus(folder / "hospital", documents)
-        for name in vocabularies:
+        for name in found:
             trial = Trial(folder / name, folder / "hospital", name)
             result["trials"][name] = [trial.round(peers, first=number == 0) for number in range(rounds)]
         for number in growth:
             (folder / str(number)).mkdir()
             make_corpus(folder / str(number), number)
-            trial = Trial(folder / f"growth-{number}", folder / str(number), vocabularies[0])
+            trial = Trial(folder / f"growth-{number}", folder / str(number), found[0])
             result["growth"].append({"documents": number, **trial.run(), "run_bytes": num_bytes(trial.folder / "run")})
     result["goals"] = list(protection_goals(result))
     write_record("protection", result, size)
-    return result
+    print(protection_table(result))
 
 
 def fastest(rounds: list[dict[str, dict[str, Any]]]) -> str | None:
@@ -343,20 +342,5 @@ def _gb(spent: dict[str, Any]) -> str:
     return f"{_peak(spent) / 1e9:.2f}"
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--vocabularies", nargs="+", choices=VOCABULARIES, default=VOCABULARIES)
-    parser.add_argument("--growth", type=int, nargs="*", default=[])
-    parser.add_argument("--peers", help="Python of an environment with the tokenisers of today")
-    parser.add_argument("--size", choices=("toy", "cpu"), default="cpu")
-    given = parser.parse_args()
-    record = run(given.size, given.documents, given.rounds, tuple(given.growth), tuple(given.vocabularies), given.peers)
-    if record:
-        print(protection_table(record))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -11,20 +11,20 @@ Size gpu needs CUDA; both then compute in bfloat16.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
 from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.runner import command
 from reticent.core.device import pick_device
 
 OURS, PEER = "detector transformers", "pipeline of transformers"
@@ -148,7 +148,7 @@ def _covered(length: int, spans: list[tuple[int, int]]) -> np.ndarray:
     return marked
 
 
-def run(size: str, rounds: int = 3) -> None:
+def run(size: Annotated[str, SIZES] = "toy", rounds: int = 3) -> None:
     """Measure and write the record; without the corpus nothing is measured, and said."""
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
@@ -160,13 +160,5 @@ def run(size: str, rounds: int = 3) -> None:
     write_record("tagging_speed" + ("-gpu" if size == "gpu" else ""), result, size)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=sorted(SIZES), default="toy")
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

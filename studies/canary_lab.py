@@ -17,20 +17,20 @@ and not to the noise.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, mean_over_seeds, write_record
+from benchmarks.runner import command
 from studies.dp_baseline import LARGE
 from studies.reproduction.rows import freeze
 
@@ -467,15 +467,18 @@ def _measured(run: Run, folder: Path) -> dict[str, str]:
     }
 
 
-def run(size: str, folder: Path | None = None) -> dict[str, Any]:
-    """Run the lab in ``folder``, where a stopped one goes on; cpu size writes ``record/canary_lab.json``."""
-    if folder is None:
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder to keep; a lab that was stopped there goes on"] = None,
+) -> dict[str, Any]:
+    """Run the lab; cpu size writes ``record/canary_lab.json``."""
+    if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))
-    about, rule = SIZES[size], freeze(folder, [2])
-    tried = pilot(folder, about)
+    about, rule = SIZES[size], freeze(work, [2])
+    tried = pilot(work, about)
     regime = choose(tried)
-    lab = Lab(folder, about, PILOT, regime.hidden, regime.copies)
+    lab = Lab(work, about, PILOT, regime.hidden, regime.copies)
     several = len(about["rates"]) > 1
     rates = {rate: lab.private(regime, rate) if several else None for rate in about["rates"]}
     rate = min(rates, key=lambda each: rates[each] or 0.0)
@@ -486,9 +489,9 @@ def run(size: str, folder: Path | None = None) -> dict[str, Any]:
         "pilot": {"seed": PILOT, "rule": RULE, "regimes": tried, "rates": {str(k): v for k, v in rates.items()}},
         "chosen": {**asdict(regime), "sample_rate": rate},
         "seeds": list(about["seeds"]),
-        "rows": ways(folder, about, regime, rate),
-        "curve": curve(folder, about, regime),
-        "layers": layers(folder, about, regime, rate),
+        "rows": ways(work, about, regime, rate),
+        "curve": curve(work, about, regime),
+        "layers": layers(work, about, regime, rate),
     }
     print(table(result))
     write_record("canary_lab", result, size, STUDIES)
@@ -529,13 +532,5 @@ def table(record: dict[str, Any]) -> str:
 HOWS = ("greedy", "beams", "drawn")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, help="folder to keep; a lab that was stopped there goes on")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.work)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -18,7 +18,6 @@ them: the commonest class, and logistic regression on bags of words.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import re
@@ -26,15 +25,17 @@ import sys
 import tempfile
 import time
 from bisect import bisect
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, STUDIES, spread, write_record
+from benchmarks.runner import command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,24 +215,14 @@ def _row(
     return row
 
 
-def run(size: str, corpora: tuple[str, ...] = CORPORA) -> dict[str, Any]:
-    """Measure each corpus and write one record a corpus."""
-    results = {}
-    for name in corpora:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", corpus: Annotated[Sequence[str], CORPORA] = CORPORA) -> None:
+    """Measure each corpus, write one record a corpus and print its rows."""
+    for name in corpus:
         if not (DATA / name).exists() or not (DATA / "mtsamples").exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
-        results[name] = measure(name, size)
-        write_record(f"classification_{name}", {"settings": SETTINGS, **results[name]}, size, STUDIES)
-    return results
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", choices=CORPORA, action="append")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    for name, result in run(arguments.size, tuple(arguments.corpus or CORPORA)).items():
+        result = measure(name, size)
+        write_record(f"classification_{name}", {"settings": SETTINGS, **result}, size, STUDIES)
         for model, found in result["models"].items():
             for row in found["rows"]:
                 macro = row["macro_f1"]
@@ -243,4 +234,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

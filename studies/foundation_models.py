@@ -13,22 +13,22 @@ first 80 words of 100 member and 100 held-out reports, LoRA, few epochs. Size gp
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.attacks import attack_rows, attack_table, first_words
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
+from benchmarks.runner import command
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import all_utility, ordinary_utility
@@ -243,28 +243,32 @@ def result_row(job: Any, model: ModelEvidence) -> dict[str, Any]:
     }
 
 
-def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = tuple(PACKAGES)) -> dict[str, Any]:
-    """Make the bases, run the job, print the table and write the record; returns it."""
-    absent = [PACKAGES[name] for name in models if package_folder(name) is None]
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder of bases and run, taken up again by a second start"] = None,
+    model: Annotated[Sequence[str], PACKAGES] = tuple(PACKAGES),
+) -> None:
+    """Make the bases, run the job, print the table and write the record."""
+    absent = [PACKAGES[name] for name in model if package_folder(name) is None]
     if not (DATA / "mtsamples").exists() or absent:
         why = f"no package {absent[0]} (dependency group `models`)" if absent else f"no mtsamples under {DATA}"
         print(f"skipped: {why}", file=sys.stderr)
-        return {}
-    if size_name == "toy" and work is None:
+        return None
+    if size == "toy" and work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as scratch:
-            return run(size_name, work=Path(scratch), models=models)
+            return run(size, Path(scratch), model)
     from reticent.job.config import parse_job
     from reticent.job.run import Run
 
-    size = SIZES[size_name]
-    work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size_name}"
+    about = SIZES[size]
+    work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size}"
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, reports in zip(("documents", "public"), read_reports(size), strict=True):
+    for name, reports in zip(("documents", "public"), read_reports(about), strict=True):
         if not (work / f"{name}.parquet").exists():
             pq.write_table(reports, work / f"{name}.parquet")
     progress = KeptProgress(work / "seconds.json")
-    bases = {name: make_base(name, work, size, progress) for name in models}
-    values, missing = job_values(work, size, bases)
+    bases = {name: make_base(name, work, about, progress) for name in model}
+    values, missing = job_values(work, about, bases)
     for what in missing:
         progress.warn(what)
     job = Run(parse_job(values), progress)
@@ -272,21 +276,21 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
     found = job.evidence
     evidence = to_json(found)
     result = {
-        "cut": f"first {size.words} words of each report" if size.words else "nothing: reports are whole",
+        "cut": f"first {about.words} words of each report" if about.words else "nothing: reports are whole",
         "missing": missing,
         "individuals": evidence["corpus"]["num_individuals"],
         "words": evidence["corpus"]["num_words"],
         "settings": {key: values[key] for key in ("split", "detect", "protect", "train")}
-        | {"models": [{k: v for k, v in model.items() if k != "base"} for model in values["model"]]},
+        | {"models": [{k: v for k, v in each.items() if k != "base"} for each in values["model"]]},
         "seconds_per_stage": progress.kept_seconds,
         "seconds": round(sum(progress.kept_seconds.values()), 1),
-        "recipes": [result_row(job, model) for model in found.models],
+        "recipes": [result_row(job, each) for each in found.models],
         "attacks": attack_rows(evidence["models"]),
     }
     print(table(result), attack_table(result["attacks"]), sep="\n")
     print(", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in progress.kept_seconds.items()))
-    print(write_record("foundation_models" + ("_gpu" if size_name == "gpu" else ""), result, size_name, STUDIES))
-    return result
+    print(write_record("foundation_models" + ("_gpu" if size == "gpu" else ""), result, size, STUDIES))
+    return None
 
 
 def table(result: dict[str, Any]) -> str:
@@ -305,14 +309,5 @@ def table(result: dict[str, Any]) -> str:
     return markdown(["model and recipe", "epochs", "utility", "privacy", "excess", "promise"], rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, help="folder of bases and run, taken up again by a second start")
-    parser.add_argument("--model", choices=list(PACKAGES), action="append")
-    arguments = parser.parse_args()
-    run(arguments.size, work=arguments.work, models=tuple(arguments.model or PACKAGES))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -14,18 +14,18 @@ language.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from benchmarks.runner import command
 from studies.holes import common_words, listed_index, voters_of, words_of_users
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -140,7 +140,9 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     return markdown(heads, rows)
 
 
-def run(size: str) -> None:
+def run(
+    size: Annotated[str, SIZES] = "toy", record: Annotated[bool, "keep the result under studies/record"] = False
+) -> None:
     """Print the table; nothing where the corpus is not there."""
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
@@ -152,21 +154,9 @@ def run(size: str) -> None:
         assert kept["k = 2"] >= kept["k = 5"] >= kept["k = 10"]
         if kept["public list, loose, alone"] is not None:
             assert kept["public list, strict, alone"] <= kept["public list, loose, alone"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=sorted(SIZES), default="toy")
-    parser.add_argument("--record", action="store_true", help="keep the result under benchmarks/record")
-    arguments = parser.parse_args()
-    if not (DATA / "mtsamples").exists():
-        print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
-        return
-    found = grid(SIZES[arguments.size])
-    print(table(found))
-    if arguments.record:
-        write_record("holes_vocabulary", {"settings": SIZES[arguments.size], "results": found}, arguments.size, STUDIES)
+    if record:
+        write_record("holes_vocabulary", {"settings": SIZES[size], "results": found}, size, STUDIES)
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -11,14 +11,14 @@ held-out individuals, whose identifiers and decoys were never trained on.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, write_record
+from benchmarks.runner import command
 
 #: Our name -> what differs from ppclm.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -138,7 +138,7 @@ def check(result: dict[str, Any]) -> None:
     assert frozen["input"]["value"] == frozen["output"]["value"] == 0.5
 
 
-def run(size: str) -> dict[str, Any]:
+def run(size: Annotated[str, SIZES] = "toy") -> None:
     """Measure, check, print and keep the record."""
     result = measure(size)
     check(result)
@@ -146,10 +146,7 @@ def run(size: str) -> dict[str, Any]:
     counted = result["models"][0]["inversion"]
     print({kind: counted[kind]["num_targets"] for kind in ("direct", "indirect")}, counted["direct"]["chance"])
     write_record("inversion", result, size, STUDIES)
-    return result
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="toy")
-    run(parser.parse_args().size)
+    command(run)

@@ -10,14 +10,14 @@ because a null that beats chance on people who were never seen is skill, not mem
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from fixtures.corpora import LABELS
 
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from benchmarks.runner import command
 from studies.real_corpora import SCOPES
 
 RECIPES = ("clm", "clma", "ppclm", "dp-clm")
@@ -262,10 +263,14 @@ def _shown(estimate: dict[str, Any], digits: int = 3) -> str:
     return f"{bound}{estimate['value']:,.{digits}f}{ends}"
 
 
-def run(size: str, corpora: tuple[str, ...] = CORPORA, pages: Path | None = None) -> dict[str, Any]:
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    corpus: Annotated[Sequence[str], CORPORA] = CORPORA,
+    pages: Annotated[Path | None, "write the page of each corpus into this folder"] = None,
+) -> None:
     """Measure each corpus that is there and write one record, again after each: what was measured is kept."""
     results: dict[str, Any] = {}
-    for name in corpora[:1] if size == "toy" else corpora:
+    for name in corpus[:1] if size == "toy" else corpus:
         if name == "meddocan" and not (DATA / name).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
@@ -273,13 +278,7 @@ def run(size: str, corpora: tuple[str, ...] = CORPORA, pages: Path | None = None
         path = write_record("probes", results, size, STUDIES)
     if size != "toy" and results:
         print(probe_tables(json.loads(path.read_text())))
-    return results
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--corpus", choices=CORPORA, action="append")
-    parser.add_argument("--pages", type=Path, metavar="FOLDER", help="write the page of each corpus there")
-    arguments = parser.parse_args()
-    run(arguments.size, tuple(arguments.corpus or CORPORA), arguments.pages)
+    command(run)

@@ -11,19 +11,19 @@ sizes of the soft prompts follow the number of people (`prompts.sizes_that_fit`)
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, mean_over_seeds, write_record
+from benchmarks.runner import command
 from studies.foundation_models import package_folder
 from studies.reproduction.rows import freeze
 
@@ -397,20 +397,23 @@ def smollm2(people: People, about: dict[str, Any]) -> list[dict[str, Any]] | Non
     return _brief(_rows(_probe({"SmolLM2": folder}, some, config)))
 
 
-def run(size: str, folder: Path | None = None) -> dict[str, Any]:
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder to keep; a study that was stopped there goes on"] = None,
+) -> dict[str, Any]:
     """Search the regime, measure it on fresh seeds; cpu size writes ``record/propile.json``."""
-    if folder is None:
+    if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))
-    about, rule = SIZES[size], freeze(folder, [3])
-    tried = pilot(folder, about)
+    about, rule = SIZES[size], freeze(work, [3])
+    tried = pilot(work, about)
     regime, found = choose(tried)
-    real = smollm2(People(folder, about, about["seeds"][0]), about)
+    real = smollm2(People(work, about, about["seeds"][0]), about)
     result = {
         "rule": rule,
         "people": about["people"], "pilot": {"seed": PILOT, "rule": RULE, "regimes": tried},
         "chosen": asdict(regime), "found": found, "seeds": list(about["seeds"]), "smollm2": real,
-        **measure(folder, about, regime),
+        **measure(work, about, regime),
     }  # fmt: skip
     print(table(result))
     write_record("propile", result, size, STUDIES)
@@ -441,13 +444,5 @@ def table(record: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, help="folder to keep; a study that was stopped there goes on")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.work)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -11,21 +11,23 @@ Each corpus runs in a process of its own, so that its peak memory is its own. Th
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
 from benchmarks.record_io import DATA, STUDIES, write_record
+from benchmarks.runner import command
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import ordinary_utility
@@ -173,38 +175,21 @@ def _leak_row(model: ModelEvidence) -> dict[str, Any]:
     return found
 
 
-def run(size: str, corpora: tuple[str, ...] = tuple(SHARES)) -> dict[str, Any]:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", corpus: Annotated[Sequence[str], SHARES] = tuple(SHARES)) -> None:
     """Measure each corpus in a process of its own and write one record a corpus; at toy size of the first."""
-    results = {}
-    for name in corpora[:1] if size == "toy" else corpora:
+    for name in corpus[:1] if size == "toy" else corpus:
         if not (DATA / name).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
-        command = [sys.executable, "-m", "studies.real_corpora", "--worker", name, "--size", size]
-        with tempfile.NamedTemporaryFile("r", suffix=".json") as answer:
-            subprocess.run([*command, "--answer", answer.name], check=True, cwd=Path(__file__).parents[1])
-            results[name] = json.load(answer)
-        write_record(f"real_corpora_{name}", results[name], size, STUDIES)
-    return results
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            result = pool.submit(measure, name, size).result()
+        write_record(f"real_corpora_{name}", result, size, STUDIES)
+        print(f"{name}: {json.dumps(result['identifiers']['identifying_share'])}")
 
 
 def _peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", choices=list(SHARES), action="append")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--worker", choices=list(SHARES), help=argparse.SUPPRESS)
-    parser.add_argument("--answer", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        Path(arguments.answer).write_text(json.dumps(measure(arguments.worker, arguments.size)))
-        return
-    for name, result in run(arguments.size, tuple(arguments.corpus or SHARES)).items():
-        print(f"{name}: {json.dumps(result['identifiers']['identifying_share'])}")
-
-
 if __name__ == "__main__":
-    main()
+    command(run)
