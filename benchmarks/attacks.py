@@ -24,6 +24,11 @@ from fixtures.corpora import read_documents
 
 from benchmarks.record_io import DATA, markdown, write_record
 from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.progress import Progress
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 #: Reports and words of each; epochs; shadow models a recipe; bootstrap draws.
 SIZES: dict[str, dict[str, int]] = {
@@ -99,12 +104,6 @@ def attack_table(rows: list[dict[str, Any]]) -> str:
 
 def run(size: Annotated[str, SIZES] = "cpu") -> dict[str, Any]:
     """Run the job, print the table and write the record; returns it."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.core.progress import Progress
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return {}

@@ -32,7 +32,16 @@ from benchmarks.detection import PIPELINES, _number, _version
 from benchmarks.engine_workers import write_text
 from benchmarks.record_io import DATA, markdown, spread, write_record
 from benchmarks.runner import command
+from reticent.audit.detection import evaluate_detection
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import PolicyError
+from reticent.engine.corpus import open_corpus
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.common import counted_words
+from reticent.engine.detect.marks import gather_marks
+from reticent.engine.detect.propagate import propagate
+from reticent.engine.schema import SPANS
+from reticent.engine.synthetic import SynthConfig, synthesize
 
 GOAL_MB_PER_SECOND = 50
 #: MB a second of all three together, by those of ``wc -w``.
@@ -48,11 +57,6 @@ PATTERN_CATEGORIES = ("EMAIL", "PHONE", "URL", "IP", "ID")
 
 def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
     """Return MB/s of each detector of ours and of all, and the seconds its parts take."""
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.detect import detect_spans, make_detectors
-    from reticent.engine.detect.common import counted_words
-    from reticent.engine.detect.propagate import propagate
-
     num_bytes = _write_documents(folder, num_mb)
     options: dict[str, dict[str, Any]] = {"rules": {}, "records": {"table": str(folder / "records.parquet")}}
     if (DATA / "us_census_names").exists():
@@ -101,8 +105,6 @@ def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
 
 def _write_documents(folder: Path, num_mb: float) -> int:
     """Write documents.parquet, a third of each corpus that is there, and records.parquet; returns the bytes of text."""
-    from reticent.engine.synthetic import SynthConfig, synthesize
-
     share = num_mb * 1e6 / 3
     config = SynthConfig(
         num_individuals=max(20, int(share / 11_000)),
@@ -133,10 +135,6 @@ def _write_documents(folder: Path, num_mb: float) -> int:
 
 def trained(language: str, size: str, rounds: int) -> dict[str, Any]:
     """Return MB/s of a NER on two cores, and of the preset ``thorough`` with it from Parquet to spans on the disk."""
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.detect import detect_spans, make_detectors
-    from reticent.engine.detect.propagate import propagate
-
     name, num = NER_CORPORA[language]
     if name == "mtsamples" and not (DATA / name).exists():
         return {"status": "no documents: RETICENT_DATA"}
@@ -212,8 +210,6 @@ COMPARISONS = (
 
 def compare(comparison: Comparison, num_documents: int, rounds: int) -> dict[str, Any]:
     """Return documents a second and recall of both, and the ratio within rounds; says so where a peer is not there."""
-    from reticent.engine.detect import make_detectors
-
     documents = _sample(comparison.corpora, num_documents)
     if documents is None:
         return {"status": "no documents: RETICENT_DATA"}
@@ -277,11 +273,6 @@ def _sample(corpora: Sequence[str], num_documents: int) -> pa.Table | None:
 
 def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequence[str]) -> dict[str, Any]:
     """Relaxed recall and precision of each category, and over all of them."""
-    from reticent.audit.detection import evaluate_detection
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.engine.detect.marks import gather_marks
-    from reticent.engine.schema import SPANS
-
     names = pa.array([name] * found.num_rows, pa.string())
     ids = documents.column("doc_id").combine_chunks().take(found.column("document").combine_chunks())
     spans = found.append_column("doc_id", ids).append_column("detector", names)

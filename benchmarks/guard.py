@@ -19,6 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from benchmarks.record_io import markdown, spread, write_record
 from benchmarks.runner import command
@@ -28,6 +31,7 @@ from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.verbatim import build_verbatim
 from reticent.ext.guard.model import _Complete
 from reticent.guard import Guard, GuardedModel
+from reticent.trainer.foundation import new_model, train_tokenizer
 
 LENGTH, BATCH, NUM_TOKENS = 50, 4, 200
 
@@ -96,8 +100,6 @@ def measure_index(source: Path, table: pa.Table, rounds: int) -> tuple[Any, dict
 
 def replay(guarded: GuardedModel, texts: list[str], rounds: int) -> list[float]:
     """Processor microseconds a token of the guard alone, over tokens of known words in an unknown order."""
-    import torch
-
     words = " ".join(texts[:200]).split()
     random.Random(0).shuffle(words)
     ids = guarded.tokenizer(" ".join(words)).input_ids[: BATCH * NUM_TOKENS]
@@ -113,12 +115,6 @@ def replay(guarded: GuardedModel, texts: list[str], rounds: int) -> list[float]:
 
 def measure_tokens(index: Any, texts: list[str], hidden_size: int, rounds: int) -> dict[str, Any]:
     """Microseconds a token, plain and guarded in turns, of the same texts."""
-    import torch
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    from reticent.trainer.foundation import new_model, train_tokenizer
-
     torch.set_num_threads(1)
     tokenizer_json = train_tokenizer([texts[:500]], "bytelevel", 2000)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer_json))

@@ -22,10 +22,13 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast, pipeline
 
 from benchmarks.record_io import DATA, markdown, spread, write_record
 from benchmarks.runner import command
 from reticent.core.device import pick_device
+from reticent.engine.detect.transformers import TransformersDetector
 
 OURS, PEER = "detector transformers", "pipeline of transformers"
 #: Share of the characters on which both must agree; what is a word differs a little.
@@ -58,9 +61,6 @@ def read_texts(num: int) -> list[str]:
 
 def save_tagger(folder: Path, texts: list[str], size: Size) -> None:
     """Write a model to which every piece of a capitalised word's beginning is a name, and nothing else."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
-
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
@@ -94,10 +94,6 @@ def save_tagger(folder: Path, texts: list[str], size: Size) -> None:
 
 def measure(size_name: str, rounds: int) -> dict[str, Any]:
     """Time both in turns; returns seconds, characters a second, and on how many characters they agree."""
-    from transformers import pipeline
-
-    from reticent.engine.detect.transformers import TransformersDetector
-
     size, device = SIZES[size_name], pick_device("cuda" if size_name == "gpu" else "cpu")
     texts = read_texts(size.reports)
     with tempfile.TemporaryDirectory() as place:

@@ -28,22 +28,24 @@ from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, STUDIES, spread, write_record
 from benchmarks.runner import command
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from reticent.ext.classify.labels import LabelledTokens
-    from reticent.ext.classify.measure import Truth
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.progress import Progress
+from reticent.ext.classify.documents import labelled_documents
+from reticent.ext.classify.labels import LabelledTokens
+from reticent.ext.classify.measure import Truth, bag_of_words, majority
+from reticent.ext.classify.training import ClassifyConfig, classify
+from reticent.job.config import ModelSection, parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 CORPORA = ("mtsamples", "mts_dialog")
 #: Headings of MTSamples that say what kind of document it is, not of which specialty.
@@ -121,11 +123,6 @@ def job_values(documents: Path, out: Path, size: str) -> dict[str, Any]:
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Return the part of one corpus of the record."""
-    from reticent.core.progress import Progress
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     table = read_documents(name)
     if size == "toy":  # three classes
         commonest = table.column("label").value_counts().to_pylist()
@@ -156,11 +153,6 @@ def measure(name: str, size: str) -> dict[str, Any]:
 
 def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Baselines, and every start in every setting."""
-    import numpy as np
-
-    from reticent.ext.classify.documents import labelled_documents
-    from reticent.ext.classify.measure import Truth, bag_of_words, majority
-
     documents = labelled_documents(run, model, run.job.classifying())
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual
     truth = Truth(classes[~is_train], individual[~is_train], len(documents.class_names))
@@ -187,8 +179,6 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
 
 
 def _predictions(path: Path, documents: LabelledTokens, run: Run, seed: int, options: dict[str, Any]) -> np.ndarray:
-    from reticent.ext.classify.training import ClassifyConfig, classify
-
     length = run.job.train.window_length
     return classify(
         path, documents, ClassifyConfig(window_length=length, windows="first", seed=seed, **options)
@@ -199,7 +189,6 @@ def _row(
     name: str, base: list[np.ndarray] | None, said: list[np.ndarray], truth: Truth, words: np.ndarray | None
 ) -> dict[str, Any]:
     """F1 of the first seed with its interval, the spread over seeds, differences over the same held-out individuals."""
-    from reticent.audit.evidence.json_form import to_json
     from reticent.ext.classify.measure import compare, measure
 
     options = {"num_bootstrap": NUM_BOOTSTRAP, "seed": 0}

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, write_record
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.report.selectors import loss_auc, ordinary_utility
+from reticent.audit.stats.seeds import over_seeds
 from reticent.job.experiment import HOSPITAL, SIZES
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import AuditEvidence
 
 COMMAND = [sys.executable, "-m", "reticent"]
 
@@ -42,9 +43,6 @@ def run(size: str, work: Path | None = None) -> dict[str, Any]:
         job = _reticent(work, "new-job", "--size", size, stdout=subprocess.PIPE)
         (work / "job.toml").write_text(job)
     _reticent(work, "run", "job.toml")
-    from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.audit.evidence.json_form import from_json
-
     evidence = json.loads((work / "run" / "report" / "report.json").read_text())
     result = found_in(from_json(AuditEvidence, evidence, "report.json"))
     print(table(result))
@@ -58,10 +56,6 @@ def _reticent(work: Path, *arguments: str, stdout: int | None = None) -> str:
 
 def found_in(evidence: AuditEvidence) -> dict[str, Any]:
     """Return the headline measures of every recipe and epoch: means over the seeds, intervals over individuals."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.selectors import loss_auc, ordinary_utility
-    from reticent.audit.stats.seeds import over_seeds
-
     rows = [
         {
             "recipe": model.recipe if model.epoch else f"base ({model.objective})",

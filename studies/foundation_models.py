@@ -32,8 +32,20 @@ from benchmarks.runner import command
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import all_utility, ordinary_utility
+from reticent.core.artifact import fingerprint, is_up_to_date, read_manifest, write_artifact
 from reticent.core.progress import Progress
+from reticent.engine.corpus import open_corpus
+from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
+from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.export import write_model
+from reticent.trainer.loop import train
+from reticent.trainer.models import load_model, load_tokenizer
+from reticent.trainer.recipes import RECIPES, get_recipe
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 DP = {"unit": "individual", "target_epsilon": 8.0, "max_grad_norm": 1.0, "max_documents": 1, "clipping": "ghost"}
@@ -126,11 +138,6 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
     """Make ``work/bases/NAME/model``, unless it is there: SmolLM2 read out of its quantised file, MiniLM with a head
     trained on public reports. Neither has seen a report of the job.
     """
-    from reticent.core.artifact import fingerprint, is_up_to_date, write_artifact
-    from reticent.trainer.export import write_model
-    from reticent.trainer.models import load_model, load_tokenizer
-    from reticent.trainer.recipes import get_recipe
-
     source, folder = package_folder(name), work / "bases" / name
     assert source is not None
     objective = "mlm" if name == "minilm" else "clm"
@@ -153,14 +160,6 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
 
 def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, counts: dict[str, Any]) -> None:
     """Train a masked-language model, head and body, on the public reports; scratch files go under ``folder``."""
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.store import open_tokens
-    from reticent.engine.tokens import write_tokens
-    from reticent.trainer.config import TrainConfig
-    from reticent.trainer.loop import train
-    from reticent.trainer.recipes import get_recipe
-    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
-
     config = TrainConfig(
         num_epochs=size.epochs["head"],
         checkpoint_epochs=(),
@@ -181,9 +180,6 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
 
 def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str, Any], list[str]]:
     """Return the job, and what this version of the package cannot do of it."""
-    from reticent.trainer.config import TrainConfig
-    from reticent.trainer.recipes import RECIPES
-
     models, missing = [], []
     lora = {"lora": LORA} if "lora" in TrainConfig.model_fields else {}
     if not lora:
@@ -228,8 +224,6 @@ def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str
 
 def result_row(job: Any, model: ModelEvidence) -> dict[str, Any]:
     """One recipe of the record: what the audit measured, and what the training counted (epsilon and its unit too)."""
-    from reticent.core.artifact import read_manifest
-
     trained = job.folder / "models" / str(model.model) / model.recipe
     counts = read_manifest(trained).counts if (trained / "manifest.json").exists() else {}
     heldout = model.utility.heldout
@@ -257,9 +251,6 @@ def run(
     if size == "toy" and work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as scratch:
             return run(size, Path(scratch), model)
-    from reticent.job.config import parse_job
-    from reticent.job.run import Run
-
     about = SIZES[size]
     work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size}"
     work.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -42,8 +42,38 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from tokenizers import Tokenizer
 
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from reticent.audit.config import AuditConfig, GenerationConfig, InversionConfig
+from reticent.audit.evaluate import Auditor, ModelEntry
+from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
+from reticent.core.device import pick_device
+from reticent.engine.corpus import open_corpus
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.dp_vocabulary import count_voters, word_order
+from reticent.engine.flagged_words import FlaggedWords
+from reticent.engine.graph import WordIds
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.noisy_threshold import Noise, noisy_index
+from reticent.engine.protect import Policy
+from reticent.engine.public_words import context_words, read_public_words
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS
+from reticent.engine.split import Individuals
+from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
+from reticent.ext.inversion.identifiers import draw_targets, runs_of
+from reticent.ext.inversion.inversion import ranks_of, score_candidates
+from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
+from reticent.trainer.export import write_model
+from reticent.trainer.foundation import new_model, train_tokenizer
+from reticent.trainer.loop import train
+from reticent.trainer.models import load_model, load_tokenizer, special_ids
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.windows import cut_windows
 
 #: Arm -> recipe, k, and what the threshold counts.
 ARMS: dict[str, dict[str, Any]] = {
@@ -121,9 +151,6 @@ def common_words(index: Any, least: int) -> set[str]:
 
 def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return whose word stands at each place of the members' documents, and its row in an index."""
-    from reticent.engine.flagged_words import FlaggedWords
-    from reticent.engine.graph import WordIds
-
     ids, unit, word = WordIds(index), [], []
     for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
         word.append(ids.of(part.texts, words).astype(np.int64))
@@ -133,8 +160,6 @@ def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarra
 
 def voters_of(unit: np.ndarray, word: np.ndarray, index: Any, noise: Any, key: bytes) -> np.ndarray | None:
     """Return who votes for each word, where the noise is for individuals."""
-    from reticent.engine.dp_vocabulary import count_voters, word_order
-
     if noise.max_words is None:
         return None
     return count_voters([(unit, word)], word_order(key, index.words().column("word")), noise.max_words)
@@ -184,15 +209,11 @@ class Grid:
 
     @cached_property
     def _tokenizer_of_base(self) -> Any:
-        from tokenizers import Tokenizer
-
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
     def corpus(self) -> Any:
         """The individuals to deal, then those whose texts are public."""
-        from reticent.engine.corpus import open_corpus
-
         place = self.folder / "documents"
         place.mkdir(parents=True, exist_ok=True)
         texts = self.texts[: 2 * self.people + self.size.get("public", 0)]
@@ -203,9 +224,6 @@ class Grid:
 
     def sides(self, number: int) -> Any:
         """The individuals of a model: even ones draw a half, odd ones have its complement."""
-        from reticent.engine.schema import INDIVIDUALS
-        from reticent.engine.split import Individuals
-
         num = self.corpus.num_documents
         drawn = np.zeros(2 * self.people, dtype=bool)
         drawn[np.random.default_rng(100 + number // 2).permutation(2 * self.people)[: self.people]] = True
@@ -222,8 +240,6 @@ class Grid:
 
     @cached_property
     def tokenizer(self) -> str:
-        from reticent.trainer.foundation import train_tokenizer
-
         if self.base is not None:
             return (Path(self.base) / "tokenizer.json").read_text(encoding="utf-8")
         kind: Any = "bytelevel" if self.objective == "clm" else "wordpiece"
@@ -232,9 +248,6 @@ class Grid:
     @cached_property
     def spans(self) -> Any:
         """Direct identifiers that rules find; only the arms that replace them need any."""
-        from reticent.engine.detect import detect_spans, make_detectors
-        from reticent.engine.detect.spans import SpanReader
-
         place = self.folder / "spans"
         if not place.exists():
             place.mkdir(parents=True)
@@ -244,10 +257,6 @@ class Grid:
     def tokens(
         self, name: str, individuals: Any, splits: tuple[str, ...], index: Any, k: int, *, rewritten: bool = False
     ) -> Any:
-        from reticent.engine.protect import Policy
-        from reticent.engine.store import open_tokens
-        from reticent.engine.tokens import write_tokens
-
         place = self.folder / "tokens" / name
         if not (place / "view.parquet").exists():
             place.mkdir(parents=True, exist_ok=True)
@@ -262,13 +271,6 @@ class Grid:
         """The base model: the one that was given, one with its head trained on the public texts where a masked one has
         none, or a small one trained on them.
         """
-        from reticent.trainer.config import TrainConfig
-        from reticent.trainer.export import write_model
-        from reticent.trainer.foundation import new_model
-        from reticent.trainer.loop import train
-        from reticent.trainer.models import load_model, load_tokenizer
-        from reticent.trainer.recipes import get_recipe
-
         if self.base is not None and not (self.objective == "mlm" and self.size.get("head_epochs")):
             return Path(self.base)
         epochs = 2 if self.base is None else self.size["head_epochs"]
@@ -299,8 +301,6 @@ class Grid:
 
     def public_list(self, individuals: Any) -> set[str]:
         """Words of a strict public list: those that one in a hundred public reports uses, and five at least."""
-        from reticent.engine.index import IndexConfig, build_index
-
         public = build_index(self.corpus, individuals, splits=("reference",), config=IndexConfig(max_n=1))
         return common_words(public, max(5, public.num_units // 100))
 
@@ -310,15 +310,6 @@ class Grid:
 
     def train(self, arm: str, number: int) -> dict[str, Any]:
         """Train a model of an arm where it is not there; returns what is kept of it."""
-        from reticent.engine.index import IndexConfig, build_index
-        from reticent.engine.noisy_threshold import Noise, noisy_index
-        from reticent.engine.public_words import context_words, read_public_words
-        from reticent.engine.schema import MEMBERS
-        from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
-        from reticent.trainer.loop import train
-        from reticent.trainer.models import load_model
-        from reticent.trainer.recipes import get_recipe
-
         place, settings = self.folder / "models" / arm / f"{number:02}", ARMS[arm]
         done = place / "done.json"
         if done.exists():
@@ -367,10 +358,6 @@ class Grid:
         return name if self.objective == "clm" else name.replace("clm", "mlm")
 
     def auditor(self, number: int) -> Any:
-        from reticent.audit.config import AuditConfig, GenerationConfig, InversionConfig
-        from reticent.engine.index import IndexConfig, build_index
-        from reticent.engine.schema import HELDOUT, MEMBERS
-
         if number in self.auditors:
             return self.auditors[number]
         individuals, both = self.sides(number), (MEMBERS, HELDOUT)
@@ -395,9 +382,6 @@ class Grid:
     @cached_property
     def _auditor(self) -> Any:
         """An auditor that keeps the scores of a model: the documents are the same whoever is a member."""
-        from reticent.audit.evaluate import Auditor
-        from reticent.audit.scoring.token_scores import TokenScores
-
         folder = self.folder / "scores"
 
         class Kept(Auditor):
@@ -436,12 +420,6 @@ class Grid:
 
         Every model is asked the same: a decoy is a word of somebody who is on the same side in each of them.
         """
-        from reticent.audit.config import InversionConfig
-        from reticent.engine.schema import MEMBERS
-        from reticent.ext.inversion.identifiers import draw_targets, runs_of
-        from reticent.trainer.models import load_tokenizer, special_ids
-        from reticent.trainer.windows import cut_windows
-
         auditor = self.auditor(0)
         special = special_ids(load_tokenizer(self.base_folder), self.objective)
         windows = cut_windows(auditor.store, self.window, special)
@@ -459,12 +437,6 @@ class Grid:
 
     def _candidates(self, path: Path, place: Path) -> np.ndarray:
         """Log-probabilities of the candidates' windows by the model in ``path``; float64, shape (I, C)."""
-        import torch
-
-        from reticent.core.device import pick_device
-        from reticent.ext.inversion.inversion import score_candidates
-        from reticent.trainer.models import load_model
-
         windows, targets, _ = self._questions
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -486,9 +458,6 @@ class Grid:
         """Inversion of rare words by the first models of an arm, all by default: how often the true word is first where
         its individual is a member, and where not. Individuals are resampled with all that each model says of them.
         """
-        from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
-        from reticent.ext.inversion.inversion import ranks_of
-
         _, targets, sides = self._questions
         place, rows = self.folder / "inversion", targets.individuals
         base = self._candidates(self.base_folder, place / "base" / "00.npz")
@@ -545,10 +514,6 @@ class Grid:
         return 1 - float(side.ordinary_word_accuracy.value)
 
     def _entry(self, arm: str, number: int, epoch: int) -> Any:
-        from reticent.audit.evaluate import ModelEntry
-        from reticent.engine.noisy_threshold import Noise
-        from reticent.trainer.recipes import get_recipe
-
         recipe = get_recipe(self.recipe(arm))
         return ModelEntry(
             name=arm, recipe=recipe.name, objective=self.objective, epoch=epoch,
@@ -557,16 +522,12 @@ class Grid:
         )  # fmt: skip
 
     def _log_probs(self, arm: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-        from reticent.engine.schema import MEMBERS
-
         auditor = self.auditor(number)  # documents are in one order whoever is a member
         is_in = self.sides(number).mask(MEMBERS)[auditor.store.individual]
         return auditor.score(self._entry(arm, number, self.epoch_of(arm))).log_probs, is_in
 
     @cached_property
     def _base(self) -> Any:
-        from reticent.audit.evaluate import ModelEntry
-
         return ModelEntry(name="base", recipe="base", objective=self.objective, epoch=0, path=self.base_folder)
 
     def base_scores(self, number: int) -> Any:

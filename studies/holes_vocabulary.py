@@ -24,8 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.engine_workers import make_corpus
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
 from benchmarks.runner import command
+from reticent.engine.corpus import open_corpus
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.noisy_threshold import Noise, noisy_index
+from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.engine.split import Individuals, split_individuals
 from studies.holes import common_words, listed_index, voters_of, words_of_users
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -39,9 +45,6 @@ KEY = bytes(range(32))
 
 def measured(corpus: Any, individuals: Any, public: set[str] | None, loose: set[str] | None) -> list[dict[str, Any]]:
     """Return a row for each rule; lists may be missing."""
-    from reticent.engine.index import IndexConfig, build_index
-    from reticent.engine.noisy_threshold import Noise, noisy_index
-
     index = build_index(corpus, individuals, config=IndexConfig(max_n=1))
     user, place = words_of_users(corpus, individuals, index)
     supports = np.asarray(index.words().column("support").to_numpy())
@@ -81,11 +84,6 @@ def _alone(index: Any, listed: set[str]) -> Any:
 
 def grid(size: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows for each number of individuals."""
-    from benchmarks.engine_workers import make_corpus
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.index import IndexConfig, build_index
-    from reticent.engine.split import split_individuals
-
     with (DATA / "mtsamples" / "mtsamples.jsonl").open(encoding="utf-8") as lines:
         texts = [json.loads(line)["text"].strip()[: size["characters"]] for line in lines]
     distinct = [text for text in dict.fromkeys(texts) if len(text) > 100]
@@ -120,9 +118,6 @@ def grid(size: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def _members(ids: list[str]) -> Any:
     """All individuals as members."""
-    from reticent.engine.schema import INDIVIDUALS, SPLITS
-    from reticent.engine.split import Individuals
-
     sides = pa.DictionaryArray.from_arrays(pa.array([0] * len(ids), pa.int8()), pa.array(SPLITS))
     units = pa.array(range(len(ids)), pa.uint32())
     columns = [pa.array(ids), units, units, sides, pa.array([1] * len(ids), pa.uint32())]

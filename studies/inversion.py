@@ -19,6 +19,13 @@ from typing import Annotated, Any
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, write_record
 from benchmarks.runner import command
+from reticent.audit.evidence.audit import publish_audit
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.progress import Progress
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 #: Our name -> what differs from ppclm.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -69,14 +76,6 @@ def job_of(folder: Path, size: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     """Train the variants, audit them, and return what may be kept."""
-    from reticent.audit.evidence.audit import publish_audit
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.core.progress import Progress
-    from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     size, began = SIZES[size_name], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as temporary:
         folder = Path(temporary)

@@ -26,6 +26,19 @@ from fixtures.corpora import LABELS
 
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
 from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.report.page import probe_page
+from reticent.core.artifact import read_manifest
+from reticent.core.progress import Progress
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.propile.measure import probe_models, with_heldout
+from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+from reticent.ext.propile.subjects import subjects_from_rows
+from reticent.ext.propile.templates import read_templates
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 from studies.real_corpora import SCOPES
 
 RECIPES = ("clm", "clma", "ppclm", "dp-clm")
@@ -71,9 +84,6 @@ texts = ["Remitido por: {doctor} E-mail: ", "{doctor}, {name}. Correo: "]
 
 def hospital(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
     """Generate the hospital; returns corpus settings, columns of subjects, and what to ask."""
-    from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.ext.propile.templates import read_templates
-
     config = SynthConfig(
         num_individuals=size["individuals"], words_per_document=60, documents_per_individual=4.0,
         public_documents=size["public"], languages=("en",),
@@ -114,8 +124,6 @@ def _written(records: pa.Table, documents: pa.Table) -> pa.Table:
 
 def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
     """Cut the documents to their head and foot, where the identifiers stand; returns as `hospital` does."""
-    from reticent.ext.propile.templates import read_templates
-
     folder.mkdir()
     tuples = {r["doc_id"]: r for r in map(json.loads, (DATA / "meddocan/pii_by_doc.jsonl").open(encoding="utf-8"))}
     lines = [line for part in ("train", "dev") for line in (DATA / f"meddocan/{part}.jsonl").open(encoding="utf-8")]
@@ -150,18 +158,6 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
 
 def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, Any]:
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.page import probe_page
-    from reticent.core.artifact import read_manifest
-    from reticent.core.progress import Progress
-    from reticent.engine.schema import HELDOUT, MEMBERS
-    from reticent.ext.propile.measure import probe_models, with_heldout
-    from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-    from reticent.ext.propile.subjects import subjects_from_rows
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     size, progress = SIZES[size_name], Progress()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as temporary:
         folder = Path(temporary)

@@ -22,16 +22,23 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
+import reticent
 from benchmarks.record_io import DATA, STUDIES, write_record
 from benchmarks.runner import command
+from reticent import _rust
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import ordinary_utility
+from reticent.core.progress import Progress
+from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
+from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Attributes many individuals share: protected where they stand, never spread over the corpus.
@@ -45,11 +52,6 @@ TOY_DOCUMENTS = 9
 
 def measure_identifiers(documents: Path, tokenizers: dict[str, str]) -> dict[str, Any]:
     """Return supports, shares and retention per policy over the whole corpus, with the seconds each step took."""
-    import numpy as np
-
-    import reticent
-    from reticent import _rust
-
     seconds: dict[str, float] = {}
     table = pq.read_table(documents)
     texts = table.column("text").combine_chunks()
@@ -129,11 +131,6 @@ def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, An
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Run one corpus through identifiers and the leak table; returns its part of the record."""
-    from reticent.core.progress import Progress
-    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-    from reticent.job.config import parse_job
-    from reticent.job.run import Run
-
     vocabularies = DATA / "tokenizer_vocabs"
     tokenizers = {
         "bert-base-cased": wordpiece_tokenizer_json(vocabularies / "bert-base-cased" / "vocab.txt"),

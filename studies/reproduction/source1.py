@@ -9,15 +9,23 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from benchmarks.record_io import DATA
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.corpus import CorpusEvidence, Curve, WordCurve
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.report.selectors import all_utility, ordinary_utility
+from reticent.audit.stats.seeds import classification_over_seeds, over_seeds
+from reticent.job.config import load_kept_job
 from reticent.job.experiment import HOSPITAL, SIZES
+from reticent.job.run import Run
+from reticent.job.stages.audit import corpus_section
+from reticent.job.status import job_status
 from studies.reproduction.chart import Bars, Line, Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, less, over
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.corpus import CorpusEvidence, Curve, WordCurve
 
 ABOUT = (
     "On i2b2's discharge summaries, which nobody may pass on, with BERT-base and GPT-2. Ours: all recipes of one job "
@@ -58,10 +66,6 @@ def make_first(size: str, folder: Path) -> dict[str, Any]:
 
 def make_corpus(size: str, folder: Path) -> dict[str, Any]:
     """What the figures of the documents need: an index, and no model."""
-    from reticent.job.config import load_kept_job
-    from reticent.job.run import Run
-    from reticent.job.stages.audit import corpus_section
-
     text, one = _prepared(size, folder)
     _reticent(folder, "run", "job.toml", "--until", "index", *one)
     run = Run(load_kept_job(folder / "run" / "job.json"))
@@ -109,14 +113,6 @@ def _reticent(folder: Path, *arguments: str, stdout: int | None = None) -> str:
 
 def evidence_of(folder: Path) -> dict[str, Any]:
     """What the figures need of a finished run."""
-    from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.audit.evidence.json_form import from_json, to_json
-    from reticent.audit.report.selectors import all_utility, ordinary_utility
-    from reticent.audit.stats.seeds import classification_over_seeds, over_seeds
-    from reticent.job.config import load_kept_job
-    from reticent.job.run import Run
-    from reticent.job.status import job_status
-
     run = Run(load_kept_job(folder / "job.json"))
     audit = from_json(AuditEvidence, json.loads((folder / "audit" / "audit.json").read_text()), "audit.json")
     rows = []
@@ -312,8 +308,6 @@ def _median(values: Sequence[float]) -> float:
 
 def resampled(of: Callable[[list[list[float]]], float], sides: list[list[float]]) -> Measured:
     """A number of the values of people, with the interval of a bootstrap over people, each side by itself."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     drawn = [
         of([[side[i] for i in rng.integers(len(side), size=len(side))] for side in sides]) for _ in range(RESAMPLES)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reticent.trainer.privacy import epsilon_of
 from studies.canary_lab import DRAWS, FALSE_ALARMS, run
 from studies.reproduction.chart import Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, over
@@ -20,8 +21,6 @@ Anchors = Mapping[str, Anchor]
 
 def make_accountant(size: str, folder: Path) -> dict[str, Any]:
     """Epsilon of our accountant for the steps and the noise of the textbook's example, and for twice of each."""
-    from reticent.trainer.privacy import epsilon_of
-
     # 32 of 10,000 texts a step, three epochs; the textbook does not say how many texts it has.
     rate, steps, noise, delta = 0.0032, 940, 0.8712, 1e-5
     return {

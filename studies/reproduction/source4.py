@@ -12,8 +12,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fixtures.tagger_names import PUBLIC, generated
 
 from benchmarks.record_io import DATA
+from reticent.audit.evidence.json_form import to_json
+from reticent.engine.tokenizer_library import json_of
+from reticent.ext.tagger.attacks import (
+    area,
+    average_precision,
+    average_precision_draws,
+    coin_wins,
+    expected_rank,
+    majority_wins,
+    maximum_wins,
+    mean_estimate,
+    mean_wins,
+    random_list_accuracy,
+    wins,
+)
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.scores import score_names
+from reticent.ext.tagger.tables import read_scores
+from reticent.ext.tagger.training import new_tagger, train_tagger
+from reticent.trainer.foundation import new_model, train_tokenizer
+from reticent.trainer.models import load_tokenizer
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, bars_of, draw
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row
 
@@ -38,8 +60,6 @@ Anchors = Mapping[str, Anchor]
 
 def make_scores(size: str, folder: Path) -> dict[str, Any] | None:
     """The numbers of the development tables from the published scores, at every size; None where they are not here."""
-    from reticent.ext.tagger.tables import read_scores
-
     found = {}
     for model in MODELS:
         path = PUBLISHED / f"results_expv1_BERT_{model.title()}.csv"
@@ -51,22 +71,6 @@ def make_scores(size: str, folder: Path) -> dict[str, Any] | None:
 
 def numbers_of(scores: np.ndarray) -> dict[str, Any]:
     """Numbers of one model as published: a pair that ties is lost. ``scores``: float64, shape (prompts, 2, pairs)."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.ext.tagger.attacks import (
-        area,
-        average_precision,
-        average_precision_draws,
-        coin_wins,
-        expected_rank,
-        majority_wins,
-        maximum_wins,
-        mean_estimate,
-        mean_wins,
-        random_list_accuracy,
-        wins,
-    )
-    from reticent.ext.tagger.prompts import PROMPTS
-
     n = scores.shape[-1]
     won = wins(scores[:, 0], scores[:, 1], strict=True)
 
@@ -125,14 +129,6 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def make_taggers(size: str, folder: Path) -> dict[str, Any]:
     """Train two sizes of tagger on generated sentences, plainly and with surrogates, and attack dev and test pairs."""
-    from fixtures.tagger_names import PUBLIC, generated
-
-    from reticent.engine.tokenizer_library import json_of
-    from reticent.ext.tagger.scores import score_names
-    from reticent.ext.tagger.training import new_tagger, train_tagger
-    from reticent.trainer.foundation import new_model, train_tokenizer
-    from reticent.trainer.models import load_tokenizer
-
     about = SIZES[size]
     arms, attack_set, public = generated(about["names"], most=2 * OFTEN - 4)
     tokenizer = load_tokenizer(train_tokenizer([PUBLIC + public], "wordpiece", 1200))
