@@ -14,7 +14,7 @@ from benchmarks.learned import learned_tables
 from benchmarks.protection import protection_table
 from benchmarks.record_io import estimate_text, machine_line, markdown
 from benchmarks.spark import GROWING
-from studies import canary_lab, dp_baseline, egress, experiment, foundation_models, inversion, probes, taggers
+from studies import canary_lab, dp_baseline, egress, foundation_models, inversion, probes, taggers
 from studies.escapes import escape_tables
 from studies.sampled_recall import sampled_recall_tables
 
@@ -333,13 +333,28 @@ def _taggers(record: dict[str, Any]) -> str:
 
 
 def _experiment(record: dict[str, Any]) -> str:
+    epochs = sorted({row["epoch"] for row in record["rows"] if row["epoch"]})
+    shown = []
+    for recipe in dict.fromkeys(row["recipe"] for row in record["rows"]):
+        of = {row["epoch"]: row for row in record["rows"] if row["recipe"] == recipe}
+        last = of[max(of)]
+        cells = [of.get(epoch) or (of.get(0) if epoch == epochs[0] else None) for epoch in epochs]
+        shown.append(
+            [
+                recipe,
+                *(f"{c['utility']['value']:.2f} / {c['privacy']['value']:.3f}" if c else "-" for c in cells),
+                estimate_text(last["privacy"], 3),
+                estimate_text(last["loss_auc"], 2),
+            ]
+        )
+    heads = ["utility / Privacy", *(f"{epoch} epochs" for epoch in epochs), "Privacy at the end", "AUC of the loss"]
     people, num_seeds = record["individuals"], len(record["seeds"])
     seeds = "one seed" if num_seeds == 1 else f"means over {num_seeds} seeds"
     return (
         f"Generated hospital, {people['members']} members, {people['heldout']} "
         f"held-out individuals, {record['documents']:,} documents; {seeds}. Utility: "
         "share of ordinary words of held-out individuals predicted right; Privacy: share of the members' identifiers "
-        f"that are predicted nowhere. {machine_line(record)}\n\n" + experiment.table(record)
+        f"that are predicted nowhere. {machine_line(record)}\n\n" + markdown(heads, shown)
     )
 
 
@@ -395,10 +410,6 @@ def spark_tables(record: Record) -> str:
             for found in record["larger"]
         )
     )
-
-
-def _one(own: Record, name: str, divisor: float) -> str:
-    return f"{own[name] / divisor:,.1f}" if name in own else "-"
 
 
 def _larger(found: Record) -> list[tuple[str, str]]:

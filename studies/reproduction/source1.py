@@ -94,7 +94,7 @@ def with_recipes(job: str, recipes: Sequence[str]) -> str:
 
 
 def of_record(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of `studies.experiment` as evidence: fewer measures, all recipes."""
+    """The record ``experiment``, older than this part, as evidence: fewer measures, all recipes."""
     names = {"utility": "ordinary", "privacy": "both", "loss_auc": "loss"}
     rows = [{names.get(key, key): value for key, value in row.items()} for row in record["rows"]]
     return {
