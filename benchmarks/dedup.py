@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.engine_workers import synth_notes
 from benchmarks.record_io import write_record
 from benchmarks.runner import command
 from reticent import _rust
@@ -27,17 +28,7 @@ THRESHOLD, SHINGLE = 0.8, 5
 
 def notes(num: int, seed: int = 0) -> tuple[list[str], np.ndarray]:
     """Documents of words alone, and whose they are."""
-    made = pa.record_batch(
-        _rust.synth_documents(
-            seed=seed,
-            first_individual=0,
-            num_individuals=num,
-            languages=["en"],
-            words_per_document=150,
-            documents_per_individual=1.0,
-            vocabulary=100_000,
-        )
-    ).column("text")
+    made = synth_notes(range(num), 150, seed=seed).column("text").combine_chunks()
     words = _rust.segment(made)
     surfaces = pa.record_batch(words.surfaces(made)).column("word").to_pylist()
     texts = [surfaces[a:b] for a, b in itertools.pairwise(words.doc_offsets.tolist())]

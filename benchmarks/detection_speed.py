@@ -321,10 +321,9 @@ def speed_tables(record: dict[str, Any]) -> str:
     ]
     text = f"{through['num_bytes'] / 1e6:,.0f} MB of text, from Parquet to spans on the disk; "
     text += f"goal {through['goal_mb_per_second']} MB/s."
-    if wc := through.get("wc -w"):  # not in records before it was measured
-        text += f" `wc -w` on the same text: {_spread(wc['mb_per_second'], 0)} MB/s; all three together read "
-        text += f"{_spread(wc['ratio'], 2)} of that, goal {wc['goal']}."
-    text += "\n\n"
+    wc = through["wc -w"]
+    text += f" `wc -w` on the same text: {_spread(wc['mb_per_second'], 0)} MB/s; all three together read "
+    text += f"{_spread(wc['ratio'], 2)} of that, goal {wc['goal']}.\n\n"
     text += markdown(("detectors", "MB/s", "MB per CPU second", "seconds to make"), rows)
     of_ner = [
         (found["pipeline"], found["corpus"], f"{found['num_bytes'] / 1e6:.2f}", what, _spread(rate, 3))

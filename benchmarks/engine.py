@@ -13,7 +13,6 @@ What a row's time includes is said in `INCLUDES`, by the first words of its name
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -24,10 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, can_limit_memory, tokenizer_json
+from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, tokenizer_json
 from benchmarks.peers import LIBRARIES
 from benchmarks.protection import encode_alone
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.record_io import DATA, exponent, markdown, spread, write_record
 from benchmarks.runner import command
 
 PARTS = ("counting", "tokens", "growth", "memory")
@@ -86,15 +85,14 @@ def counting_rows() -> Iterator[Row]:
     yield peer("networkx", 1, corpus="tenth")
 
 
-def rows(parts: Sequence[str], documents: int, num_bytes: int, limited: bool, peers: str | None) -> list[Row]:
+def rows(parts: Sequence[str], documents: int, num_bytes: int, peers: str | None) -> list[Row]:
     """Return what a round runs, ours first."""
     found = []
     if "counting" in parts or "memory" in parts:
         found += [Row(name=f"reticent, n = 1..{n}", part="memory", task="reticent", n=n) for n in (1, 3)]
-        if limited:
-            limit = max(int(LIMIT_SHARE * num_bytes), LEAST_LIMIT)
-            found.append(Row(name="reticent, n = 1..3, memory limit", part="memory", task="reticent", n=3,
-                             more={"memory_limit": limit}))  # fmt: skip
+        limit = max(int(LIMIT_SHARE * num_bytes), LEAST_LIMIT)
+        found.append(Row(name="reticent, n = 1..3, memory limit", part="memory", task="reticent", n=3,
+                         more={"memory_limit": limit}))  # fmt: skip
     if "counting" in parts:
         found += counting_rows()
     if "tokens" in parts:
@@ -239,7 +237,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         corpora = Corpora(Path(folder), corpus, documents, only)
         steps = int(corpora.documents * corpora.step_scale)
-        todo = rows(only, steps, corpora.num_bytes, can_limit_memory(), peers)
+        todo = rows(only, steps, corpora.num_bytes, peers)
         todo = one_of_each(todo) if size == "toy" else todo
         runs: dict[str, list[dict[str, Any]]] = {}
         for row in [row for row in todo if row.task == "command" and size != "toy"][:1]:
@@ -502,24 +500,10 @@ def goals(runs: Runs, num_bytes: int, shape: dict[str, Any], training_rate: floa
 
 
 def _exponents(runs: Runs) -> list[float]:
-    """Slope of log CPU over log documents by least squares, one a round.
-
-    >>> _exponents({f"growth, {size:,} documents": [{"cpu_seconds": 3 * size**1.5}] for size in (100, 200, 4000)})
-    [1.5]
-    """
-    steps = [
-        (int(name.split()[1].replace(",", "")), found) for name, found in runs.items() if name.startswith("growth,")
-    ]
-    if len(steps) < 2:
-        return []
-    x = [math.log(size) for size, _ in steps]
-    middle = sum(x) / len(x)
-    slopes = []
-    for number in range(len(steps[0][1])):
-        y = [math.log(found[number]["cpu_seconds"]) for _, found in steps]
-        slope = sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
-        slopes.append(round(slope, 9))
-    return slopes
+    """The exponent of CPU seconds over documents, one a round."""
+    steps = {int(name.split()[1].replace(",", "")): found for name, found in runs.items() if name.startswith("growth,")}
+    rounds = zip(*steps.values(), strict=True) if len(steps) > 1 else ()
+    return [round(exponent([*steps], [run["cpu_seconds"] for run in each]), 9) for each in rounds]
 
 
 if __name__ == "__main__":

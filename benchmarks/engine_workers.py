@@ -14,7 +14,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,22 @@ def make_corpus(folder: Path, documents: int) -> dict[str, Any]:
         vocabulary=VOCABULARY,
     )
     return synthesize(folder, config)
+
+
+def synth_notes(
+    individuals: range, words: int, *, seed: int = 0, languages: Sequence[str] = ("en",), **more: Any
+) -> Any:
+    """Return generated notes of individuals by number, one of each where nothing else is said: a table."""
+    import pyarrow as pa
+
+    from reticent import _rust
+
+    options = {"documents_per_individual": 1.0, "vocabulary": 100_000, **more}
+    made = _rust.synth_documents(
+        seed=seed, first_individual=individuals.start, num_individuals=len(individuals), languages=list(languages),
+        words_per_document=words, **options,
+    )  # fmt: skip
+    return pa.table(pa.record_batch(made)).select(["doc_id", "individual_id", "text"])
 
 
 def take_documents(corpus: Path, out: Path, documents: int) -> dict[str, Any]:
@@ -180,13 +196,6 @@ def _import_engine() -> None:
     import reticent.engine.corpus
     import reticent.engine.index
     import reticent.engine.split  # noqa: F401
-
-
-def can_limit_memory() -> bool:
-    """Whether this version of the index takes a memory limit."""
-    from reticent.engine.index import IndexConfig
-
-    return "memory_limit" in IndexConfig.model_fields
 
 
 def _columns(table: Any, *names: str) -> tuple[np.ndarray, ...]:

@@ -23,9 +23,9 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.engine_workers import synth_notes
 from benchmarks.record_io import markdown, spread, write_record
 from benchmarks.runner import command
-from reticent import _rust
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.verbatim import build_verbatim
@@ -38,16 +38,7 @@ LENGTH, BATCH, NUM_TOKENS = 50, 4, 200
 
 def notes(seed: int, num_individuals: int) -> pa.Table:
     """Generated documents, with a vocabulary as rich as a real one's."""
-    batch = _rust.synth_documents(
-        seed=seed,
-        first_individual=0,
-        num_individuals=num_individuals,
-        languages=["en", "fr"],
-        words_per_document=150,
-        documents_per_individual=2.5,
-        vocabulary=100_000,
-    )
-    return pa.Table.from_batches([pa.record_batch(batch)]).select(["doc_id", "individual_id", "text"])
+    return synth_notes(range(num_individuals), 150, seed=seed, languages=("en", "fr"), documents_per_individual=2.5)
 
 
 def planted(texts: list[str], length: int, seed: int = 0) -> list[str]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -33,7 +32,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from benchmarks.peers import LIBRARIES, digest
-from benchmarks.record_io import DATA, machine, markdown, spread, write_record
+from benchmarks.record_io import DATA, exponent, machine, markdown, spread, write_record
 from benchmarks.runner import command
 from reticent.engine.corpus import open_corpus
 
@@ -275,7 +274,7 @@ def protection_goals(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"id": of, "what": f"{what}: {name}", "value": spread(each), "first": first, "goal": goal}
     steps = record["growth"]
     for key in ("cpu_seconds", "peak_bytes") if len(steps) > 1 else ():
-        slope = _exponent([step["documents"] for step in steps], [step[key] for step in steps])
+        slope = exponent([step["documents"] for step in steps], [step[key] for step in steps])
         what = f"exponent of {key} over documents"
         yield {"id": "growth", "what": what, "value": spread([slope]), "first": "-", "goal": "-"}
 
@@ -287,18 +286,6 @@ GOALS: dict[tuple[str, str, str, str], Callable[[dict[str, Any]], float]] = {
         own["run_bytes"] / own["text_bytes"]
     ),
 }
-
-
-def _exponent(sizes: list[int], values: list[float]) -> float:
-    """Slope of the logarithms by least squares.
-
-    >>> round(_exponent([1, 10, 100], [2, 20, 200]), 9)
-    1.0
-    """
-    x, y = [math.log(size) for size in sizes], [math.log(value) for value in values]
-    middle = sum(x) / len(x), sum(y) / len(y)
-    above = sum((a - middle[0]) * (b - middle[1]) for a, b in zip(x, y, strict=True))
-    return above / sum((a - middle[0]) ** 2 for a in x)
 
 
 def protection_table(record: dict[str, Any]) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).parents[1]
 #: Records of the benchmarks and of the studies: summaries of 50 KB at most.
 RECORD, STUDIES = ROOT / "benchmarks" / "record", ROOT / "studies" / "record"
@@ -71,6 +73,15 @@ def _version(package: str) -> str | None:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Return median, least and greatest, and how many there are."""
     return {"median": median(values), "low": min(values), "high": max(values), "n": len(values)}
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Return how values grow with sizes: the slope of their logarithms by least squares.
+
+    >>> round(exponent([100, 200, 4000], [3 * size**1.5 for size in (100, 200, 4000)]), 9)
+    1.5
+    """
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def mean_over_seeds(found: Sequence[Any]) -> Any:

@@ -30,7 +30,7 @@ from fixtures.corpora import read_documents
 from fixtures.spark import missing
 
 from benchmarks.large import generate
-from benchmarks.record_io import DATA, write_record
+from benchmarks.record_io import DATA, exponent, write_record
 from benchmarks.runner import command
 
 #: Notes of the hospital.
@@ -269,14 +269,9 @@ GROWING: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how each quantity grows with the words: the slope through the sizes, both on a scale of logarithms."""
-    import numpy as np
-
-    words = np.log([row["words"] for row in rows])
-    return {
-        name: round(float(np.polyfit(words, np.log([max(value(row), 1e-9) for row in rows]), 1)[0]), 3)
-        for name, value in GROWING.items()
-    }
+    """Return how each quantity grows with the words."""
+    words = [row["words"] for row in rows]
+    return {name: round(exponent(words, [max(of(row), 1e-9) for row in rows]), 3) for name, of in GROWING.items()}
 
 
 def extrapolate(corpora: Mapping[str, Sequence[Mapping[str, Any]]], num_notes: int) -> dict[str, Any]:

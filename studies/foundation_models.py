@@ -44,7 +44,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.export import write_model
 from reticent.trainer.loop import train
 from reticent.trainer.models import load_model, load_tokenizer
-from reticent.trainer.recipes import RECIPES, get_recipe
+from reticent.trainer.recipes import get_recipe
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
@@ -178,34 +178,26 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
     counts.update(tokens=written["tokens"], steps=result.num_steps, final_loss=float(result.losses[-1]))
 
 
-def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str, Any], list[str]]:
-    """Return the job, and what this version of the package cannot do of it."""
-    models, missing = [], []
-    lora = {"lora": LORA} if "lora" in TrainConfig.model_fields else {}
-    if not lora:
-        missing.append("no [train.lora]: SmolLM2 is trained in full")
+def job_values(work: Path, size: Size, bases: dict[str, Path]) -> dict[str, Any]:
+    """Return the job."""
+    models: list[dict[str, Any]] = []
     if "smollm2" in bases:
         base, epochs = str(bases["smollm2"]), size.epochs
-        models.append(
+        models += [
             {"name": "smollm2", "base": base, "objective": "clm", "recipes": ["clm", "clma", "ppclm"],
-             "train": {"num_epochs": epochs["smollm2"], "learning_rate": 5e-4 if size.lora and lora else 5e-5,
-                       **(lora if size.lora else {})}}
-        )  # fmt: skip
-        if "dp" in TrainConfig.model_fields and "dp-clm" in RECIPES:
-            models.append(
-                {"name": "smollm2-dp", "base": base, "objective": "clm", "recipes": ["dp-clm"],
-                 "train": {"num_epochs": epochs["smollm2-dp"], "learning_rate": 1e-3, "weight_decay": 0.0,
-                           "batch_size": min(32, size.individuals), **lora,
-                           "dp": {**DP, "max_physical_batch_size": size.batch_size}}}
-            )  # fmt: skip
-        else:
-            missing.append("no [train.dp]: dp-clm is left out")
+             "train": {"num_epochs": epochs["smollm2"], "learning_rate": 5e-4 if size.lora else 5e-5,
+                       **({"lora": LORA} if size.lora else {})}},
+            {"name": "smollm2-dp", "base": base, "objective": "clm", "recipes": ["dp-clm"],
+             "train": {"num_epochs": epochs["smollm2-dp"], "learning_rate": 1e-3, "weight_decay": 0.0,
+                       "batch_size": min(32, size.individuals), "lora": LORA,
+                       "dp": {**DP, "max_physical_batch_size": size.batch_size}}},
+        ]  # fmt: skip
     if "minilm" in bases:
         models.append(
             {"name": "minilm", "base": str(bases["minilm"]), "objective": "mlm", "recipes": ["mlm", "ppmlm"],
              "train": {"num_epochs": size.epochs["minilm"], "learning_rate": 5e-4}}
         )  # fmt: skip
-    job = {
+    return {
         "out": str(work / "run"),
         "corpus": {"source": str(work / "documents.parquet")},
         "split": {"heldout": 0.5},
@@ -219,7 +211,6 @@ def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str
         },
         "audit": {"num_bootstrap": size.bootstrap, "every_checkpoint": False, "batch_size": 16},
     }
-    return job, missing
 
 
 def result_row(job: Any, model: ModelEvidence) -> dict[str, Any]:
@@ -259,16 +250,13 @@ def run(
             pq.write_table(reports, work / f"{name}.parquet")
     progress = KeptProgress(work / "seconds.json")
     bases = {name: make_base(name, work, about, progress) for name in model}
-    values, missing = job_values(work, about, bases)
-    for what in missing:
-        progress.warn(what)
+    values = job_values(work, about, bases)
     job = Run(parse_job(values), progress)
     execute(job)
     found = job.evidence
     evidence = to_json(found)
     result = {
         "cut": f"first {about.words} words of each report" if about.words else "nothing: reports are whole",
-        "missing": missing,
         "individuals": evidence["corpus"]["num_individuals"],
         "words": evidence["corpus"]["num_words"],
         "settings": {key: values[key] for key in ("split", "detect", "protect", "train")}
