@@ -18,7 +18,7 @@ import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +30,7 @@ from fixtures.corpora import census_names, read_case
 
 from benchmarks.detection import PIPELINES, _number, _version
 from benchmarks.engine_workers import write_text
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, markdown, spread, write_record
 from benchmarks.runner import command
 from reticent.audit.detection import evaluate_detection
 from reticent.audit.evidence.json_form import to_json
@@ -313,7 +313,7 @@ def speed_tables(record: dict[str, Any]) -> str:
         (
             name,
             *(
-                _spread(row[key], digits)
+                estimate_text(row[key], digits)
                 for key, digits in (("mb_per_second", 1), ("mb_per_cpu_second", 1), ("making", 2))
             ),
         )
@@ -322,11 +322,11 @@ def speed_tables(record: dict[str, Any]) -> str:
     text = f"{through['num_bytes'] / 1e6:,.0f} MB of text, from Parquet to spans on the disk; "
     text += f"goal {through['goal_mb_per_second']} MB/s."
     wc = through["wc -w"]
-    text += f" `wc -w` on the same text: {_spread(wc['mb_per_second'], 0)} MB/s; all three together read "
-    text += f"{_spread(wc['ratio'], 2)} of that, goal {wc['goal']}.\n\n"
+    text += f" `wc -w` on the same text: {estimate_text(wc['mb_per_second'], 0)} MB/s; all three together read "
+    text += f"{estimate_text(wc['ratio'], 2)} of that, goal {wc['goal']}.\n\n"
     text += markdown(("detectors", "MB/s", "MB per CPU second", "seconds to make"), rows)
     of_ner = [
-        (found["pipeline"], found["corpus"], f"{found['num_bytes'] / 1e6:.2f}", what, _spread(rate, 3))
+        (found["pipeline"], found["corpus"], f"{found['num_bytes'] / 1e6:.2f}", what, estimate_text(rate, 3))
         for found in record.get("trained", {}).values()
         if found["status"] == "measured"
         for what, rate in found["mb_per_second"].items()
@@ -340,15 +340,10 @@ def speed_tables(record: dict[str, Any]) -> str:
             continue
         for who, row in found["rows"].items():
             rates = [f"{row[what]['value']:.3f}" for what in ("recall", "precision")]
-            ratio = _spread(found["ratio"][who], 0) if who in found["ratio"] else "1"
-            peers.append((name, who, _spread(row["documents_per_second"], 0), ratio, *rates))
+            ratio = estimate_text(found["ratio"][who], 0) if who in found["ratio"] else "1"
+            peers.append((name, who, estimate_text(row["documents_per_second"], 0), ratio, *rates))
     heads = ("beside", "detector", "documents/s", "times the peer", "relaxed recall", "precision")
     return text + "\n" + markdown(heads, peers)
-
-
-def _spread(values: dict[str, float], digits: int) -> str:
-    shown: Callable[[float], str] = f"{{:,.{digits}f}}".format
-    return f"{shown(values['median'])} [{shown(values['low'])}, {shown(values['high'])}]"
 
 
 if __name__ == "__main__":

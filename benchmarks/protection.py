@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from benchmarks.peers import LIBRARIES, digest
-from benchmarks.record_io import DATA, exponent, machine, markdown, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, exponent, machine, markdown, spread, write_record
 from benchmarks.runner import command
 from reticent.engine.corpus import open_corpus
 
@@ -290,7 +290,10 @@ GOALS: dict[tuple[str, str, str, str], Callable[[dict[str, Any]], float]] = {
 
 def protection_table(record: dict[str, Any]) -> str:
     """Return the goals, and seconds and memory of each run."""
-    goals = [(goal["id"], goal["what"], _shown(goal["value"]), goal["first"], goal["goal"]) for goal in record["goals"]]
+    goals = [
+        (goal["id"], goal["what"], estimate_text(goal["value"], 2), goal["first"], goal["goal"])
+        for goal in record["goals"]
+    ]
     times = [
         (name, what, *_speeds([found[what] for found in rounds if what in found], rounds[0]["protect"]["text_bytes"]))
         for name, rounds in record["trials"].items()
@@ -313,12 +316,8 @@ def protection_table(record: dict[str, Any]) -> str:
 def _speeds(found: list[dict[str, Any]], num_bytes: int) -> tuple[str, ...]:
     seconds, cpu = (median([own[key] for own in found]) for key in ("seconds", "cpu_seconds"))
     others = found[0].get("other_ids", "-")
-    shown = _shown(spread([own["seconds"] for own in found]))
+    shown = estimate_text(spread([own["seconds"] for own in found]), 2)
     return shown, f"{num_bytes / seconds / 1e6:.0f}", f"{num_bytes / cpu / 1e6:.1f}", others
-
-
-def _shown(value: dict[str, float]) -> str:
-    return f"{value['median']:.2f} [{value['low']:.2f}, {value['high']:.2f}]"
 
 
 def _peak(spent: dict[str, Any]) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from benchmarks.record_io import markdown, spread, write_record
+from benchmarks.record_io import markdown, range_text, spread, write_record
 from benchmarks.runner import command
 from reticent.audit.scoring.scores import score_causal
 from reticent.core.device import pick_device
@@ -166,8 +166,7 @@ def run(size: Annotated[str, SIZES] = "toy", rounds: int = 3) -> None:
     rows = [(name, f"{found['median']:,.0f}") for name, found in result["tokens_per_second"].items()]
     print(markdown(["way", "tokens/s"], rows))
     for goal in result["goals"]:
-        value = goal["value"]
-        print(f"{goal['what']}: {value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})")
+        print(f"{goal['what']}: {range_text(goal['value'])}")
     write_record("scoring-gpu" if half else "scoring", result, size)
 
 

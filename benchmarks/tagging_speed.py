@@ -25,7 +25,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast, pipeline
 
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, markdown, spread, write_record
 from benchmarks.runner import command
 from reticent.core.device import pick_device
 from reticent.engine.detect.transformers import TransformersDetector
@@ -150,8 +150,7 @@ def run(size: Annotated[str, SIZES] = "toy", rounds: int = 3) -> None:
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return
     result = measure(size, rounds)
-    rows = [[name, f"{own['median']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"]
-            for name, own in result["mb_per_second"].items()]  # fmt: skip
+    rows = [[name, estimate_text(own, 2)] for name, own in result["mb_per_second"].items()]
     print(result["device"], markdown(["", "MB/s"], rows), f"ratio {result['ratio']}", sep="\n")
     write_record("tagging_speed" + ("-gpu" if size == "gpu" else ""), result, size)
 

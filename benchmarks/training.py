@@ -57,7 +57,7 @@ from transformers import (
 )
 
 from benchmarks.engine_workers import synth_notes
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.record_io import DATA, markdown, range_text, spread, write_record
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer import loop
@@ -870,12 +870,11 @@ def tables(kind: str, found: dict[str, Any]) -> str:
         if "tokens_per_second" not in row:
             rows.append([name, row.get("error", "no time was left"), *[""] * 5])
             continue
-        speed = row["tokens_per_second"]
         memory = (row["peak_bytes"] - row.get("before_bytes", 0)) / 2**20
         rows.append(
             [
                 name,
-                f"{speed['median']:,.0f} ({speed['low']:,.0f} to {speed['high']:,.0f})",
+                range_text(row["tokens_per_second"], 0),
                 f"{row['wait_share']['median']:.1%}",
                 f"{row['share_of_matmul']:.0%}",
                 f"{memory:,.0f}",
@@ -889,13 +888,12 @@ def tables(kind: str, found: dict[str, Any]) -> str:
     for key, what in (("ratios", "times as fast as"), ("ratios_of_cpu_seconds", "the same in CPU seconds")):
         if ratios := found.get(key):
             peers = list(dict.fromkeys(peer for of_peers in ratios.values() for peer in of_peers))
-            rows = [[ours, *(_ratio(of_peers.get(peer)) for peer in peers)] for ours, of_peers in ratios.items()]
+            rows = [
+                [ours, *(range_text(of_peers[peer]) if peer in of_peers else "-" for peer in peers)]
+                for ours, of_peers in ratios.items()
+            ]
             parts.append(markdown([what, *peers], rows))
     return "\n".join(parts)
-
-
-def _ratio(value: dict[str, float] | None) -> str:
-    return "-" if value is None else f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
 
 
 def main() -> None:

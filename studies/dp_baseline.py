@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from benchmarks.record_io import STUDIES, markdown, spread, write_record
+from benchmarks.record_io import STUDIES, markdown, range_text, spread, write_record
 from benchmarks.runner import command
 from reticent.engine.schema import HELDOUT
 from reticent.engine.store import open_tokens
@@ -144,15 +144,11 @@ def run(size: Annotated[str, SIZES] = "cpu") -> None:
 
 def table(result: dict[str, Any]) -> str:
     """Return a row a way of training."""
-    rows = [["base, not fine-tuned", _shown(result["base"]), "", ""]]
+    rows = [["base, not fine-tuned", range_text(result["base"], 3), "", ""]]
     for name, row in result["ways"].items():
         promise, seconds = row.get("guarantee", "none"), f"{row['cpu_seconds']['median']:.0f}"
-        rows.append([name, _shown(row["accuracy"]), promise, seconds])
+        rows.append([name, range_text(row["accuracy"], 3), promise, seconds])
     return markdown(["way", "next-token accuracy, held out", "promise", "CPU s"], rows)
-
-
-def _shown(value: dict[str, float]) -> str:
-    return f"{value['median']:.3f} ({value['low']:.3f} to {value['high']:.3f})"
 
 
 if __name__ == "__main__":

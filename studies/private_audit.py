@@ -26,7 +26,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from benchmarks.record_io import STUDIES, markdown, spread, write_record
+from benchmarks.record_io import STUDIES, markdown, range_text, spread, write_record
 from benchmarks.runner import command
 from reticent import _rust
 from reticent.core.progress import Progress
@@ -171,17 +171,13 @@ def table(result: dict[str, Any]) -> str:
             name,
             str(row["trainings"]),
             str(row["over"]),
-            _shown(row["bound"]),
-            _shown(row["right"]),
+            range_text(row["bound"]),
+            range_text(row["right"]),
             f"{row['most']:.2f}",
         ]
         for name, row in result["arms"].items()
     ]
     return markdown(heads, rows)
-
-
-def _shown(value: dict[str, float]) -> str:
-    return f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
 
 
 if __name__ == "__main__":

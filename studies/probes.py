@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import LABELS
 
-from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
 from benchmarks.runner import command
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.page import probe_page
@@ -252,11 +252,8 @@ def probe_tables(record: dict[str, Any]) -> str:
 
 
 def _shown(estimate: dict[str, Any], digits: int = 3) -> str:
-    if estimate["value"] is None:
-        return "-"
     bound = f"{estimate['bound']} " if estimate.get("bound") else ""
-    ends = "" if estimate["low"] is None else f" [{estimate['low']:,.{digits}f}, {estimate['high']:,.{digits}f}]"
-    return f"{bound}{estimate['value']:,.{digits}f}{ends}"
+    return f"{bound}{estimate_text(estimate, digits)}"
 
 
 def run(

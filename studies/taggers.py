@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 from fixtures.tagger_names import PUBLIC, generated
 
-from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from benchmarks.record_io import DATA, STUDIES, markdown, range_text, write_record
 from benchmarks.runner import command
 from reticent.audit.evidence.json_form import to_json
 from reticent.core.progress import Progress
@@ -178,11 +178,8 @@ def run(size: Annotated[str, ("toy", "cpu")] = "cpu") -> None:
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    def of(name: str) -> str:
-        return f"{row[name]['value']:.2f} ({row[name]['low']:.2f} to {row[name]['high']:.2f})"
-
-    return [row["arm"], row["epoch"], row["test_pairs"], of("advantage"), f"{row['blind_advantage']['value']:.2f}",
-            of("excess"), f"{row['map']:.2f}"]  # fmt: skip
+    return [row["arm"], row["epoch"], row["test_pairs"], range_text(row["advantage"]),
+            f"{row['blind_advantage']['value']:.2f}", range_text(row["excess"]), f"{row['map']:.2f}"]  # fmt: skip
 
 
 def check(rows: list[dict[str, Any]]) -> None:

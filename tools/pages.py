@@ -18,14 +18,14 @@ from typing import Any
 
 from benchmarks.engine import TOKENIZERS, megabytes_per_second
 from benchmarks.protection import fastest
-from benchmarks.record_io import RECORD, record_path, spread
+from benchmarks.record_io import RECORD, estimate_text, record_path, spread
 from benchmarks.spark import EXPLODE, INDEX, ONE, READ, cpu_of
 from studies.reproduce import evidence_of_records
 from studies.reproduction.page import QUESTION
 from studies.reproduction.page import pages as reproduction
 from studies.sampled_recall import mean_and_worst
 from tools.figure import Dot, Dots, draw, draw_plane
-from tools.tables import TABLES, TB, megabytes, range_text
+from tools.tables import TABLES, TB, ends_text, megabytes
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "benchmarks"
@@ -47,14 +47,18 @@ class Page:
 
 def _in(estimate: Record, digits: int = 2, percent: bool = False) -> str:
     """An estimate in a sentence: ``0.95 [0.90, 0.98]``."""
-    factor, unit = (100, " %") if percent else (1, "")
-    middle = estimate["value"] if "value" in estimate else estimate["median"]
-    ends = ", ".join(f"{factor * estimate[end]:,.{digits}f}" for end in ("low", "high"))
-    return f"{factor * middle:,.{digits}f}{unit} [{ends}]"
+    return estimate_text(estimate, digits, percent)
 
 
 def _row(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
     return next(row for row in rows if all(row[key] == value for key, value in wanted.items()))
+
+
+def _by_way(key: str, axis: str, digits: int = 0) -> Callable[[Record], Dots]:
+    """A figure of the ways that a record measures under a name."""
+    return lambda record: Dots(
+        rows=[Dot.of(way, found, "") for way, found in record[key].items()], axis=axis, digits=digits
+    )
 
 
 def _last(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -620,26 +624,11 @@ def _tagging(record: Record) -> str:
     )
 
 
-def _tagging_figure(record: Record) -> Dots:
-    return Dots(
-        rows=[Dot.of(way, speed, "") for way, speed in record["mb_per_second"].items()],
-        axis="MB of text per second, median and range",
-    )
-
-
 def _scoring(record: Record) -> str:
     speed, goal = record["tokens_per_second"], record["goals"][0]["value"]
     return (
         f"{_in(speed['scoring pass'], 0)} tokens per second on {record['device']}, {_in(goal)} times as fast as "
         "scoring one text at a time (median and range)."
-    )
-
-
-def _scoring_figure(record: Record) -> Dots:
-    return Dots(
-        rows=[Dot.of(way, speed, "") for way, speed in record["tokens_per_second"].items()],
-        axis="tokens per second, median and range",
-        digits=0,
     )
 
 
@@ -652,11 +641,6 @@ def _scrub(record: Record) -> str:
     )
 
 
-def _scrub_figure(record: Record) -> Dots:
-    rows = [Dot.of(name, speed, "") for name, speed in record["mb_per_second"].items()]
-    return Dots(rows=rows, axis="MB of text per second, median and range", digits=0)
-
-
 def _guard(record: Record) -> str:
     added = record["cpu_microseconds_per_token"]["guarded, added"]
     return (
@@ -664,11 +648,6 @@ def _guard(record: Record) -> str:
         f"{record['unrelated_texts_blocked']:.2%} of unrelated texts, and {record['copies_of_49_blocked']:.2%} of "
         "copies that are one character too short to block."
     )
-
-
-def _guard_figure(record: Record) -> Dots:
-    rows = [Dot.of(name, row, "") for name, row in record["cpu_microseconds_per_token"].items()]
-    return Dots(rows=rows, axis="CPU µs per token, median and range", digits=0)
 
 
 # ------------------------------------------------------------------------------------ samples, databases, Spark
@@ -747,8 +726,8 @@ def spark_answer(record: Record) -> str:
         f"{largest['notes']:,} notes take {one:,.1f} CPU seconds on one machine, {ours:,.0f} on Spark (n = 1 to 3, its "
         f"start of {start:.0f} seconds aside), with equal supports, and {other:,.0f} by `explode` and "
         f"`countDistinct`, which go to n = 2 only. Spark shuffles {moved} MB, `explode` {exploded} MB. By the measured "
-        f"exponents {larger['notes']:,} such notes would take {range_text(larger['core_hours'], 0)} core-hours on "
-        f"Spark, which would shuffle {range_text([end / TB for end in tables])} TB of tables."
+        f"exponents {larger['notes']:,} such notes would take {ends_text(larger['core_hours'], 0)} core-hours on "
+        f"Spark, which would shuffle {ends_text([end / TB for end in tables])} TB of tables."
     )
 
 
@@ -851,11 +830,29 @@ PAGES = (
         "How fast does a trained model find names on a GPU?",
         ("tagging_speed-gpu",),
         _tagging,
-        _tagging_figure,
+        _by_way("mb_per_second", "MB of text per second, median and range", 2),
     ),
-    Page("scoring", "How fast are texts scored?", ("scoring",), _scoring, _scoring_figure),
-    Page("scrub", "How fast are identifiers replaced?", ("scrub",), _scrub, _scrub_figure),
-    Page("guard", "What does the output guard cost?", ("guard",), _guard, _guard_figure),
+    Page(
+        "scoring",
+        "How fast are texts scored?",
+        ("scoring",),
+        _scoring,
+        _by_way("tokens_per_second", "tokens per second, median and range"),
+    ),
+    Page(
+        "scrub",
+        "How fast are identifiers replaced?",
+        ("scrub",),
+        _scrub,
+        _by_way("mb_per_second", "MB of text per second, median and range"),
+    ),
+    Page(
+        "guard",
+        "What does the output guard cost?",
+        ("guard",),
+        _guard,
+        _by_way("cpu_microseconds_per_token", "CPU µs per token, median and range"),
+    ),
 )
 
 
