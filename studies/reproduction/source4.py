@@ -267,9 +267,9 @@ def draw41(evidence: Measured, _: Anchors) -> str:
         ]
         panels.append(
             Panel(
-                title=f"bert-{model}-NER",
-                x="utterance",
-                y="accuracy of pairs",
+                f"bert-{model}-NER",
+                "utterance",
+                "accuracy of pairs",
                 bars=bars,
                 categories=kinds,
                 level=0.5,
@@ -286,14 +286,13 @@ def draw42(evidence: Measured, _: Anchors) -> str:
         arms = {arm: evidence[f"{model}, {arm}"]["by_mentions"] for arm in ("plain", "surrogates")}
         kinds = list(dict.fromkeys(kind for boxes in arms.values() for kind in boxes))
         boxes = [
-            Boxes(name=arm, values=[tuple(own[kind][:5]) if kind in own else None for kind in kinds])
-            for arm, own in arms.items()
+            Boxes(arm, [tuple(own[kind][:5]) if kind in own else None for kind in kinds]) for arm, own in arms.items()
         ]  # type: ignore[misc]
         panels.append(
             Panel(
-                title=f"{_size(model)} tagger, trained here",
-                x="mentions of the name",
-                y="mean score",
+                f"{_size(model)} tagger, trained here",
+                "mentions of the name",
+                "mean score",
                 boxes=boxes,
                 categories=kinds,
                 level=HIGH,
@@ -312,11 +311,11 @@ def draw44(evidence: Measured, _: Anchors) -> str:
     kinds = [f"c{number}" for number in range(1, len(evidence["base"]["prompts"]) + 1)]
     panels = [
         Panel(
-            title=f"bert-{model}-NER", x="prompt", y="pairs won", categories=kinds,
+            f"bert-{model}-NER", "prompt", "pairs won", categories=kinds,
             bars=[
-                Bars(name=name, values=[row[key]["value"] for row in evidence[model]["prompts"]])
+                Bars(name, [row[key]["value"] for row in evidence[model]["prompts"]])
                 for name, key in (("absent name", "fp"), ("trained name", "tp"))
-            ],
+            ]
         )
         for model in MODELS
     ]  # fmt: skip
@@ -329,14 +328,14 @@ def draw46(evidence: Measured, _: Anchors) -> str:
     for model in MODELS:
         pairs = evidence[f"{model}, plain"]["most"]
         lines = [
-            Line(name=name, points=[(float(at), pair[side]) for at, pair in enumerate(pairs, start=1)], join="none")
+            Line(name, [(float(at), pair[side]) for at, pair in enumerate(pairs, start=1)], join="none")
             for side, name in enumerate(("trained name", "absent name"))
         ]
         panels.append(
             Panel(
-                title=f"{_size(model)} tagger, trained here",
-                x="test pair",
-                y="MAX score",
+                f"{_size(model)} tagger, trained here",
+                "test pair",
+                "MAX score",
                 lines=lines,
                 level=HIGH,
                 limits_y=(0, 1),
@@ -354,9 +353,9 @@ def draw47(evidence: Measured, anchors: Anchors) -> str:
         bars = [bars_of(f"{_size(model)} tagger", [row["ap"] for row in rows[model]]) for model in MODELS]
         panels.append(
             Panel(
-                title=f"trained on {'names' if arm == 'plain' else 'surrogates'}",
-                x="prompt",
-                y="average precision, test",
+                f"trained on {'names' if arm == 'plain' else 'surrogates'}",
+                "prompt",
+                "average precision, test",
                 bars=bars,
                 categories=kinds,
                 level=0.5,
