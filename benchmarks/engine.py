@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Annotated, Any
 
 from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, tokenizer_json
 from benchmarks.peers import LIBRARIES
-from benchmarks.protection import encode_alone
+from benchmarks.protection import encode_alone, spent
 from benchmarks.record_io import DATA, exponent, markdown, spread, write_record
 from benchmarks.runner import command
 
@@ -135,20 +134,11 @@ def _worker(task: str, paths: dict[str, Path], **arguments: Any) -> dict[str, An
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout)
 
 
-def _timed(command: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+def _timed(command: list[str], **environment: str) -> dict[str, Any]:
     """Wall, processor seconds and peak memory of a whole process."""
-    environment = {**os.environ, **(environment or {})}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode; a first start writes it here
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd=ROOT)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{command[0]} ended with {process.returncode}"
-    return {
-        "seconds": time.perf_counter() - start,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": usage.ru_maxrss * 1024,
-    }
+    # What is installed has its bytecode; a first start writes it here.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return spent(command, Path(os.devnull), own | environment)
 
 
 class Corpora:
@@ -210,11 +200,11 @@ def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-", dir=corpora.folder) as out:
             options = [str(corpus), "--out", out, "-n", str(row.n), *SETTINGS]
             command = [sys.executable, *COMMAND, *options, "--set", f"detect.detectors={row.more['detectors']}"]
-            spent = _timed(command, {"PYTHONPATH": str(ROOT)})
+            took = _timed(command, PYTHONPATH=str(ROOT))
             # Everything is there now: what is left is the start, and seeing that nothing has changed.
-            spent["again_seconds"] = _timed(command, {"PYTHONPATH": str(ROOT)})["seconds"]
+            took["again_seconds"] = _timed(command, PYTHONPATH=str(ROOT))["seconds"]
             kept = _worker("kept_in_files", {"folder": Path(out) / "index-joint"}, n=row.n, k=row.k)
-        return {**spent, **kept}
+        return {**took, **kept}
     if row.task in ("reticent", "reticent_alone"):
         return _worker(row.task, {"corpus": corpus}, n=row.n, k=row.k, **row.more)
     return _worker(row.task, {"corpus": corpus}, **row.more)
@@ -243,8 +233,8 @@ def run(
         for row in [row for row in todo if row.task == "command" and size != "toy"][:1]:
             _run_row(row, corpora)  # that first start
         for _ in range(rounds):
-            words = _timed(["wc", "-w", str(Path(folder) / "text.txt")], {"LC_ALL": "C.UTF-8"})
-            del words["peak_bytes"]  # Linux counts what its parent held
+            words = _timed(["wc", "-w", str(Path(folder) / "text.txt")], LC_ALL="C.UTF-8")
+            del words["peak_bytes"]  # of a library
             runs.setdefault("wc -w", []).append(words)
             for row in todo:
                 found = _run_row(row, corpora)

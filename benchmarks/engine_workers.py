@@ -37,7 +37,7 @@ class Clock:
 
     def __enter__(self) -> Clock:
         _forget_peak()
-        self._before = _resident("VmRSS")
+        self._before = resident("VmRSS")
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return self
 
@@ -46,7 +46,7 @@ class Clock:
             "seconds": time.perf_counter() - self._wall,
             "cpu_seconds": time.process_time() - self._cpu,
             "before_bytes": self._before,
-            "peak_bytes": _resident("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_bytes": resident("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 
 
@@ -55,9 +55,10 @@ def _forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _resident(field: str) -> int:
+def resident(field: str, process: str = "self") -> int:
+    """Return the bytes of a field of a process's status; 0 where there is none."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field)), 0)

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow.compute as pc
 
+from benchmarks.engine_workers import make_corpus, resident
 from benchmarks.peers import LIBRARIES, digest
 from benchmarks.record_io import DATA, estimate_text, exponent, machine, markdown, spread, write_record
 from benchmarks.runner import command
@@ -111,27 +112,19 @@ def make_base(folder: Path, name: str, documents: Path) -> str:
     return objective
 
 
-def spent(command: list[str], log: Path) -> dict[str, Any]:
+def spent(command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run a command to its end; returns its wall and processor seconds, and its peak of memory as last seen."""
     started, peak = time.perf_counter(), 0
     with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT, env=environment)
         # What the system says of a child at its end is no less than what its parent held when it started.
         while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-            peak = max(peak, _peak_of(process.pid))
+            peak = max(peak, resident("VmHWM", str(process.pid)))
             time.sleep(0.01)
     seconds = time.perf_counter() - started
     _, status, usage = ended
     assert os.waitstatus_to_exitcode(status) == 0, f"{command[:4]} failed:\n{log.read_text()[-2000:]}"
     return {"seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_bytes": peak}
-
-
-def _peak_of(process: int) -> int:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:  # it has ended
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def encode_alone(python: str, library: str, documents: Path, tokenizer: Path, passes: int = 2) -> dict[str, Any]:
@@ -209,8 +202,6 @@ def run(
     """Measure, write the record and print its tables; at toy size of one vocabulary."""
     if size == "toy":
         documents, rounds, growth, vocabularies = 300, 1, (), VOCABULARIES[:1]
-    from benchmarks.engine_workers import make_corpus
-
     found = [name for name in vocabularies if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
     if missing := {*vocabularies} - {*found}:
         print(f"skipped: no {', '.join(sorted(missing))} under {DATA} (RETICENT_DATA)", file=sys.stderr)

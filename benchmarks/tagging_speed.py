@@ -11,7 +11,6 @@ Size gpu needs CUDA; both then compute in bfloat16.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import torch
+from fixtures.corpora import read_documents
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast, pipeline
 
@@ -52,11 +52,6 @@ SIZES = {
     "cpu": Size(layers=12, width=768, vocabulary=20_000, reports=24, batch=8),
     "gpu": Size(layers=12, width=768, vocabulary=20_000, reports=2400, batch=32),
 }
-
-
-def read_texts(num: int) -> list[str]:
-    lines = (DATA / "mtsamples" / "mtsamples.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["text"] for line in lines][:num]
 
 
 def save_tagger(folder: Path, texts: list[str], size: Size) -> None:
@@ -95,7 +90,7 @@ def save_tagger(folder: Path, texts: list[str], size: Size) -> None:
 def measure(size_name: str, rounds: int) -> dict[str, Any]:
     """Time both in turns; returns seconds, characters a second, and on how many characters they agree."""
     size, device = SIZES[size_name], pick_device("cuda" if size_name == "gpu" else "cpu")
-    texts = read_texts(size.reports)
+    texts = read_documents("mtsamples", size.reports).column("text").to_pylist()
     with tempfile.TemporaryDirectory() as place:
         save_tagger(Path(place), texts, size)
         ours = TransformersDetector(place, device=device.type, window=WINDOW, stride=STRIDE)

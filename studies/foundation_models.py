@@ -25,6 +25,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fixtures.corpora import read_documents
 
 from benchmarks.attacks import attack_rows, attack_table, first_words
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
@@ -110,19 +111,14 @@ class KeptProgress(Progress):
 
 def read_reports(size: Size) -> tuple[pa.Table, pa.Table]:
     """Return the reports of the job, spread over the file since neighbours are of one speciality, and the others."""
-    lines = (DATA / "mtsamples" / "mtsamples.jsonl").read_text(encoding="utf-8").splitlines()
-    texts = [json.loads(line)["text"] for line in lines]
+    reports = read_documents("mtsamples", None).drop_columns(["spans"])
     if size.words is not None:
-        texts = first_words(texts, size.words)
+        texts = first_words(reports.column("text").to_pylist(), size.words)
+        reports = reports.set_column(2, "text", pa.array(texts))
     wanted = 2 * size.individuals
-    chosen = [number * len(texts) // wanted for number in range(wanted)]
-    others = sorted(set(range(len(texts))) - set(chosen))[: size.public]
-
-    def table(numbers: list[int]) -> pa.Table:
-        names = [f"mtsamples-{number:05d}" for number in numbers]
-        return pa.table({"doc_id": names, "individual_id": names, "text": [texts[number] for number in numbers]})
-
-    return table(chosen), table(others)
+    chosen = [number * len(reports) // wanted for number in range(wanted)]
+    others = sorted(set(range(len(reports))) - set(chosen))[: size.public]
+    return reports.take(chosen), reports.take(others)
 
 
 def package_folder(name: str) -> Path | None:

@@ -32,7 +32,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +51,7 @@ from reticent.audit.evaluate import Auditor, ModelEntry
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
 from reticent.core.device import pick_device
-from reticent.engine.corpus import open_corpus
+from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.dp_vocabulary import count_voters, word_order
@@ -61,7 +61,7 @@ from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.noisy_threshold import Noise, noisy_index
 from reticent.engine.protect import Policy
 from reticent.engine.public_words import context_words, read_public_words
-from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
 from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
@@ -143,6 +143,33 @@ LEAST_TARGETS = 1000
 PARTS = ("people", "epochs", "pairs", "models", "invert", "bf16")
 
 
+def distinct_reports(files: Sequence[str], characters: int | None) -> list[str]:
+    """Return the texts of files of a corpus, each once and cut to its first characters, in a random order."""
+    reports = []
+    for name in files:
+        with (DATA / name).open(encoding="utf-8") as lines:
+            reports += [json.loads(line)["text"].strip()[:characters] for line in lines]
+    distinct = [text for text in dict.fromkeys(reports) if len(text) > 100]
+    return [distinct[number] for number in np.random.default_rng(0).permutation(len(distinct))]
+
+
+def open_texts(place: Path, texts: Sequence[str]) -> Corpus:
+    """Write texts, each an individual's own, and open them."""
+    place.mkdir(parents=True, exist_ok=True)
+    ids = [f"p{number:05}" for number in range(len(texts))]
+    table = pa.table({"doc_id": ids, "individual_id": ids, "text": pa.array(texts, pa.large_string())})
+    pq.write_table(table, place / "part-0.parquet")
+    return open_corpus(place)
+
+
+def individuals_of(sides: np.ndarray) -> Individuals:
+    """Return the individuals of such texts, on these sides (numbers of `SPLITS`)."""
+    units = pa.array(range(len(sides)), pa.uint32())
+    splits = pa.DictionaryArray.from_arrays(pa.array(sides, pa.int8()), pa.array(SPLITS))
+    ids, ones = pa.array([f"p{code:05}" for code in range(len(sides))]), pa.array([1] * len(sides), pa.uint32())
+    return Individuals(pa.table([ids, units, units, splits, ones], schema=INDIVIDUALS))
+
+
 def common_words(index: Any, least: int) -> set[str]:
     """Return the words of an index with so many users or more."""
     words = index.words()
@@ -191,13 +218,7 @@ class Grid:
 
     @cached_property
     def texts(self) -> list[str]:
-        reports = []
-        for name in CORPORA[self.source]:
-            with (DATA / name).open(encoding="utf-8") as lines:
-                reports += [json.loads(line)["text"].strip()[: self.size["characters"]] for line in lines]
-        distinct = [text for text in dict.fromkeys(reports) if len(text) > 100]
-        order = np.random.default_rng(0).permutation(len(distinct))
-        return [self._cut(distinct[number]) for number in order]
+        return [self._cut(text) for text in distinct_reports(CORPORA[self.source], self.size["characters"])]
 
     def _cut(self, text: str) -> str:
         """The first tokens of a text, as many as fit into ``one_window`` of the given model."""
@@ -214,29 +235,16 @@ class Grid:
     @cached_property
     def corpus(self) -> Any:
         """The individuals to deal, then those whose texts are public."""
-        place = self.folder / "documents"
-        place.mkdir(parents=True, exist_ok=True)
-        texts = self.texts[: 2 * self.people + self.size.get("public", 0)]
-        ids = [f"p{number:05}" for number in range(len(texts))]
-        table = pa.table({"doc_id": ids, "individual_id": ids, "text": pa.array(texts, pa.large_string())})
-        pq.write_table(table, place / "part-0.parquet")
-        return open_corpus(place)
+        return open_texts(self.folder / "documents", self.texts[: 2 * self.people + self.size.get("public", 0)])
 
     def sides(self, number: int) -> Any:
         """The individuals of a model: even ones draw a half, odd ones have its complement."""
-        num = self.corpus.num_documents
         drawn = np.zeros(2 * self.people, dtype=bool)
         drawn[np.random.default_rng(100 + number // 2).permutation(2 * self.people)[: self.people]] = True
         is_member = drawn if number % 2 == 0 else ~drawn
-        side = np.full(num, 2, dtype=np.int8)
+        side = np.full(self.corpus.num_documents, 2, dtype=np.int8)
         side[: 2 * self.people] = np.where(is_member, 0, 1)
-        splits = pa.DictionaryArray.from_arrays(
-            pa.array(side, pa.int8()), pa.array(["members", "heldout", "reference"])
-        )
-        ids = [f"p{code:05}" for code in range(num)]
-        units = pa.array(range(num), pa.uint32())
-        return Individuals(pa.table([pa.array(ids), units, units, splits, pa.array([1] * num, pa.uint32())],
-                                    schema=INDIVIDUALS))  # fmt: skip
+        return individuals_of(side)
 
     @cached_property
     def tokenizer(self) -> str:
