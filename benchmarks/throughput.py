@@ -10,7 +10,6 @@ ways have nearly the same loss. Tokens are those of documents: neither padding n
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import tempfile
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from transformers import TrainerCallback
 
 from benchmarks import scoring
 from benchmarks.record_io import machine, markdown, record_text, summary, write_record
+from benchmarks.runner import command
 from benchmarks.training import OBJECTIVES, SHAPES, Plan, Way, flops_per_token, fresh_model, matmul_rate, trainer_of
 from benchmarks.training import window_rows as rows_of
 from reticent.audit.scoring.generate import generate
@@ -266,11 +266,15 @@ def ratios(ways: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def run(size: str = "toy", seconds: float = 330.0, out: Path | None = None) -> dict[str, Any]:
+def run(
+    size: Annotated[str, ("toy", "cpu", "gpu")] = "gpu" if torch.cuda.is_available() else "toy",
+    seconds: Annotated[float, "for all ways together"] = 330.0,
+    out: Annotated[Path | None, "file for the result, besides the record"] = None,
+) -> None:
     """Measure, print a table of each model, and record what was found."""
     if size == "cpu":
         print("skipped: of GPUs; benchmarks.training and benchmarks.scoring have size cpu")
-        return {}
+        return
     if size == "gpu" and not torch.cuda.is_available():
         raise SystemExit("size gpu needs CUDA")
     result: dict[str, Any] = {"question": "tokens a second", "shape": asdict(SHAPES[size])}
@@ -295,7 +299,6 @@ def run(size: str = "toy", seconds: float = 330.0, out: Path | None = None) -> d
     if out is not None:
         out.write_text(record_text(summary({"machine": machine(), "size": size, **result})))
     write_record("throughput-gpu", result, size)
-    return result
 
 
 def _check(ways: dict[str, Any], tolerance: float) -> None:
@@ -306,14 +309,5 @@ def _check(ways: dict[str, Any], tolerance: float) -> None:
     assert not off, f"losses after the warm-up differ from {middle:.3f}: {json.dumps(off)}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "gpu"], default="gpu" if torch.cuda.is_available() else "toy")
-    parser.add_argument("--seconds", type=float, default=330.0, help="for all ways together")
-    parser.add_argument("--out", type=Path, help="file for the result, besides the record")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.seconds, arguments.out)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)
