@@ -242,7 +242,7 @@ def measure(folder: Path, about: dict[str, Any], regime: Regime) -> dict[str, An
         if number == 0:
             other = _questions(dict(others), sides[MEMBERS], about, LEVELS[:2])
             first = {
-                "others": _rows(other),
+                "others": _brief(_rows(other)),
                 "parameters": {m.name: m.num_parameters for m in (*members[0].models, *other.models)},
                 "densities": [row for found in (members[0], other) for row in _densities(to_json(found))],
                 "beams": _beams({main: path}, sides[MEMBERS], about),
@@ -282,7 +282,7 @@ def _row(result: ProbeResult) -> dict[str, Any]:
     assert result.normalised
     row = {
         "target": result.target, "level": result.level,
-        "log_true": likelihood.log_true, "log_null": likelihood.log_null, "factor": likelihood.factor,
+        "factor": likelihood.factor,
         "normalised": result.normalised.factor, "p_value": likelihood.published_test.p_value,
         "exact_match": result.exact_match,
         "gamma": {str(point.k): point.true for point in result.gamma or () if point.k in (10, 100, 10_000, 1_000_000)},
@@ -291,14 +291,14 @@ def _row(result: ProbeResult) -> dict[str, Any]:
     if len(matches) > 1:
         row["parts"] = {metric: estimate for metric, estimate in matches.items() if metric != "exact_match"}
     if result.unconditional:
-        row |= {"linked": result.unconditional.linked, "over_alone": result.unconditional.factor}
+        row["linked"] = result.unconditional.linked
     json: dict[str, Any] = to_json(row)
     return json
 
 
 def _brief(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What stands beside members of those who were never seen."""
-    kept = ("model", "target", "level", "factor", "exact_match")
+    """What stands of other people and other models beside the members and the main one."""
+    kept = ("model", "target", "level", "factor", "exact_match", "p_value")
     return [{name: row[name] for name in kept if name in row} for row in rows]
 
 
@@ -317,10 +317,12 @@ def _densities(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _thinned(curve: dict[str, list[float]]) -> dict[str, list[float]]:
+    """The heights of a curve at `POINTS` places that are equally far apart, and the first and the last of these."""
     if not curve["x"]:
         return curve
-    x = np.linspace(curve["x"][0], curve["x"][-1], POINTS)
-    return {"x": np.round(x, 2).tolist(), "y": np.round(np.interp(x, curve["x"], curve["y"]), 3).tolist()}
+    ends = [curve["x"][0], curve["x"][-1]]
+    y = np.interp(np.linspace(*ends, POINTS), curve["x"], curve["y"])
+    return {"x": np.round(ends, 2).tolist(), "y": np.round(y, 3).tolist()}
 
 
 def _beams(models: dict[str, Path | str], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from studies.propile import STRUCTURED, UNSTRUCTURED, run
 from studies.reproduction.chart import Bars, Line, Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, over
@@ -138,7 +140,11 @@ def _densities(evidence: Measured, model: str, measure: str) -> list[Panel]:
     for row in evidence["densities"]:
         if (row["model"], row["measure"]) == (model, measure) and row["true"]["x"]:
             lines = [
-                Line(name, list(zip(row[side]["x"], row[side]["y"], strict=True)), join="step")
+                Line(
+                    name,
+                    list(zip(np.linspace(*row[side]["x"], len(row[side]["y"])), row[side]["y"], strict=True)),
+                    join="step",
+                )
                 for side, name in (("true", "true item"), ("null", "another's"))
             ]
             panels.append(Panel(row["target"], f"log10 of the {measure}", "density", lines=lines))

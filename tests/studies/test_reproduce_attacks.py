@@ -67,7 +67,7 @@ def probe_evidence() -> dict[str, Any]:
     sweeps = [{**soft, "sweep": name, name: value, "factor": estimate(factor)}
               for name, value, factor in (("num_subjects", 4, 5.0), ("num_tokens", 5, 20.0), ("num_tokens", 20, 60.0),
                                           ("init", "mean", 1.0), ("init", "uniform", 2.0))]  # fmt: skip
-    curve = {"x": [1.0, 5.0, 9.0], "y": [0.0, 0.2, 0.0]}
+    curve = {"x": [1.0, 9.0], "y": [0.0, 0.2, 0.0]}
     return {
         "members": rows("main", 1.0), "others": rows("small", 0.5) + rows("large", 2.0),
         "parameters": {"main": 2000, "small": 1000, "large": 9000},
