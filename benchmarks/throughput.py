@@ -11,7 +11,6 @@ ways have nearly the same loss. Tokens are those of documents: neither padding n
 
 from __future__ import annotations
 
-import argparse
 import gc
 import math
 import tempfile
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, partial
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ from transformers import TrainerCallback
 
 from benchmarks import scoring
 from benchmarks.record_io import markdown, write_record
+from benchmarks.runner import command
 from benchmarks.training import OBJECTIVES, SHAPES, Plan, Way, flops_per_token, fresh_model, matmul_rate, trainer_of
 from benchmarks.training import window_rows as rows_of
 from reticent.audit.scoring import generate as writing
@@ -297,11 +297,14 @@ def ratios(ways: dict[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def run(size: str = "toy", seconds: float = 330.0) -> dict[str, Any]:
+def run(
+    size: Annotated[str, ("toy", "cpu", "gpu")] = "gpu" if torch.cuda.is_available() else "toy",
+    seconds: Annotated[float, "for all ways together"] = 330.0,
+) -> None:
     """Measure, record what was found after each way, and print a table of each model."""
     if size == "cpu":
         print("skipped: of GPUs; benchmarks.training and benchmarks.scoring have size cpu")
-        return {}
+        return
     if size == "gpu" and not torch.cuda.is_available():
         raise SystemExit("size gpu needs CUDA")
     result: dict[str, Any] = {"question": "tokens a second", "shape": asdict(SHAPES[size])}
@@ -330,7 +333,6 @@ def run(size: str = "toy", seconds: float = 330.0) -> dict[str, Any]:
         wrong += [f"{kind}, {fault}" for fault in _faults(of_kind["ways"], tolerance=0.1 if size == "toy" else 0.05)]
     if wrong:
         raise SystemExit("\n".join(wrong))
-    return result
 
 
 def _faults(ways: dict[str, Any], tolerance: float) -> list[str]:
@@ -346,13 +348,5 @@ def _faults(ways: dict[str, Any], tolerance: float) -> list[str]:
     ]  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "gpu"], default="gpu" if torch.cuda.is_available() else "toy")
-    parser.add_argument("--seconds", type=float, default=330.0, help="for all ways together")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.seconds)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)
