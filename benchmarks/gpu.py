@@ -185,7 +185,7 @@ def _run(part: Part, prepared: Path | None, out: Path, seconds: float) -> dict[s
     result: dict[str, Any] = {"done": code == 0, "seconds": round(time.monotonic() - started, 1)}
     if code != 0:
         result["why"] = f"exit {code}, see {log.name}" if code is not None else f"stopped after {seconds:.0f} s"
-        print(*log.read_text().splitlines()[-15:], sep="\n")
+        print(*log.read_text().splitlines()[-80:], sep="\n")
     return result
 
 

@@ -261,9 +261,11 @@ def test_each_token_takes_its_probabilities_from_the_window_in_which_it_is_farth
     save_model(tmp_path, LABELS["bio"], None)
     detector = TransformersDetector(tmp_path, device="cpu", window=12, stride=4, batch_tokens=30)
     texts = ["ann of lee x lyon bob , of x ann lee of x bob lyon x of of ann", "ann", "", "x of " * 5]
-    for text, (offsets, probabilities) in zip(texts, detector._labelled(texts), strict=True):
-        pieces = detector._tokenizer(text, add_special_tokens=False)["input_ids"]
-        assert len(offsets) == len(pieces)
+    bounds, offsets, found = detector._labelled(texts)
+    for text, first, last in zip(texts, bounds, bounds[1:], strict=False):
+        encoded = detector._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        pieces, probabilities = encoded["input_ids"], found[first:last]
+        assert offsets[first:last].tolist() == list(map(list, encoded["offset_mapping"]))
         begins = [0]
         while begins[-1] + 10 < len(pieces):
             begins.append(begins[-1] + 6)

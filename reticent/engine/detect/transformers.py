@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from reticent.engine.detect.passages import Found, SpanCache, cut_passages, cut_
 from reticent.engine.tokenizer_library import json_of
 
 __all__ = ["TransformersDetector", "load_tagger", "longest_input"]
+
+
+#: A GPU takes so many tokens in milliseconds: with fewer it waits for what is launched.
+BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 13}
 
 
 class TransformersDetector:
@@ -42,8 +47,8 @@ class TransformersDetector:
         Spans whose mean probability is lower are dropped.
     device : str
         "auto" is CUDA where there is one, in bfloat16.
-    batch_tokens : int
-        Tokens of a batch, padding included.
+    batch_tokens : int, optional
+        Tokens of a batch, padding included; default: `BATCH_TOKENS`.
     window : int, optional
         Tokens of a window, special ones included; default: what the model takes, at most 512.
     stride : int, optional
@@ -63,12 +68,14 @@ class TransformersDetector:
         labels: Sequence[str] | None = None,
         min_score: float = 0.0,
         device: str = "auto",
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
         window: int | None = None,
         stride: int | None = None,
         passages: bool = False,
     ):
         self._device = pick_device(device)
+        kind = "cuda" if self._device.type == "cuda" else "cpu"
+        batch_tokens = BATCH_TOKENS[kind] if batch_tokens is None else batch_tokens
         self._tokenizer, self._model = load_tagger(str(model), self._device, _dtype(self._device))
         self._scheme = _Scheme.of(self._model.config.id2label)
         if unknown := sorted(set(labels or ()) - set(self._scheme.types)):
@@ -118,50 +125,63 @@ class TransformersDetector:
         column = pa.array(texts, pa.large_string())
         words = _rust.segment(column)
         starts, ends = words.char_spans(column)
-        bounds = words.doc_offsets
-        result: list[list[Found]] = []
-        for document, (offsets, probabilities) in enumerate(self._labelled(texts)):
-            own = slice(bounds[document], bounds[document + 1])
-            start, end, kind, score = _spans(
-                self._scheme, texts[document], offsets, probabilities, starts[own], ends[own]
-            )
-            kept = self._wanted[kind] & (score >= self._min_score)
-            columns = (start[kept].tolist(), end[kept].tolist(), kind[kept].tolist(), score[kept].tolist())
-            result.append([(s, e, self._scheme.types[k], p) for s, e, k, p in zip(*columns, strict=True)])
+        bounds, offsets, probabilities = self._labelled(texts)
+        # All texts are one from here on, with a character between them; each begins with a word that begins.
+        base = np.concatenate([[0], np.cumsum([len(text) + 1 for text in texts])])[:-1]
+        of_words, of_tokens = (np.repeat(base, np.diff(each)) for each in (words.doc_offsets, bounds))
+        start, end, kind, score = _spans(
+            self._scheme, "\n".join(texts), offsets + of_tokens[:, None], probabilities, starts + of_words,
+            ends + of_words, words.doc_offsets[:-1],
+        )  # fmt: skip
+        kept = self._wanted[kind] & (score >= self._min_score)
+        number = np.searchsorted(base, start, side="right") - 1
+        columns = (number, start - base[number], end - base[number], kind, score)
+        result: list[list[Found]] = [[] for _ in texts]
+        for text, s, e, k, p in zip(*(each[kept].tolist() for each in columns), strict=True):
+            result[text].append((s, e, self._scheme.types[k], p))
         return result
 
-    def _labelled(self, texts: list[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each text the offsets (T, 2) of its tokens in characters, and their probabilities (T, labels)."""
+    def _labelled(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The tokens of all texts: where those of each begin and end (D + 1,), their characters (N, 2), each counted in
+        its own text, and their probabilities (N, labels).
+        """
         encoded = self._tokenizer(
             texts,
             add_special_tokens=False,
             return_offsets_mapping=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
             split_special_tokens=True,  # a text that spells "[SEP]" is a text
             verbose=False,  # that it is longer than the model takes
         )
-        tokens = [np.array(ids, dtype=np.int64) for ids in encoded["input_ids"]]
-        before, after = self._around
+        bounds = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)])
+        num_tokens = int(bounds[-1])
+        ids = np.fromiter(chain.from_iterable(encoded["input_ids"]), np.int64, num_tokens)
+        pairs = chain.from_iterable(chain.from_iterable(encoded["offset_mapping"]))
+        offsets = np.fromiter(pairs, np.int64, 2 * num_tokens).reshape(-1, 2)
         # Cut here and not by the tokenizer: tokenizers before 0.23.3 gives some long texts their first window alone.
-        windows = [list(self._windows(len(ids))) for ids in tokens]
-        probabilities = iter(
-            self._probabilities(
-                [np.concatenate([before, ids[start:end], after]) for ids, of in zip(tokens, windows, strict=True)
-                 for start, end in of]
-            )
-        )  # fmt: skip
-        for ids, offsets, of in zip(tokens, encoded["offset_mapping"], windows, strict=True):
-            num_tokens = len(ids)
-            best = np.zeros((num_tokens, len(self._scheme.is_start)), dtype=np.float32)
-            farthest = np.full(num_tokens, -1)
-            for start, end in of:
-                rank = np.arange(end - start)
-                left = rank if start else np.full(len(rank), num_tokens)  # the text's own ends are no edges
-                right = rank[::-1] if end < num_tokens else np.full(len(rank), num_tokens)
-                distance = np.minimum(left, right)
-                better = distance > farthest[start:end]
-                farthest[start:end][better] = distance[better]
-                best[start:end][better] = next(probabilities)[len(before) : len(before) + len(rank)][better]
-            yield np.array(offsets, dtype=np.int64).reshape(-1, 2), best
+        windows = [
+            (first + start, first + end, first, last)
+            for first, last in pairwise(bounds.tolist())
+            for start, end in self._windows(last - first)
+        ]
+        best = np.zeros((num_tokens, len(self._scheme.is_start)), dtype=np.float32)
+        farthest = np.full(num_tokens, -1)
+        of_windows = self._probabilities(
+            ids, np.array([window[:2] for window in windows], dtype=np.int64).reshape(-1, 2)
+        )
+        for (start, end, first, last), found in zip(windows, of_windows, strict=True):
+            if (start, end) == (first, last):
+                best[start:end] = found
+                continue
+            rank = np.arange(end - start)
+            left = rank if start > first else np.full(len(rank), num_tokens)  # the text's own ends are no edges
+            right = rank[::-1] if end < last else np.full(len(rank), num_tokens)
+            distance = np.minimum(left, right)
+            better = distance > farthest[start:end]
+            farthest[start:end][better] = distance[better]
+            best[start:end][better] = found[better]
+        return bounds, offsets, best
 
     def _windows(self, num_tokens: int) -> Iterator[tuple[int, int]]:
         """Start and end of the windows of a text; neighbours share ``stride`` tokens."""
@@ -171,25 +191,39 @@ class TransformersDetector:
             start = end - self._stride if end < num_tokens else num_tokens
             end = min(start + self._room, num_tokens)
 
-    def _probabilities(self, input_ids: list[np.ndarray]) -> list[np.ndarray]:
-        """Probabilities (T, labels) of every window; windows of like length go together."""
+    def _probabilities(self, ids: np.ndarray, windows_W2: np.ndarray) -> list[np.ndarray]:
+        """Probabilities (T, labels) of the tokens of every window; windows of like length go together. Those of a batch
+        are fetched when the next is under way, so that a GPU does not wait.
+        """
         import torch
 
-        result: list[np.ndarray] = [np.zeros(0)] * len(input_ids)
-        pad = self._tokenizer.pad_token_id or 0
-        for chosen in _batches([len(ids) for ids in input_ids], self._batch_tokens):
-            longest = max(len(input_ids[number]) for number in chosen)
-            ids_BT = np.full((len(chosen), longest), pad, dtype=np.int64)
-            mask_BT = np.zeros((len(chosen), longest), dtype=np.int64)
-            for row, number in enumerate(chosen):
-                ids_BT[row, : len(input_ids[number])] = input_ids[number]
-                mask_BT[row, : len(input_ids[number])] = 1
+        before, after = self._around
+        result: list[np.ndarray] = [np.zeros(0)] * len(windows_W2)
+        pad, sizes = self._tokenizer.pad_token_id or 0, windows_W2[:, 1] - windows_W2[:, 0]
+        pending: list[tuple[list[int], Any]] = []
+
+        def fetch() -> None:
+            numbers, found_BTL = pending.pop(0)
+            for number, found_TL in zip(numbers, found_BTL.cpu().numpy()[:, len(before) :], strict=True):
+                result[number] = found_TL[: sizes[number]]
+
+        for chosen in _batches((sizes + len(before) + len(after)).tolist(), self._batch_tokens):
+            starts, own = windows_W2[chosen, 0], sizes[chosen, None]
+            place = np.arange(-len(before), int(own.max()) + len(after))
+            inside_BT = (place >= 0) & (place < own)
+            ids_BT = np.full(inside_BT.shape, pad, dtype=np.int64)
+            ids_BT[:, : len(before)] = before
+            ids_BT[inside_BT] = ids[(starts[:, None] + place)[inside_BT]]
+            np.put_along_axis(ids_BT, len(before) + own + np.arange(len(after)), after[None], axis=1)
             with torch.inference_mode():
-                ids, mask = (torch.from_numpy(array).to(self._device) for array in (ids_BT, mask_BT))
-                logits_BTL = self._model(input_ids=ids, attention_mask=mask).logits
-                probabilities_BTL = torch.softmax(logits_BTL.float(), -1).cpu().numpy()
-            for row, number in enumerate(chosen):
-                result[number] = probabilities_BTL[row, : len(input_ids[number])]
+                given = (ids_BT, (place < own + len(after)).astype(np.int64))
+                input_ids, mask = (torch.from_numpy(array).to(self._device) for array in given)
+                logits_BTL = self._model(input_ids=input_ids, attention_mask=mask).logits
+                pending.append((chosen, torch.softmax(logits_BTL.float(), -1)))
+            if len(pending) > 1:
+                fetch()
+        if pending:
+            fetch()
         return result
 
 
@@ -217,9 +251,17 @@ class _Scheme:
 
 
 def _spans(
-    scheme: _Scheme, text: str, offsets: np.ndarray, probabilities: np.ndarray, starts: np.ndarray, ends: np.ndarray
+    scheme: _Scheme,
+    text: str,
+    offsets: np.ndarray,
+    probabilities: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    firsts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(start, end, type, score) of the entities of one text; ``starts`` and ``ends`` are its words'."""
+    """(start, end, type, score) of the entities of a text; ``starts`` and ``ends`` are its words', of which those with
+    the numbers ``firsts`` belong to nothing before them.
+    """
     num_words, by_type = len(starts), np.eye(len(scheme.types), dtype=np.float32)[scheme.type_of]
     begin = np.searchsorted(ends, offsets[:, 0], side="right")
     num_met = np.maximum(np.searchsorted(starts, offsets[:, 1], side="left") - begin, 0)
@@ -237,13 +279,17 @@ def _spans(
     starting = (first_token * (of_kind & scheme.is_start)).sum(1) > (first_token * (of_kind & ~scheme.is_start)).sum(1)
     begins = np.zeros(num_words + 1, dtype=bool)
     begins[seen] = starting
-    for at in np.flatnonzero((num_met == 0) & (scheme.type_of[probabilities.argmax(1)] == 0)):
-        between = text[offsets[at, 0] : offsets[at, 1]]
-        if between and not between.isspace():  # a comma that is no part of an entity parts two
-            begins[begin[at]] = True
+    begins[firsts] = True
     begins = begins[:-1]
-
     before = np.concatenate([[0], kind[:-1]])[:num_words]
+    goes_on = np.append((kind != 0) & (kind == before) & ~begins, False)
+    between = np.flatnonzero(num_met == 0)
+    between = between[goes_on[begin[between]]]  # what stands inside of an entity, as far as its words say
+    for at in between[scheme.type_of[probabilities[between].argmax(1)] == 0]:
+        mark = text[offsets[at, 0] : offsets[at, 1]]
+        if mark and not mark.isspace():  # a comma that is no part of an entity parts two
+            begins[begin[at]] = True
+
     heads = np.flatnonzero((kind != 0) & ((kind != before) | begins))
     after = np.flatnonzero((kind == 0) | (kind != before) | begins)  # where whatever came before has ended
     tails = np.concatenate([after, [num_words]])[np.searchsorted(after, heads, side="right")]
