@@ -512,8 +512,8 @@ for name, collator in (("right", right), ("wrong", wrong)):
 def test_two_processes_of_accelerate_launch_are_guarded_and_counted_together(tmp_path: Path) -> None:
     (tmp_path / "two.py").write_text(TWO)
     # Without --multi_gpu it starts one process; the script asks for CPUs.
-    launch = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
-              "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")  # fmt: skip
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [*launch, str(tmp_path / "two.py"), str(tmp_path)], capture_output=True, text=True, check=False, timeout=300,
