@@ -501,6 +501,8 @@ class _Heldout:
                     with autocast(run.config.bf16, device):
                         losses.append(network(*micro.inputs))
         network.train()
+        if hasattr(network, "reshard"):  # of shared weights: else a backward pass lets go of what the others have
+            network.reshard()  # type: ignore[operator]
         own = torch.stack(losses).tolist() if losses else []
         total, counted = run.world.sum(math.fsum(own), num_targets)
         if not counted or not math.isfinite(total):
