@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
-from reticent.engine.public_words import ContextWords
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
@@ -28,6 +27,9 @@ from reticent.trainer.packing import packed_order
 from reticent.trainer.privacy import Guarantee, epsilon_of
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
+
+if TYPE_CHECKING:  # see `reticent.trainer.context`
+    from reticent.engine.public_words import ContextWords
 
 __all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
 
