@@ -233,27 +233,6 @@ def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
     assert "**Verdict: " in card
     assert "nor a word that fewer than 2 people use" in card
     assert "Hospital of X" in card
-    hub, pushed = Mock(), ("dossier", "export", run, "bert", "ppmlm", "--push-to-hub", "ours/ppmlm")
-    reason = ("--despite-verdict", "a demo")
-    with monkeypatch.context() as online:
-        online.setattr("huggingface_hub.HfApi", Mock(return_value=hub))
-        assert command(*pushed, "--out", run.parent / "x", *reason) == 2
-        assert "HF_HUB_OFFLINE=0" in capfd.readouterr().err
-        online.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        assert command(*pushed, "--out", run.parent / "x") == 3
-        assert not (run.parent / "x").exists()
-        assert hub.mock_calls == [], "what is not exported is not uploaded"
-        assert command(*pushed, "--out", run.parent / "pushed", *reason) == 0
-        hub.create_repo.assert_called_once_with("ours/ppmlm", private=True, exist_ok=True)
-        (upload,) = hub.upload_folder.call_args_list
-        sent = upload.kwargs["folder_path"]
-        assert sorted(path.name for path in sent.iterdir()) == sorted(path.name for path in out.iterdir())
-        assert (sent / "README.md").read_text() == card
-        hub.upload_folder.side_effect = OSError("https://token@hub")
-        assert command(*pushed, "--out", run.parent / "kept", *reason) == 1
-        assert "token" not in (said := capfd.readouterr().err)
-        assert "the hub did not take it (OSError)" in said
-        assert (run.parent / "kept" / "README.md").is_file()
     with monkeypatch.context() as broken:
         broken.setattr("reticent.ext.dossier.export.write_card", Mock(side_effect=KeyboardInterrupt))
         assert (
