@@ -351,9 +351,10 @@ def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> l
     """Train with our loop and return the loss of each epoch. The Trainer saves nothing here, and so do we."""
     turns.tokens, read_ahead, end_epoch = plan.store.num_tokens, loop.prefetched, loop._end_epoch
 
-    def end(run: Any, *arguments: Any) -> None:
-        end_epoch(run, *arguments)
+    def end(run: Any, *arguments: Any) -> bool:
+        is_kept = end_epoch(run, *arguments)
         turns.end_epoch(last=run.state.epoch == run.config.num_epochs)
+        return is_kept
 
     seams: dict[str, Callable[..., Any]] = {
         "prefetched": lambda *arguments, **more: turns.timed(read_ahead(*arguments, **more)),

@@ -139,6 +139,14 @@ def export(
             "the reason.",
         ),
     ] = "",
+    push_to_hub: Annotated[
+        str,
+        typer.Option(
+            metavar="REPO",
+            help="Then upload it to this repository of the hub, which is private where it is new; needs "
+            "HF_HUB_OFFLINE=0.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Copy a model that may leave, with a card: base, licence, documents, figures, verdict, digest of the dossier.
@@ -148,12 +156,16 @@ def export(
     from reticent.ext.dossier.export import export_with_card
 
     run = Run(job_of(read_job(run_folder), None))
-    found = export_with_card(run, model, recipe, out, epoch=epoch, training=training, despite=despite)
+    found = export_with_card(
+        run, model, recipe, out, epoch=epoch, training=training, despite=despite, push_to_hub=push_to_hub
+    )
     if as_json:
         typer.echo(json.dumps(found))
         return
     typer.echo(f"{out}: {recipe} of {model}, verdict {found['verdict']}, with its card README.md")
     typer.echo(f"Left behind: {', '.join(found['left_behind']) or 'nothing'}")
+    if push_to_hub:
+        typer.echo(f"Uploaded to {push_to_hub}")
 
 
 #: Exit status of a dossier whose signer is not known to be one.

@@ -42,6 +42,8 @@ def training_dependencies(
     seed = run.job.seed if training.seed is None else training.seed
     tokens = tokens or f"tokens/{training.model.name}/{run.job.tokens(training.recipe)}"
     read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
+    if settings.early_stopping_patience:
+        read["heldout"] = run.fingerprints.of(f"tokens/{training.model.name}/audit")
     causal = recipe.objective == "clm"
     config = {**settings.cache_key(private=recipe.private, causal=causal), "recipe": recipe.to_dict(), "seed": seed}
     config |= repeated_settings(training.model)

@@ -37,7 +37,7 @@ from reticent.trainer.distributed import launched
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.verify import Verdict, read_ledger, verify_ledger
 
-__all__ = ["Drawn", "find_run", "public_context", "training_tokens", "verify_training"]
+__all__ = ["Drawn", "find_run", "heldout_tokens", "public_context", "training_tokens", "verify_training"]
 
 #: File of the run folder with the key of surrogates in trainings by DP-SGD.
 SURROGATES_KEY = "surrogates.key"
@@ -50,6 +50,12 @@ class Drawn:
     individuals: Individuals
     tokens: str
     index: Callable[[], NgramIndex]
+
+
+def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> TokenStore:
+    """Return the audit's tokens of these individuals, bool by code: the flags say which words are ordinary."""
+    store = open_tokens(run.folder / f"tokens/{model.name}/audit")
+    return store.select(np.flatnonzero(is_heldout[store.individual]))
 
 
 @contextmanager
@@ -191,7 +197,7 @@ def verify_training(
                 mismatches.append("the file was changed since the training wrote it")
             if tokens is not None and manifest.inputs.get("tokens", tokens) != tokens:
                 mismatches.append("tokens: not those of the training; they were made again since")
-    num_epochs = content["settings"]["num_epochs"]
+    num_epochs = len(content["epochs"])
     if recipe.context == "surrogate":
         run.progress.say(
             f"{recipe.name}: its text was rewritten for each epoch, so it is rewritten and tokenised {num_epochs} times"

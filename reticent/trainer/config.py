@@ -43,7 +43,9 @@ TIMES_REPEATED: Final = 8
 
 Bf16 = Literal["auto", "on", "off"]
 #: Settings that there were not yet when the first trainings were kept.
-YOUNGER: Final = ("gradient_checkpointing", "dtype", "fsdp")
+YOUNGER: Final = (
+    "gradient_checkpointing", "dtype", "fsdp", "max_steps", "eval_strategy", "early_stopping_patience",
+)  # fmt: skip
 #: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
 CHECKPOINT_EPOCHS: Final = (4, 8, 16, 32, 64)
 
@@ -208,6 +210,23 @@ class TrainConfig(Section):
     checkpoint_epochs: tuple[int, ...] | None = Field(
         default=None, description="epochs whose checkpoints are kept, with the last; default: 4, 8, 16, 32, 64"
     )
+    max_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="steps after which training ends, if num_epochs are more; one checkpoint is kept, under the number "
+        "num_epochs. Not for DP-SGD",
+    )
+    eval_strategy: Literal["no", "epoch"] = Field(
+        default="no",
+        description="epoch: after each, write the loss on ordinary words of held-out individuals to metrics.jsonl and "
+        "ledger.json",
+    )
+    early_stopping_patience: int = Field(
+        default=0,
+        ge=0,
+        description="epochs without a lower such loss after which training ends; one checkpoint is kept, that of the "
+        "lowest, under the number num_epochs. 0: all epochs. Not for DP-SGD",
+    )
     window_length: int = Field(
         default=512, ge=8, le=10_000_000, description="tokens of a window, special tokens included"
     )
@@ -286,6 +305,13 @@ class TrainConfig(Section):
             raise ValueError("checkpoint_epochs: the first epoch is 1")
         if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
             raise ValueError("checkpoint_epochs: expected increasing epochs")
+        if self.early_stopping_patience and self.eval_strategy == "no":
+            raise ValueError('early_stopping_patience: goes by eval_loss; set eval_strategy = "epoch"')
+        if self.ends_early and not {*epochs} <= {self.num_epochs}:
+            raise ValueError(
+                f"checkpoint_epochs: with {'max_steps' if self.max_steps else 'early_stopping_patience'} nobody knows "
+                "which epochs there will be, so one checkpoint is kept; leave it out"
+            )
         if self.fsdp and (self.lora or self.torch_compile):
             raise ValueError(f"fsdp: does not go with {'lora' if self.lora else 'torch_compile'}; leave one out")
         return self
@@ -297,7 +323,7 @@ class TrainConfig(Section):
         one), ``dp`` if the recipe is not private, ``end_of_text`` where no end is a target, and `YOUNGER` settings at
         their defaults, as in a key of before there were these.
         """
-        watched = {"save_steps", "save_minutes", "logging_steps", "report_to", "seeds", "dp"}
+        watched = {"save_steps", "save_minutes", "logging_steps", "report_to", "eval_strategy", "seeds", "dp"}
         said = self.model_dump(exclude=watched | self._untouched())
         if not (self.end_of_text and causal):
             del said["end_of_text"]
@@ -309,8 +335,16 @@ class TrainConfig(Section):
     def _untouched(self) -> set[str]:
         return {name for name in YOUNGER if getattr(self, name) == type(self).model_fields[name].default}
 
+    @property
+    def ends_early(self) -> bool:
+        """Whether training may end before the last epoch."""
+        return self.max_steps is not None or self.early_stopping_patience > 0
+
     def epochs_kept(self) -> tuple[int, ...]:
-        """Epochs after which a checkpoint is kept, ascending; the last epoch is always one."""
+        """Epochs after which a checkpoint is kept, ascending; the last epoch is always one, and the only one where
+        training may end before."""
+        if self.ends_early:
+            return (self.num_epochs,)
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 

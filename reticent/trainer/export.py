@@ -40,7 +40,7 @@ ALLOWED = (
     "adapter/adapter_model.safetensors",
 )
 
-CARD = """# Fine-tuned with Reticent, recipe `{recipe}`, after {epoch} epochs
+CARD = """# Fine-tuned with Reticent, recipe `{recipe}`, after {epoch:g} epochs
 
 {meaning}
 Recipe: {about}.
@@ -72,7 +72,7 @@ def write_model(
     folder: Path,
     *,
     recipe: Recipe,
-    epoch: int,
+    epoch: float,
     adapter: Adapter | None = None,
     guarantee: Guarantee | None = None,
     spent: Guarantee | None = None,

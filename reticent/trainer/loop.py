@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from reticent.core.device import autocast
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.progress import log_warning
 from reticent.core.resolve import resolve
+from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer.attention import attention_by_host
 from reticent.trainer.config import TrainConfig
@@ -59,8 +61,9 @@ from reticent.trainer.resume import (
     only_training_in,
     read_state,
     restore,
+    tokens_digest,
 )
-from reticent.trainer.steps import MakeTargets, PlainStep, Step
+from reticent.trainer.steps import MakeTargets, Part, PlainStep, Step, TargetLoss, iter_steps, plan_steps
 from reticent.trainer.verify import write_ledger
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
 
@@ -215,7 +218,10 @@ def _has_target(store: TokenStore, recipe: Recipe) -> bool:
 class TrainResult:
     """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
     share of each epoch's time in which the loop waited for data, the guarantee of DP-SGD, and by epoch that of the
-    checkpoints up to it.
+    checkpoints up to it; the mean loss on ordinary words of held-out individuals after each epoch, if it was asked for.
+
+    ``ended`` is empty but where training may end early: then it has the last ``epoch`` and ``step``, with early
+    stopping the ``best_epoch``, which is the one of the checkpoint, and the ``batches`` of an epoch that was cut.
     """
 
     checkpoints: dict[int, Path]
@@ -227,6 +233,8 @@ class TrainResult:
     waited: list[float] = field(default_factory=list)
     guarantee: Guarantee | None = None
     spent: dict[int, Guarantee] = field(default_factory=dict)
+    eval_losses: list[float] = field(default_factory=list)
+    ended: dict[str, int] = field(default_factory=dict)
 
 
 def train(
@@ -245,6 +253,7 @@ def train(
     context: ContextWords | None = None,
     has_spans_and_index: bool = False,
     labels: Callable[[TokenStore], np.ndarray] | None = None,
+    heldout: TokenStore | None = None,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
@@ -281,6 +290,10 @@ def train(
     labels : callable, optional
         For a recipe with a head: returns the labels of the tokens of an epoch, int64, a class of each document or a tag
         of each token. Of a long document a class is learned by one window, drawn anew in each epoch.
+    heldout : TokenStore, optional
+        For ``eval_strategy``: protected tokens of individuals who are not trained on. Their ordinary words alone count,
+        the same ones after each epoch, and they move no weight. With ``early_stopping_patience`` the best epoch is on
+        the disk; ``model`` itself keeps the last weights.
 
     Raises
     ------
@@ -310,10 +323,17 @@ def train(
     out, world = Path(out), world or join_world()
     if (labels is None) != (recipe.head is None):
         raise PolicyError(f"recipe {recipe.name}: labels are what a head learns; give both or none")
+    if (heldout is None) != (config.eval_strategy == "no") or (heldout is not None and recipe.head):
+        raise PolicyError(
+            "train.eval_strategy: is of the words of held-out individuals; give their tokens (heldout) where it is "
+            '"epoch", nowhere else, and not for a head, which predicts no word'
+        )
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
     special = _with_end(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
-    check_fit(model, store, fast_tokenizer, special, config.window_length)
+    for tokens in (store, heldout):
+        if tokens is not None:
+            check_fit(model, tokens, fast_tokenizer, special, config.window_length)
     if recipe.head is None:
         require_sound(model, recipe.objective)
     step = _choose_step(recipe, config, privacy, world, device)
@@ -327,6 +347,8 @@ def train(
         identity["context"] = context.digest
     if labels is not None:
         identity["labels"] = hashlib.sha256(np.ascontiguousarray(labels(protected.store)).data).hexdigest()
+    if heldout is not None and config.early_stopping_patience:
+        identity["heldout"] = tokens_digest(heldout)
     with ExitStack() as held:
         if world.is_main:
             held.enter_context(only_training_in(out))
@@ -381,11 +403,12 @@ def train(
                 writer,
                 time.monotonic(),
                 state.step,
+                None if heldout is None else _Heldout.of(heldout, recipe, config, special, world, device),
             )
             if privacy is not None and not found:
                 run.save()
                 writer.wait()  # its cost is charged by its name, which the state keeps
-            while state.epoch <= config.num_epochs:
+            while state.epoch <= config.num_epochs and not state.ended:
                 run.clock.begin_epoch()
                 if epoch_store is not None:
                     protected = protect_store(
@@ -405,10 +428,10 @@ def train(
                         seed=step.mask_seed, epoch=state.epoch,
                     )
                 )  # fmt: skip
-                _take_steps(run, read, make, progress)
-                _end_epoch(run, recipe, fast_tokenizer, adapter)
+                num_steps = _take_steps(run, read, make, progress)
+                is_kept = _end_epoch(run, recipe, fast_tokenizer, adapter, num_steps)
                 state.begin_epoch()
-                if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
+                if is_kept and state.epoch <= config.num_epochs and not state.ended:
                     run.save()  # a checkpoint stays where the training fails later
             if world.sum(stop.asked)[0]:  # by the last step: nothing is trained again, the rest is written next time
                 run.save()
@@ -419,7 +442,13 @@ def train(
             adapter.merge()
         ledger = run.ledger.summed(world.sum)
         if world.is_main:
-            about = {} if context is None else {"context": {"source": context.source, "pool": context.digest}}
+            about: dict[str, Any] = (
+                {} if context is None else {"context": {"source": context.source, "pool": context.digest}}
+            )
+            if run.heldout is not None:
+                about["eval"] = {"losses": state.eval_losses, "targets": state.eval_targets}
+            if state.ended:
+                about["ended"] = state.ended
             write_ledger(out / "ledger.json", ledger, recipe, config, special, **about, **cost)
             delete_state(out)
         return TrainResult(
@@ -432,7 +461,54 @@ def train(
             waited=state.waited,
             guarantee=step.guarantee,
             spent={epoch: spent for epoch in state.checkpoints if (spent := step.after(epoch)) is not None},
+            eval_losses=state.eval_losses,
+            ended=state.ended,
         )
+
+
+@dataclass(slots=True)
+class _Heldout:
+    """Ordinary words of individuals who are not trained on, drawn once: the same after each epoch."""
+
+    windows: Windows
+    make: MakeTargets
+    plan: list[list[Part | None]]
+
+    @classmethod
+    def of(
+        cls, store: TokenStore, recipe: Recipe, config: TrainConfig, special: SpecialIds, world: World,
+        device: torch.device,
+    ) -> _Heldout:  # fmt: skip
+        store.check()
+        ordinary = Recipe(name="ordinary words", objective=recipe.objective, never_target=DIRECT | INDIRECT)
+        special = replace(special, end=None)
+        multiple = padding_multiple(device)
+        windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
+        make = _maker(ordinary, config, special.mask, config.seed, 0, None, None)
+        return cls(windows, make, plan_steps(windows, config, world, epoch=0))
+
+    @torch.no_grad()
+    def loss(self, run: _Run, *, causal: bool, device: torch.device) -> tuple[float, int]:
+        """Return the mean loss in nats, and of how many targets. Every process must ask; each reads its part."""
+        network = run.step.network or TargetLoss(run.model)
+        losses: list[torch.Tensor] = []
+        num_targets = 0
+        network.eval()
+        with closing(prefetched(iter_steps(self.windows, self.plan, self.make, causal=causal, device=device))) as feed:
+            for data in feed:
+                num_targets += data.num_targets
+                for micro in data.wait():
+                    with autocast(run.config.bf16, device):
+                        losses.append(network(*micro.inputs))
+        network.train()
+        if hasattr(network, "reshard"):  # of shared weights: else a backward pass lets go of what the others have
+            network.reshard()  # type: ignore[operator]
+        own = torch.stack(losses).tolist() if losses else []
+        total, counted = run.world.sum(math.fsum(own), num_targets)
+        if not counted or not math.isfinite(total):
+            what = "is not finite" if counted else "has no word: no ordinary word of theirs may be a target"
+            raise TrainingError(f"train.eval_strategy: the loss on held-out individuals {what}")
+        return total / counted, int(counted)
 
 
 @dataclass(slots=True)
@@ -456,6 +532,7 @@ class _Run:
     #: When the last state was saved, or the training began, by `time.monotonic`, and after which step.
     saved: float
     saved_step: int
+    heldout: _Heldout | None
 
     @property
     def is_due(self) -> bool:
@@ -477,8 +554,8 @@ class _Run:
 
 def _take_steps(
     run: _Run, windows: Windows, make: MakeTargets, progress: Callable[[dict[str, Any]], None] | None
-) -> None:
-    """Take the remaining steps of the epoch."""
+) -> int:
+    """Take the remaining steps of the epoch; returns how many the whole of it has."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
@@ -489,6 +566,8 @@ def _take_steps(
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
     with closing(prefetched(plan.data)) as feed:
         for data in run.clock.watch(feed):
+            if state.step == config.max_steps:
+                break
             num_targets, num_tokens, filled, cells, stops, due = run.world.sum(*data.counts, run.stop.asked, run.is_due)
             if stops or due:  # a signal to one process stops all of them before the same step
                 run.save()
@@ -520,10 +599,13 @@ def _take_steps(
             if taken:
                 schedule.step()  # last: until the next step begins, the optimizer has the rate of this one
     reader.read()
+    return plan.epoch_steps
 
 
-def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, adapter: Adapter | None) -> None:
-    """Log the epoch, and write its checkpoint if one is kept."""
+def _end_epoch(
+    run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, adapter: Adapter | None, num_steps: int
+) -> bool:
+    """Log the epoch, decide whether it is the last, and write its checkpoint if one is kept; returns whether it is."""
     state, config = run.state, run.config
     if state.step == state.first_step:
         raise TrainingError(NO_TARGET.format(recipe.name))
@@ -534,16 +616,34 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     padding = 1 - state.num_filled / state.num_cells
     spent = run.step.after(state.epoch)
     cost = {} if spent is None or spent.epsilon in (None, math.inf) else {"epsilon": spent.epsilon}
-    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding, **cost})
+    found: dict[str, float] = {}
+    if run.heldout is not None:
+        loss, state.eval_targets = run.heldout.loss(run, causal=recipe.is_causal, device=run.model.device)
+        state.eval_losses.append(loss)
+        found = {"eval_loss": loss, "eval_targets": state.eval_targets}
+    of_epoch = {"loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding, **cost, **found}
+    run.metrics.log({**about, **of_epoch})
     run.metrics.log({**about, **times}, "timings.jsonl")
-    if state.epoch in config.epochs_kept():
-        state.checkpoints.append(state.epoch)
+    is_kept, number, passes = state.epoch in config.epochs_kept(), state.epoch, float(state.epoch)
+    if config.ends_early:
+        number, patience = config.num_epochs, config.early_stopping_patience
+        best = 1 + state.eval_losses.index(min(state.eval_losses)) if patience else state.epoch
+        is_late = patience > 0 and state.epoch - best >= patience
+        if state.epoch == config.num_epochs or state.step == config.max_steps or is_late:
+            state.ended = {**about, **({"best_epoch": best} if patience else {})}
+            if state.done < num_steps:
+                state.ended["batches"] = state.done * config.gradient_accumulation_steps * run.world.size
+        passes = round(state.epoch - 1 + state.done / num_steps, 2)
+        is_kept = best == state.epoch if patience else bool(state.ended)
+    if is_kept:
+        state.checkpoints = sorted({*state.checkpoints, number})
         weights = whole_state(run.model, run.world)  # every process has a part of them, or none
         if run.world.is_main:
             write_model(
-                run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
+                run.model, tokenizer, _folder(run.out, number), recipe=recipe, epoch=passes, adapter=adapter,
                 guarantee=run.step.guarantee, spent=spent, weights=weights,
             )  # fmt: skip
+    return is_kept
 
 
 def _choose_step(

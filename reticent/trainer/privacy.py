@@ -348,6 +348,11 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
         ("torch_compile", "hooks need plain modules"),
         ("gradient_checkpointing", "hooks would see each layer twice"),
         ("fsdp", "gradients of a unit are of whole weights"),
+        ("max_steps", "its steps follow from num_epochs and the sample rate, and epsilon pays for all; fix num_epochs"),
+        (
+            "early_stopping_patience",
+            "an epoch that held-out individuals choose tells of them, and epsilon pays for every epoch; fix num_epochs",
+        ),
     ):
         if getattr(config, name, False):
             raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")

@@ -39,6 +39,7 @@ __all__ = [
     "only_training_in",
     "read_state",
     "restore",
+    "tokens_digest",
 ]
 
 #: The lock of a training is ``.training.lock`` in its folder.
@@ -65,6 +66,11 @@ class State:
     num_filled: int = 0
     num_cells: int = 0
     losses: list[float] = field(default_factory=list)
+    #: Of ordinary words of held-out individuals, by epoch.
+    eval_losses: list[float] = field(default_factory=list)
+    eval_targets: int = 0
+    #: Where the training ended, which may have been before its last epoch; see `TrainResult`.
+    ended: dict[str, int] = field(default_factory=dict)
     waited: list[float] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     num_tokens: int = 0
@@ -88,7 +94,7 @@ def identity_of(
     unbound = UNBOUND if recipe.is_causal else (*UNBOUND, "end_of_text")
     settings = {name: value for name, value in config.of_one_training().items() if name not in unbound}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
-    identity = {"settings": settings, "recipe": recipe.to_dict(), "tokens": _tokens_digest(store)}
+    identity = {"settings": settings, "recipe": recipe.to_dict(), "tokens": tokens_digest(store)}
     identity |= {"model": _weights_digest(model), "train.dp": more}
     return json.loads(json.dumps(identity, default=str))
 
@@ -279,7 +285,8 @@ def _trained(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     return [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
 
 
-def _tokens_digest(store: TokenStore) -> str:
+def tokens_digest(store: TokenStore) -> str:
+    """Return the SHA-256 of all columns of a store that a training reads."""
     digest = hashlib.sha256()
     for name in ("input_ids", "word_ids", "flags", "doc_offsets", "individual"):
         store.hash_column(digest, name)

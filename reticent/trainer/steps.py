@@ -108,9 +108,12 @@ class Step(Protocol):
     ----------
     takes_empty : bool
         Whether a step without any target moves the weights.
+    network : module, optional
+        Called with the inputs of a `MicroBatch` it returns the summed loss; None: the model alone does nothing else.
     """
 
     takes_empty: bool
+    network: torch.nn.Module | None
 
     @property
     def mask_seed(self) -> int:
@@ -563,6 +566,7 @@ class PlainStep:
         """Return the epoch's micro-batches in the order of (seed, epoch)."""
         plan = plan_steps(windows, self.config, self.world, state.epoch)
         num_steps = state.first_step + len(plan) * (self.config.num_epochs - state.epoch + 1)
+        num_steps = min(num_steps, self.config.max_steps or num_steps)
         data = iter_steps(windows, plan[state.done :], make, causal=self.causal, device=self.device)
         return EpochPlan(len(plan), num_steps, data)
 

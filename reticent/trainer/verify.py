@@ -23,6 +23,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.labels import draw_targets, fingerprint_protection, with_drops
 from reticent.trainer.ledger import CONTEXT_COUNTS, COUNTS, Ledger
+from reticent.trainer.packing import packed_order
 from reticent.trainer.privacy import Guarantee, epsilon_of
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
@@ -69,6 +70,7 @@ def read_ledger(path: Path | str) -> dict[str, Any]:
         Ledger.from_states(content)
         SpecialIds(**content["special"])
         _ = [content["settings"][name] for name in DRAWN], content["recipe"]["name"]
+        _ = content.get("ended", {"epoch": 0})["epoch"] + content.get("ended", {}).get("batches", 0)
         _ = [content[name] for name in COUNTS]
     except OSError as error:
         if error.errno is None:  # ours
@@ -139,7 +141,7 @@ def verify_ledger(
     if context is not None and content.get("context", {}).get("pool") != context.digest:
         wrong.append("context: the public words are not those of the training")
     rows = {row["epoch"]: row for row in content["epochs"]}
-    num_epochs = content["settings"]["num_epochs"]
+    num_epochs = content.get("ended", {}).get("epoch", content["settings"]["num_epochs"])
     if sorted(rows) != list(range(1, num_epochs + 1)):
         wrong.append(f"epochs: the ledger has {len(rows)} of the {num_epochs} that were trained")
     totals = Ledger.from_states(content).to_dict()
@@ -187,9 +189,14 @@ def _drawn_again(
             store.check()
             protection = fingerprint_protection(store, recipe)
             windows = cut_windows(with_drops(store, recipe), settings["window_length"], special, with_ends=True)
-        order = windows.epoch_order(settings["batch_size"], seed=settings["seed"], epoch=epoch)
+        drawn = {"seed": settings["seed"], "epoch": epoch}
+        order = windows.epoch_order(settings["batch_size"], **drawn)
+        cut = content.get("ended", {}).get("batches") if epoch == epochs[-1] else None
+        if cut is not None and settings.get("packing"):  # of a whole epoch any order has the same targets
+            rows = packed_order(windows, settings["batch_size"], settings["window_length"], **drawn)
+            order = [numbers for numbers, _ in rows]
         replace = BatchContext(context, windows, recipe, settings["seed"], epoch) if context is not None else None
-        for numbers in order if not recipe.private else ():
+        for numbers in order[:cut] if not recipe.private else ():
             batch = windows.gather(numbers)
             draw_targets(
                 batch if replace is None else replace(batch, ledger),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +21,7 @@ import pytest
 import torch
 from fixtures.jobs import changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.places import ROOT
 from fixtures.stores import random_store
 from fixtures.training import run
 
@@ -55,14 +63,23 @@ def batch(kind: str) -> dict[str, torch.Tensor]:
     return ProtectedCollator(dataset)([dataset[number] for number in range(12)])
 
 
-def trainer_of(kind: str, out: Path, *, cls: Any = None, collator: Any = None, **options: Any) -> Any:
-    dataset = dataset_of(kind)
+def trainer_of(
+    kind: str,
+    out: Path,
+    *,
+    cls: Any = None,
+    collator: Any = None,
+    dataset: Any = None,
+    model: Any = None,
+    **options: Any,
+) -> Any:
+    dataset = dataset or dataset_of(kind)
+    given = {"num_train_epochs": 2, "per_device_train_batch_size": 8, "report_to": [], **options}
     arguments = transformers.TrainingArguments(
-        output_dir=str(out), use_cpu=True, report_to=[], save_strategy="no", num_train_epochs=2, disable_tqdm=True,
-        per_device_train_batch_size=8, **options,
-    )  # fmt: skip
+        output_dir=str(out), use_cpu=True, save_strategy="no", disable_tqdm=True, **given
+    )
     return (cls or transformers.Trainer)(
-        toy_model(kind), arguments, train_dataset=dataset, data_collator=collator or ProtectedCollator(dataset)
+        model or toy_model(kind), arguments, train_dataset=dataset, data_collator=collator or ProtectedCollator(dataset)
     )
 
 
@@ -320,6 +337,9 @@ def test_a_collator_of_others_passes_or_is_stopped(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_watched_or_handed_out_is_refused(tmp_path: Path) -> None:
+    (pushing := trainer_of("gpt2", tmp_path)).args.push_to_hub = True
+    with pytest.raises(PolicyError, match="push_to_hub: nobody has judged"):
+        guard_trainer(pushing)
     with pytest.raises(PolicyError, match="label_smoother"):
         guard_trainer(trainer_of("gpt2", tmp_path, label_smoothing_factor=0.1))
     with pytest.raises(PolicyError, match="dataset"):
@@ -367,22 +387,225 @@ def test_trl_trains_on_protected_rows_and_is_guarded(tmp_path: Path) -> None:
     assert sum(row["targets"] for row in guard.counts().values()) > 0
 
 
-def test_a_run_gives_the_tokens_that_its_job_asks_for_and_no_older_ones(tmp_path: Path) -> None:
-    hospital = make_hospital(tmp_path, 24)
+def test_trl_packs_rows_whose_individuals_stay_apart_and_stops_where_it_drops_the_column(tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl", reason="needs TRL: make test-trainers")
+    dataset, names = dataset_of("gpt2"), ("input_ids", "labels", PERMITTED)
+    rows = [{name: np.asarray(row[name]).tolist() for name in names} for row in dataset]
+
+    def trainer_with(rows: Any, **options: Any) -> Any:
+        arguments = trl.SFTConfig(
+            output_dir=str(tmp_path), use_cpu=True, report_to=[], save_strategy="no", num_train_epochs=1, bf16=False,
+            packing=True, max_length=32, per_device_train_batch_size=2, remove_unused_columns=False, disable_tqdm=True,
+            **options,
+        )  # fmt: skip
+        trainer = trl.SFTTrainer(
+            toy_model("gpt2"), arguments, train_dataset=rows, processing_class=load_tokenizer(toy_tokenizer("gpt2"))
+        )
+        trainer.data_collator = carried(trainer.data_collator)
+        return trainer
+
+    packed = trl.pack_dataset(datasets.Dataset.from_list(rows), 32, "bfd")
+    assert max(map(len, packed["seq_lengths"])) > 1
+    trainer = trainer_with(packed, dataset_kwargs={"skip_prepare_dataset": True})
+    model = trainer.model.eval()
+    made = next(iter(trainer.get_train_dataloader()))
+    given = {name: values for name, values in made.items() if name not in ("labels", PERMITTED)}
+    logits = model(**given).logits[0]
+    bounds = [*(made["position_ids"][0] == 0).nonzero().flatten().tolist(), made["input_ids"].shape[1]]
+    assert len(bounds) > 3
+    for start, end in itertools.pairwise(bounds):
+        alone = model(input_ids=made["input_ids"][:, start:end]).logits[0]
+        assert torch.allclose(logits[start:end], alone, atol=1e-5)
+    guard = guard_trainer(trainer)
+    trainer.train()
+    (row,) = guard.counts().values()
+    assert row["targets"] == sum(label != IGNORE_INDEX for row in rows for label in row["labels"])
+    assert row["protected"] == int((STORE.flags & 3 != 0).sum())
+    dropped = trainer_with(datasets.Dataset.from_list(rows))  # TRL's own preparation keeps two columns
+    guard_trainer(dropped)
+    with pytest.raises(TrainingError, match="no column"):
+        dropped.train()
+
+
+@pytest.mark.parametrize("quantised", [False, True], ids=["LoRA", "QLoRA"])
+def test_adapters_on_whole_and_on_quantised_weights_are_guarded(quantised: bool, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="needs reticent[dp]")
+    options: dict[str, Any] = {}
+    if quantised:
+        pytest.importorskip("bitsandbytes", reason="QLoRA needs bitsandbytes")
+        options["quantization_config"] = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    config = transformers.LlamaConfig(
+        vocab_size=330, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
+    model = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "base", **options)
+    if quantised:
+        model = peft.prepare_model_for_kbit_training(model)
+        assert model.model.layers[0].mlp.up_proj.weight.dtype == torch.uint8
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"]))
+    trainer = trainer_of("gpt2", tmp_path, model=model)
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    guard = guard_trainer(trainer)
+    trainer.train()
+    moved = {name for name, value in model.named_parameters() if not torch.equal(before[name], value)}
+    assert moved
+    assert all("lora_" in name for name in moved)
+    made = trainer.data_collator([trainer.train_dataset[number] for number in range(8)])
+    _rebuilt(made)
+    with pytest.raises(TrainingError, match="protected tokens are targets"):
+        trainer.training_step(model, made)
+    assert sum(row["targets"] for row in guard.counts().values()) > 0
+
+
+def test_rows_in_one_without_positions_of_their_own_are_refused() -> None:
+    rows = [{"input_ids": [1, 2, 3], PERMITTED: [-100, 2, PROTECTED]}, {"input_ids": [4, 5], PERMITTED: [-100, 5]}]
+
+    def flat(positions: list[int] | None) -> Any:
+        made = {"input_ids": torch.tensor([[1, 2, 3, 4, 5]])}
+        return lambda _: {**made, **({} if positions is None else {"position_ids": torch.tensor([positions])})}
+
+    assert carried(flat([0, 1, 2, 0, 1]))(rows)[PERMITTED].tolist() == [[-100, 2, PROTECTED, -100, 5]]
+    for mixed in (None, [0, 1, 2, 3, 4]):
+        with pytest.raises(TrainingError, match="keep them apart"):
+            carried(flat(mixed))(rows)
+
+
+#: Two guarded trainings by each of two processes; in the second, one process teaches a protected token.
+TWO = """
+import sys
+from pathlib import Path
+import torch
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import random_store
+from reticent.core.errors import TrainingError
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
+from reticent.trainers import PERMITTED, PROTECTED, ProtectedCollator, guard_trainer, protected_dataset
+from transformers import Trainer, TrainingArguments
+
+torch.set_num_threads(1)
+out = Path(sys.argv[1])
+store, tokenizer = random_store(40, length=12, last_id=300), load_tokenizer(toy_tokenizer("gpt2"))
+dataset = protected_dataset(store, get_recipe("ppclm"), tokenizer, window_length=32)
+dataset = dataset.select(range(len(dataset) // 8 * 8))
+right = ProtectedCollator(dataset)
+
+def wrong(rows):
+    made = right(rows)
+    if trainer.args.process_index == 1:
+        made["labels"][made[PERMITTED] == PROTECTED] = 7
+    return made
+
+for name, collator in (("right", right), ("wrong", wrong)):
+    arguments = TrainingArguments(
+        output_dir=str(out), use_cpu=True, report_to=[], save_strategy="no", num_train_epochs=2, disable_tqdm=True,
+        per_device_train_batch_size=4, ddp_backend="gloo",
+    )
+    trainer = Trainer(toy_model("gpt2"), arguments, train_dataset=dataset, data_collator=collator)
+    guard_trainer(trainer, ledger=out / f"{name}.json")
+    trainer.train()
+    (out / f"{name}-{trainer.args.process_index}-of-{trainer.args.world_size}").touch()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_of_accelerate_launch_are_guarded_and_counted_together(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(TWO)
+    # Without --multi_gpu it starts one process; the script asks for CPUs.
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*launch, str(tmp_path / "two.py"), str(tmp_path)], capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert sorted(path.name for path in tmp_path.glob("*-of-*")) == ["right-0-of-2", "right-1-of-2"], done.stderr
+    assert done.returncode != 0
+    assert "protected tokens are targets in a batch; stopped before its step" in done.stderr
+    said = json.loads((tmp_path / "right.json").read_text())
+    dataset = dataset_of("gpt2")
+    trainer = trainer_of(
+        "gpt2", tmp_path, dataset=dataset.select(range(len(dataset) // 8 * 8)), per_device_train_batch_size=4
+    )
+    guard_trainer(trainer, ledger=tmp_path / "one.json")
+    trainer.train()
+    assert said == json.loads((tmp_path / "one.json").read_text())
+    assert not (tmp_path / "wrong.json").exists()
+
+
+def stubs(name: str) -> dict[str, MagicMock]:
+    """What stands for a package that is not here, under the names by which transformers' integration imports it."""
+    stub = MagicMock(__spec__=ModuleSpec(name, None), __version__="3.0.0", run=None)
+    stub.utils.validation.MAX_PARAM_VAL_LENGTH, stub.utils.validation.MAX_PARAMS_TAGS_PER_BATCH = 6000, 100
+    stub.init.side_effect = lambda **_: setattr(stub, "run", MagicMock())
+    below = MagicMock(ConfigError=ValueError)
+    return {name: stub, **dict.fromkeys(("wandb.sdk", "wandb.sdk.lib", "wandb.sdk.lib.config_util"), below)}
+
+
+@pytest.mark.parametrize("to", ["tensorboard", "mlflow", "wandb"])
+def test_what_transformers_reports_elsewhere_has_our_counts_and_no_text(
+    to: str, hospital_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if to == "tensorboard":
+        pytest.importorskip("tensorboard", reason="needs reticent[track]")
+    for name, stub in stubs(to).items() if to != "tensorboard" else ():
+        monkeypatch.setitem(sys.modules, name, stub)
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    dataset = hospital_run.dataset("ppmlm")
+    trainer = trainer_of("bert", tmp_path, dataset=dataset, report_to=[to], logging_steps=1)
+    guard_trainer(trainer, ledger=tmp_path / "ledger.json")
+    trainer.train()
+    targets = [row["targets"] for row in json.loads((tmp_path / "ledger.json").read_text())["epochs"]]
+    assert min(targets) > 0
+    if to == "tensorboard":
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        events = EventAccumulator(str(tmp_path / "events"))
+        events.Reload()
+        assert [event.value for event in events.Scalars("train/guard_targets")] == targets
+        sent = b"".join(file.read_bytes() for file in (tmp_path / "events").iterdir()).decode(errors="replace")
+    else:
+        calls = sys.modules[to].mock_calls
+        key = {"mlflow": "guard_targets", "wandb": "train/guard_targets"}[to]
+        logged = [call.kwargs.get("metrics") or (call.args or [None])[0] for call in calls]
+        found = [values[key] for values in logged if isinstance(values, dict) and key in values]
+        assert found == targets
+        sent = repr(calls)
+    corpus = hospital_run.corpus
+    texts = [batch.to_pylist() for batch in corpus.batches()]
+    for row in (row for rows in texts for row in rows):
+        assert not any(re.search(rf"\b{re.escape(row[name])}\b", sent) for name in ("doc_id", "individual_id"))
+        assert not any(row["text"][place : place + 20] in sent for place in range(0, len(row["text"]) - 20, 10))
+
+
+@pytest.fixture(scope="module")
+def hospital_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("hospital")
+    hospital = make_hospital(folder, 24)
     write_model(
         toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), hospital / "bert", recipe=get_recipe("mlm"), epoch=0
     )
-    values = changed(values_of(hospital, tmp_path / "run"), model__base=str(hospital / "bert"))
+    values = changed(values_of(hospital, folder / "run"), model__base=str(hospital / "bert"))
     values["train"] = {"window_length": 32}
-    with pytest.raises(ArtifactError, match="until protect"):
-        Run(parse_job(values)).dataset("ppmlm")
-    execute(Run(parse_job(values)), "protect")
-    dataset = Run(parse_job(values)).dataset("ppmlm")
-    assert max(map(len, dataset[:]["input_ids"])) == 32
+    return values
+
+
+@pytest.fixture(scope="module")
+def hospital_run(hospital_values: dict[str, Any]) -> Run:
+    execute(Run(parse_job(hospital_values)), "protect")
+    return Run(parse_job(hospital_values))
+
+
+def test_a_run_gives_the_tokens_that_its_job_asks_for_and_no_older_ones(
+    hospital_values: dict[str, Any], hospital_run: Run, tmp_path: Path
+) -> None:
+    values = hospital_values
+    assert max(map(len, hospital_run.dataset("ppmlm")[:]["input_ids"])) == 32
     (tmp_path / "gone.txt").write_text(
-        pq.read_table(next((tmp_path / "run" / "split").glob("*.parquet")))["individual_id"][0].as_py()
+        pq.read_table(next((hospital_run.folder / "split").glob("*.parquet")))["individual_id"][0].as_py()
     )
-    for newer in (changed(values, protect__k=5), changed(values, corpus__withdrawn=[str(tmp_path / "gone.txt")])):
+    withdrawn = changed(values, corpus__withdrawn=[str(tmp_path / "gone.txt")])
+    for newer in (changed(values, out=str(tmp_path / "new")), changed(values, protect__k=5), withdrawn):
         with pytest.raises(ArtifactError, match="until protect"):
             Run(parse_job(newer)).dataset("ppmlm")
 

@@ -86,6 +86,12 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
     [
         ({"packing": True}, DP, "packing: does not go with DP-SGD"),
         ({"torch_compile": True}, DP, "torch_compile: does not go with DP-SGD"),
+        ({"max_steps": 9}, DP, "max_steps: does not go with DP-SGD"),
+        (
+            {"eval_strategy": "epoch", "early_stopping_patience": 1},
+            DP,
+            "early_stopping_patience: does not go with DP-SGD",
+        ),
         ({"bf16": "on"}, DP, "ghost clipping"),
         ({"dedup": {"mode": "exact", "scope": "corpus"}}, {"target_epsilon": 8.0}, "since deduplication"),
         ({"canaries": {"num": 2}}, {"target_epsilon": 8.0}, "since the planting of canaries"),

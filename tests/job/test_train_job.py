@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fixtures.distributed import torchrun
 from fixtures.jobs import Recorder, Stopping, Values, changed, content, control_c, make_hospital, values_of
@@ -15,13 +16,19 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evaluate import Auditor
 from reticent.core.errors import ArtifactError, TrainingError
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.job.stages.shadows import _train, shadows_of, write_shadow_tokens
+from reticent.job.training_tokens import verify_training
+from reticent.trainer import loop
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.verify import read_ledger
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
@@ -169,6 +176,44 @@ def test_a_job_read_back_from_its_run_folder_trains_each_model_as_it_was_told() 
     for model, same in zip(job.model, again.model, strict=True):
         assert again.training(same) == job.training(model)
         assert again.training(same).num_epochs == 3
+
+
+#: Ends when the held-out people's loss falls no more: at this rate it soon rises.
+EARLY = {"train__eval_strategy": "epoch", "train__early_stopping_patience": 1, "train__checkpoint_epochs": None,
+         "train__num_epochs": 40, "train__learning_rate": 0.05}  # fmt: skip
+
+
+def test_a_job_ends_early_by_ordinary_words_of_its_held_out_people(mine: Values) -> None:
+    early, out = changed(mine, **EARLY), Path(mine["out"])
+    train(early)
+    run, content = Run(parse_job(early)), read_ledger(out / MODEL / "ledger.json")
+    assert 1 < content["ended"]["epoch"] == content["ended"]["best_epoch"] + 1 < 40
+    store = open_tokens(out / "tokens" / "toy" / "audit")
+    held = run.individuals.mask(HELDOUT)[store.individual]
+    ordinary = (store.flags == 0) & (store.word_ids >= 0) & np.repeat(held, np.diff(store.doc_offsets))
+    assert 0 < content["eval"]["targets"] < 0.5 * ordinary.sum()  # the share that is masked
+    assert [path.name for path in (out / MODEL).glob("epoch-*")] == ["epoch-0040"]
+    assert verify_training(run, "toy", "ppmlm", out / MODEL / "ledger.json").mismatches == []
+    assert train(early).made == []
+    assert train(changed(early, train__early_stopping_patience=2)).made == [MODEL]
+
+
+def test_who_watches_alone_makes_nothing_again(mine: Values) -> None:
+    train(mine)
+    assert train(changed(mine, train__eval_strategy="epoch")).made == []
+
+
+def test_a_shadow_ends_by_those_whom_it_is_not_trained_on(
+    mine: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(parse_job(changed(mine, audit__shadow={"recipes": ["ppmlm"], "num_shadows": 4}, **EARLY)))
+    shadow, given, real = shadows_of(run)[0], {}, loop.train
+    (run.folder / shadow.tokens).mkdir(parents=True)
+    write_shadow_tokens(shadow, run.folder / shadow.tokens, {})
+    monkeypatch.setattr(loop, "train", lambda *args, **more: given.update(more) or real(*args, **more))
+    assert _train(shadow, tmp_path, {}).name == "epoch-0040"
+    is_in, everyone = shadow.individuals.mask(MEMBERS), open_tokens(run.folder / "tokens" / "toy" / "audit").individual
+    assert {*given["heldout"].individual.tolist()} == {*everyone[~is_in[everyone]].tolist()}
 
 
 def test_a_base_that_cannot_be_loaded_is_found_before_the_first_training(mine: Values, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def trainings(out, rank):
         result = run(kind, recipe, out / name, model=model, store=store(),
                      **settings_of(name), gradient_accumulation_steps=accumulation)
         found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
+                       "eval": result.eval_losses,
                        "tokens": result.num_tokens,
                        "held": sum(getattr(weight, "to_local", lambda w=weight: w)().numel()
                                    for weight in model.parameters())}
@@ -140,6 +141,7 @@ def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folde
     for rank in (0, 1):
         two = json.loads((folder / f"found-{rank}.json").read_text())[case]
         assert two["losses"] == pytest.approx(one.losses, rel=1e-6)
+        assert two["eval"] == pytest.approx(one.eval_losses, rel=1e-6)
         assert two["ledger"] == one.ledger.to_dict()
         assert (two["steps"], two["tokens"]) == (one.num_steps, one.num_tokens)
         every = sum(weight.numel() for weight in toy_model(kind).parameters())

@@ -41,6 +41,7 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
     model, special = load_model(base, objective), special_ids(tokenizer, objective)
     window = min(job.train.window_length, max_positions(model))
     changed = {"num_epochs": 1, "checkpoint_epochs": (), "save_steps": 0, "device": device, "window_length": window}
+    changed |= {"max_steps": None, "eval_strategy": "no", "early_stopping_patience": 0}
     settings = job.train.model_copy(update=changed)
 
     def score(store: TokenStore, row: dict[str, Any]) -> None:

@@ -25,7 +25,15 @@ __all__ = ["export_with_card"]
 
 
 def export_with_card(
-    run: Run, model: str, recipe: str, out: Path, *, epoch: int | None = None, training: int = 1, despite: str = ""
+    run: Run,
+    model: str,
+    recipe: str,
+    out: Path,
+    *,
+    epoch: int | None = None,
+    training: int = 1,
+    despite: str = "",
+    push_to_hub: str = "",
 ) -> dict[str, Any]:
     """Copy a tested model to ``out`` (new or empty) with its card; returns the verdict and the files left behind.
 
@@ -35,19 +43,25 @@ def export_with_card(
     training : number of the training, from 1, where the recipe was trained with several seeds
     despite : the reason why a model leaves whose verdict is not "within", or whose base nothing protected; its card
         says so
+    push_to_hub : the repository of the hub that gets the files of ``out`` then, in the words of its card's metadata; it
+        is made private where it is new
 
     Raises
     ------
     PolicyError
-        The job has no such model, recipe, training or checkpoint.
+        The job has no such model, recipe, training or checkpoint, or the hub is to be reached and ``HF_HUB_OFFLINE``
+        forbids it.
     GateError
         The verdict on the model is not "within", or its base was pre-trained on individuals without protection.
     ArtifactError
         There is no dossier, it was changed, is of an earlier audit or says another verdict than this audit gives, or
-        the model files are not those that it is about.
+        the model files are not those that it is about; or the hub took them not, which ``out`` has all the same.
     """
+    from huggingface_hub import is_offline_mode
 
     despite = despite.strip()
+    if push_to_hub and is_offline_mode():
+        raise PolicyError("--push-to-hub: nothing reaches the hub from here; HF_HUB_OFFLINE=0 allows it")
     section = next((each for each in run.job.model if each.name == model), None)
     if section is None or recipe not in section.recipes:
         raise PolicyError(f"export: the run has no model {model!r} with the recipe {recipe!r}")
@@ -91,4 +105,20 @@ def export_with_card(
         left = export_model(places[chosen], out)
         write_card(out, card.text, tags=[recipe], **card.data)
         (out / "README.md").chmod(0o600)
+    if push_to_hub:
+        _push(out, push_to_hub)
     return {"folder": str(out), "verdict": outcome, "left_behind": left}
+
+
+def _push(folder: Path, repo: str) -> None:
+    """Upload an exported model; its card's metadata are those of the page on the hub."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+
+    api = HfApi()
+    try:
+        api.create_repo(repo, private=True, exist_ok=True)
+        api.upload_folder(repo_id=repo, folder_path=folder, commit_message="A model that was exported with its card")
+    except (OSError, HFValidationError) as error:  # its message may hold the address with a token
+        status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+        raise ArtifactError(f"{folder} holds the model and its card; the hub did not take it ({status})") from None

@@ -834,6 +834,7 @@ class PrivateStep:
     #: Secret seed of samples, masks and noise, and the name of the run in the budget file.
     seed: int
     name: str
+    network: torch.nn.Module | None = None
     #: Whether this process entered the run in the budget file.
     reserved: bool = False
 

@@ -220,7 +220,8 @@ def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[
     Raises (when called)
     --------------------
     TrainingError
-        A row has no such column, or the batch has neither a row for each row nor all of them in one.
+        A row has no such column, or the batch has neither a row for each row nor all of them in one, with
+        ``position_ids`` that begin again at each, so that no individual sees another.
     """
 
     def collate(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -236,6 +237,9 @@ def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[
                 on_the_left = attention is not None and len(row) < shape[1] and not bool(attention[number, 0])
                 laid[number, slice(shape[1] - len(row), None) if on_the_left else slice(len(row))] = row
         elif shape[0] == 1 and sum(map(len, kept)) <= shape[1]:
+            positions, firsts = made.get("position_ids"), np.cumsum([0, *map(len, kept)])[:-1]
+            if positions is None or positions[0, firsts].any():
+                raise TrainingError("rows of several individuals in one, without position_ids that keep them apart")
             laid[0, : sum(map(len, kept))] = np.concatenate(kept)
         else:
             raise TrainingError("a batch was cut or joined so that nothing says which of its tokens are protected")

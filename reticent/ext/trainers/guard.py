@@ -93,8 +93,10 @@ class TargetGuard:
                 "cut or joined row); which of them are protected is not known; stopped before the step"
             )
         self.batches += 1
-        row = self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS), dtype=torch.int64))
-        row += torch.tensor(counted)
+        self._row().add_(torch.tensor(counted))
+
+    def _row(self) -> torch.Tensor:
+        return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS), dtype=torch.int64))
 
 
 def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
@@ -139,7 +141,9 @@ def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
 
 
 class _Epochs(TrainerCallback):
-    """Tells guard and collator the epoch, sees that each step was checked, and writes the ledger at the end."""
+    """Tells guard and collator the epoch, sees that each step was checked, logs the counts of an epoch, all processes
+    together, and writes the ledger at the end.
+    """
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
         self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
@@ -154,10 +158,15 @@ class _Epochs(TrainerCallback):
             raise TrainingError("a step whose batches the guard did not see: was the model replaced or wrapped anew?")
         self._seen = self.guard.batches
 
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        row = self.guard._row()
+        row.copy_(self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu())
+        said = self.guard.counts()[self.guard.epoch]
+        self.trainer.log({f"guard_{name}": number for name, number in said.items()})
+
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        for numbers in self.guard._counts.values():
-            moved = numbers.to(args.device)
-            numbers.copy_(self.trainer.accelerator.reduce(moved, "sum").cpu())
+        batches = torch.tensor(self.guard.batches, device=args.device)
+        self.guard.batches = int(self.trainer.accelerator.reduce(batches, "sum"))
         if self.ledger is None or not state.is_world_process_zero:
             return
         source = windows_of(self.trainer.train_dataset)
@@ -170,13 +179,20 @@ def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> Targ
 
     ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end the counts are written to
     ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one of
-    `protected_dataset`.
+    `protected_dataset`. After each epoch they are logged as ``guard_targets`` and so on, to whatever ``report_to`` of
+    the trainer names: numbers alone.
 
     Raises
     ------
     PolicyError
-        A setting by which the loss is not the model's own: label smoothing, ``compute_loss_func``.
+        A setting by which the loss is not the model's own: label smoothing, ``compute_loss_func``; or ``push_to_hub``,
+        by which a model would leave that nobody has audited.
     """
+    if trainer.args.push_to_hub:
+        raise PolicyError(
+            "push_to_hub: nobody has judged this model; train without it, audit the model and let it leave by "
+            "`reticent dossier export --push-to-hub`"
+        )
     for name in ("label_smoother", "compute_loss_func"):
         if getattr(trainer, name, None) is not None:
             raise PolicyError(f"{name}: a loss that is not the model's own cannot be watched; train without it")

@@ -38,7 +38,7 @@ from reticent.job.auditing import open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.stages.protect import digest_of, variant_inputs
-from reticent.job.training_tokens import Drawn, public_context, training_tokens
+from reticent.job.training_tokens import Drawn, heldout_tokens, public_context, training_tokens
 from reticent.job.variants import REWRITTEN
 from reticent.job.views import write_rewritten, write_view_of
 from reticent.trainer.distributed import World
@@ -257,6 +257,11 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     assert seed is not None
     config = run.job.training(model)
     config = config.replace(seed=seed, checkpoint_epochs=(config.num_epochs,), report_to=())
+    heldout = None  # a shadow ends as its model does: by those whom it is not trained on
+    if config.early_stopping_patience:
+        heldout = heldout_tokens(run, model, ~shadow.individuals.mask(MEMBERS))
+    else:
+        config = config.replace(eval_strategy="no")
     drawn = Drawn(shadow.individuals, shadow.tokens, lambda: shadow.index(folder))
     with (
         training_tokens(run, model, recipe, folder, config.num_epochs, of=drawn) as (store, epoch_store),
@@ -275,6 +280,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             world=World(),
             context=public_context(run, model, recipe, of=drawn),
             has_spans_and_index=True,
+            heldout=heldout,
         )
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     return result.checkpoints[config.num_epochs]

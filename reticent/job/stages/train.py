@@ -16,12 +16,13 @@ from typing import Any
 from reticent.core.artifact import STATE, nest_artifact
 from reticent.core.errors import ArtifactError
 from reticent.core.resolve import resolve
+from reticent.engine.schema import HELDOUT
 from reticent.job.artefact import Artefact, Step, Training, trainings_of
 from reticent.job.auditing import training_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.gates import gate_settings, gate_step
 from reticent.job.run import Run
-from reticent.job.training_tokens import public_context, training_tokens
+from reticent.job.training_tokens import heldout_tokens, public_context, training_tokens
 
 __all__ = ["train_steps"]
 
@@ -105,7 +106,11 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             privacy=privacy_of(run, model, recipe) if recipe.private else None,
             context=public_context(run, model, recipe),
             has_spans_and_index=True,
+            heldout=None if config.eval_strategy == "no" else heldout_tokens(run, model, run.individuals.mask(HELDOUT)),
         )
+    if result.ended.get("epoch", config.num_epochs) < config.num_epochs:
+        kept = f", the best is {best}" if (best := result.ended.get("best_epoch")) else ""
+        run.progress.say(f"{training.name}: ended in epoch {result.ended['epoch']} of {config.num_epochs}{kept}")
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     if result.guarantee is not None:
         counts["privacy"] = str(result.guarantee)

@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fixtures.command import command
@@ -152,6 +153,36 @@ def test_a_model_that_is_not_shown_leaves_with_a_reason_alone(made: Path, tmp_pa
             export_with_card(run, "bert", "ppmlm", tmp_path / "out", despite=reason)
     export_with_card(run, "bert", "ppmlm", tmp_path / "out", despite="the board agreed")
     assert "The reason that was given:** the board agreed" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_what_is_exported_goes_to_the_hub_and_nothing_else(
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, hub, reason = Path(shutil.copytree(made / "monday", tmp_path / "run")), Mock(), ("--despite-verdict", "agreed")
+    monkeypatch.setattr("huggingface_hub.HfApi", Mock(return_value=hub))
+
+    def push(out: str, *options: str) -> tuple[int, str]:
+        given = ("dossier", "export", run, "bert", "ppmlm", "--push-to-hub", "ours/ppmlm", "--out", tmp_path / out)
+        return command(*given, *options), capfd.readouterr().err
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    status, said = push("x", *reason)
+    assert (status, "HF_HUB_OFFLINE=0" in said) == (2, True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    assert push("x")[0] == 3
+    assert not (tmp_path / "x").exists()
+    assert hub.mock_calls == []
+    assert push("sent", *reason)[0] == 0
+    hub.create_repo.assert_called_once_with("ours/ppmlm", private=True, exist_ok=True)
+    (upload,) = hub.upload_folder.call_args_list
+    assert (upload.kwargs["repo_id"], upload.kwargs["folder_path"]) == ("ours/ppmlm", tmp_path / "sent")
+    head = (tmp_path / "sent" / "README.md").read_text().split("---")[1]
+    assert "pipeline_tag: fill-mask" in head
+    assert "model-index" in head
+    hub.upload_folder.side_effect = OSError("https://token@hub")
+    status, said = push("kept", *reason)
+    assert (status, "the hub did not take it (OSError)" in said, "token" in said) == (1, True, False)
+    assert (tmp_path / "kept" / "README.md").is_file()
 
 
 def notes_of(run: Path, recipe: str) -> list[str]:
