@@ -11,9 +11,10 @@ import resource
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks.record_io import write_record
+from benchmarks.runner import command
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import all_utility, loss_auc, ordinary_utility
 from reticent.audit.stats.seeds import last_checkpoints
@@ -21,7 +22,7 @@ from reticent.core.progress import Progress
 from reticent.job import demo
 
 
-def run(size: str) -> dict[str, Any]:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu") -> None:
     """Run the demo and write ``record/demo.json``."""
     if size == "toy":
         whole = demo.demo_job
@@ -58,7 +59,6 @@ def run(size: str) -> dict[str, Any]:
         ],
     }
     write_record("demo", result, size)
-    return result
 
 
 def _smaller(job: dict[str, Any]) -> dict[str, Any]:
@@ -72,4 +72,4 @@ def _smaller(job: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run("cpu")
+    command(run)

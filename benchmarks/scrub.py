@@ -14,12 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.record_io import spread, write_record
+from benchmarks.runner import command
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.detect.labels import category
@@ -32,7 +33,7 @@ SIZES = {"toy": (60, 1), "cpu": (8000, 7)}
 KEY = bytes(32)
 
 
-def run(size: str) -> dict[str, Any]:
+def run(size: Annotated[str, SIZES] = "cpu") -> None:
     """Measure every style in turns, in memory, and the whole stage from file to file."""
     num_individuals, rounds = SIZES[size]
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:
@@ -93,7 +94,6 @@ def run(size: str) -> dict[str, Any]:
         wall, cpu = result["mb_per_second"][name]["median"], result["mb_per_core_second"][name]["median"]
         print(f"{name}: {wall:,.0f} MB/s, {cpu:,.0f} MB a second of one core")
     write_record("scrub", result, size)
-    return result
 
 
 def _tagged(text: str, spans: list[dict[str, Any]], category: Callable[[str], str]) -> str:
@@ -111,4 +111,4 @@ def _seconds(task: Callable[[], object]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    run("cpu")
+    command(run)

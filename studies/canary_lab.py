@@ -175,7 +175,12 @@ class Lab:
 
     def _dp(self, epsilon: float | None, regime: Regime, rate: float, *, promised: bool = True) -> dict[str, Any]:
         """DP-SGD of one person at a time; where no epsilon can be promised, with the noise that is found for it."""
-        dp = {"unit": "individual", "max_documents": regime.copies, "sample_rate": rate, "max_physical_batch_size": 64}
+        dp: dict[str, Any] = {
+            "unit": "individual",
+            "max_documents": regime.copies,
+            "sample_rate": rate,
+            "max_physical_batch_size": 64,
+        }
         if epsilon is None:
             noise = {"noise_multiplier": 0.0}
         elif promised:
@@ -210,7 +215,8 @@ class Lab:
         run = self._run(f"rate-{rate:g}", [model], regime.epochs)
         execute(run, "audit")
         (found,) = [m for m in run.evidence.models if m.epoch]
-        return float(found.utility.heldout.perplexity.value)
+        perplexity: Any = found.utility.heldout.perplexity
+        return float(perplexity.value)
 
     def layered(self, regime: Regime, layers: Layers, rate: float) -> Run:
         """A training with these layers."""

@@ -154,6 +154,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
 def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Baselines, and every start in every setting."""
     documents = labelled_documents(run, model, run.job.classifying())
+    assert isinstance(documents, LabelledTokens)
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual
     truth = Truth(classes[~is_train], individual[~is_train], len(documents.class_names))
     words = bag_of_words(documents.store, classes, is_train)
@@ -193,7 +194,7 @@ def _row(
 
     options = {"num_bootstrap": NUM_BOOTSTRAP, "seed": 0}
     found = [to_json(measure(truth, predicted, **options, small_cell=5)) for predicted in said]
-    row = {"start": name, "epoch": None, "setting": None}
+    row: dict[str, Any] = {"start": name, "epoch": None, "setting": None}
     for metric in ("macro_f1", "micro_f1"):
         row[metric] = found[0][metric]
         row[f"{metric}_over_seeds"] = spread([result[metric]["value"] for result in found])

@@ -376,12 +376,12 @@ class Grid:
         members = individuals.mask(MEMBERS)[store.individual]
         asked = self.size.get("inversion", {})
         inversion = None if asked is False else InversionConfig(**asked)
-        asking, generation = (), None
+        generation = None
         if self.size.get("asking") and self.objective == "clm":
-            asking, generation = ("ngram_coverage", "icp"), GenerationConfig(**self.size["asking"])
+            generation = GenerationConfig(**self.size["asking"])
         config = AuditConfig(
-            attacks=("loss", "reference", HARD_TOKENS, *asking), num_bootstrap=self.size["draws"], inversion=inversion,
-            generation=generation,
+            attacks=("loss", "reference", HARD_TOKENS, *(ASKING if generation else ())),
+            num_bootstrap=self.size["draws"], inversion=inversion, generation=generation,
             window_length=self.window, all_occurrences=False, bf16=self.size.get("bf16", "auto"),
         )  # fmt: skip
         self.auditors[number] = self._auditor(train_store, store, members, config)
@@ -482,7 +482,7 @@ class Grid:
         low, high = np.nanquantile(draws[:, 0] - draws[:, 1], TAILS)
         if low == high:  # nothing varies in a bootstrap
             low, high = square_and_add(*rates)
-        found = [[rate.value, rate.low, rate.high] for rate in rates]
+        found: list[list[Any]] = [[rate.value, rate.low, rate.high] for rate in rates]
         return {
             "inversion": [found[0][0] - found[1][0], float(low), float(high)],
             "inversion_sides": found, "inversion_targets": int(asked.sum(axis=1).min()),
@@ -580,7 +580,7 @@ class Grid:
 def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return of each arm the mean over its models of every measure, and their least and greatest value."""
     usual = results.get("ippclm")
-    gain_of_usual = mean(row["base_loss"] - row["loss"] for row in usual) if usual else None
+    gain_of_usual = mean(row["base_loss"] - row["loss"] for row in usual) if usual else 0.0
     found = {}
     for arm, rows in results.items():
         gains = [row["base_loss"] - row["loss"] for row in rows]
@@ -591,7 +591,7 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
             # In nats a token, or of a masked model in shares of the words.
             "loss_saved": [mean(gains), min(gains), max(gains)],
             # A share of nothing, or of a loss, says nothing.
-            "gain": [mean(gains) / gain_of_usual, *_ends(gains, gain_of_usual)] if (gain_of_usual or 0) > 0 else None,
+            "gain": [mean(gains) / gain_of_usual, *_ends(gains, gain_of_usual)] if gain_of_usual > 0 else None,
             "retention": mean(row["retention"] for row in rows),
             "inversion_targets": sum(row["inversion_targets"] or 0 for row in rows),
         }

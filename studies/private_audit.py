@@ -43,7 +43,7 @@ from reticent.trainer.privacy import plan_privacy
 SIZES = {"toy": (40, 1, 1), "cpu": (200, 100, 10)}
 PEOPLE, HELDOUT, SEED = 40, 0.05, 3
 EPSILON, DELTA = 1.0, 1e-5
-VOCABULARY = {"epsilon": 0.4, "delta": 2e-6, "unit": "individual", "max_words": 1}
+VOCABULARY: dict[str, Any] = {"epsilon": 0.4, "delta": 2e-6, "unit": "individual", "max_words": 1}
 EPOCHS, SAMPLE_RATE = 12, 0.5
 PUBLIC = [f"word{first}{second}" for first in "abcde" for second in "vwxyz"]
 #: Words on no list, for one of which everybody votes.
@@ -58,8 +58,15 @@ def write_base(folder: Path) -> None:
     tokenizer.pre_tokenizer = Whitespace()
     end = {"unk_token": "<unk>", "eos_token": "<end>", "bos_token": "<end>", "pad_token": "<end>"}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **end).save_pretrained(folder)
-    size = {"n_positions": 32, "n_embd": 64, "n_layer": 1, "n_head": 2, "bos_token_id": 1, "eos_token_id": 1}
-    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    size: dict[str, Any] = {
+        "n_positions": 32,
+        "n_embd": 64,
+        "n_layer": 1,
+        "n_head": 2,
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+    }
+    dropout: dict[str, Any] = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     GPT2LMHeadModel(GPT2Config(vocab_size=len(names), **size, **dropout)).save_pretrained(folder)
 
 
@@ -127,9 +134,10 @@ def run(size: Annotated[str, SIZES] = "cpu") -> None:
     num_canaries, *numbers = SIZES[size]
     canaries = canary_texts(num_canaries)
     vocabulary = gaussian_sigma(VOCABULARY["epsilon"], VOCABULARY["delta"] / 2), VOCABULARY["delta"] / 2
-    asked = {"target_epsilon": EPSILON, "target_delta": DELTA, "sample_rate": SAMPLE_RATE}
+    asked: dict[str, Any] = {"target_epsilon": EPSILON, "target_delta": DELTA, "sample_rate": SAMPLE_RATE}
     plan = plan_privacy(PrivacyConfig(**asked, vocabulary=vocabulary), PEOPLE + num_canaries // 2, EPOCHS, 1)
-    began, result = time.process_time(), {"canaries": num_canaries, "epsilon": EPSILON, "delta": DELTA, "arms": {}}
+    began = time.process_time()
+    result: dict[str, Any] = {"canaries": num_canaries, "epsilon": EPSILON, "delta": DELTA, "arms": {}}
     for name, number, noise in zip(
         ("as promised", "a tenth of the noise"),
         numbers,

@@ -219,7 +219,7 @@ class Cell:
             return np.asarray(np.load(kept))
         auditor = open_auditor(run, model)
         store = auditor.store
-        about = {"name": model, "recipe": model, "objective": self.objective}
+        about: dict[str, Any] = {"name": model, "recipe": model, "objective": self.objective}
         trained, base = (
             auditor.score(ModelEntry(**about, epoch=epoch, path=place)).log_probs
             for epoch, place in ((1, path), (0, Path(run.base_of(run.job.model[0]))))

@@ -61,8 +61,8 @@ def run(
     if work is None and size != "toy":
         work = RAW / f"reproduce-{size}"
     if work is None:
-        with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-            return run(size, Path(folder), only)
+        with tempfile.TemporaryDirectory(prefix="reticent-bench-") as made:
+            return run(size, Path(made), only)
     work.mkdir(parents=True, exist_ok=True)
     evidence: dict[str, dict[str, Any] | None] = {}
     for part in PARTS:

@@ -92,7 +92,7 @@ class Panel:
     limits_y: tuple[float, float] | None = None
 
 
-def line_of(name: str, rows: Mapping[float, Mapping[str, Any] | None], join: str = "line") -> Line:
+def line_of(name: str, rows: Mapping[Any, Mapping[str, Any] | None], join: str = "line") -> Line:
     """A line of estimates by x; those that were not measured are left out."""
     found = [(x, row) for x, row in rows.items() if row is not None and row["value"] is not None]
     ends = [None if row.get("low") is None else (row["low"], row["high"]) for _, row in found]
@@ -110,9 +110,10 @@ def draw(panels: Sequence[Panel], about: str) -> str:
     """The SVG of panels, two in a row, above one key of all names; ``about`` is its alternative text. It is empty where
     nothing of ours is in any panel.
     """
-    if not any(panel.lines or panel.bars or panel.boxes for panel in panels):
+    drawn: list[Line | Bars | Boxes] = [each for p in panels for each in (*p.lines, *p.bars, *p.boxes)]  # type: ignore
+    if not drawn:
         return ""
-    names = list(dict.fromkeys(each.name for p in panels for each in (*p.lines, *p.bars, *p.boxes) if each.name))
+    names = list(dict.fromkeys(each.name for each in drawn if each.name))
     colours = {name: look(name, number) for number, name in enumerate(names)}
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)

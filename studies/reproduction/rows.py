@@ -216,7 +216,10 @@ def _difference(found: Measured, other: Measured | float) -> tuple[float, float 
     if not isinstance(other, Mapping):
         low, high = found.get("low"), found.get("high")
         return found["value"] - other, None if low is None else low - other, None if high is None else high - other
-    sides = [Estimate(n=0, method="", **{k: side.get(k) for k in ("value", "low", "high")}) for side in (found, other)]
+    sides = [
+        Estimate(n=0, method="", value=side.get("value"), low=side.get("low"), high=side.get("high"))
+        for side in (found, other)
+    ]
     if any(end is None for side in sides for end in (side.low, side.high)):
         return found["value"] - other["value"], None, None
     return found["value"] - other["value"], *square_and_add(*sides)

@@ -208,7 +208,7 @@ def cut_ngrams(run: Any, least: int = 2) -> dict[str, list[list[float]]]:
     """Distinct n-grams of each member that nobody else uses, if they stand in ``least`` documents or more: the
     document-frequency cut with which a corpus has no more 3-grams than words.
     """
-    own: dict[int, dict[tuple[str, ...], Counter[str]]] = {n: defaultdict(Counter) for n in (1, 2, 3)}
+    own: dict[int, dict[tuple[str, ...], Counter[int]]] = {n: defaultdict(Counter) for n in (1, 2, 3)}
     people = set()
     for whose, text, _ in _texts(run):
         people.add(whose)
@@ -508,7 +508,8 @@ def draw6(evidence: Measured, anchors: Anchors) -> str:
         for key, name in (("distinct", "distinct words"), ("occurrences", "all words"))
         if key in evidence["users"]
     ]
-    published = [(1.0, anchors[key].value) for key in ("distinct", "occurrences") if key in anchors]
+    both = (anchors[key].value for key in ("distinct", "occurrences") if key in anchors)
+    published = [(1.0, value) for value in both if value is not None]
     panel = Panel(
         "Who shares a word",
         "people who use it, at most",
