@@ -1,4 +1,4 @@
-"""Runs every script of some folders, each in a process of its own, and says which failed, which skipped what, and why.
+"""Runs one script by its command line; or every script of some folders, and says which failed, which skipped what.
 
 Every module of ``benchmarks`` and ``studies`` that has a function ``run(size)`` is run: a new one cannot be forgotten.
 First the examples of its docstrings are tried. At toy size two or more run at once, no record is written, and each
@@ -16,10 +16,13 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import IO
+from types import NoneType, UnionType
+from typing import IO, Annotated, Any, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a script at toy size is stopped.
@@ -32,6 +35,32 @@ LIBRARIES = (
     *("matplotlib.backends.backend_svg", "polars", "pyarrow.parquet", "scipy.stats", "sklearn.linear_model", "torch"),
     *("transformers.models.bert.modeling_bert", "transformers.models.gpt2.modeling_gpt2", "reticent.job.pipeline"),
 )
+
+
+def command(run: Callable[..., Any]) -> None:
+    """Call a script's ``run`` with what the command line gives: each parameter is an option.
+
+    `Annotated` adds choices (any collection of names) and help (a text). An option of a sequence takes several values.
+    """
+    parser = argparse.ArgumentParser(
+        description=sys.modules[run.__module__].__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    hints = get_type_hints(run, include_extras=True)
+    for name, parameter in signature(run).parameters.items():
+        kind, *about = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
+        if get_origin(kind) is UnionType:
+            (kind,) = (each for each in get_args(kind) if each is not NoneType)
+        options: dict[str, Any] = {"required": parameter.default is Parameter.empty}
+        for each in about:
+            options |= {"help": each} if isinstance(each, str) else {"choices": list(each)}
+        if get_origin(kind) is Sequence:
+            options |= {"action": "extend", "nargs": "+"}
+            (kind,) = get_args(kind)
+        options |= {"action": "store_true"} if kind is bool else {"type": kind}
+        parser.add_argument(f"--{name.replace('_', '-')}", **options)
+    run(**vars(parser.parse_args()))
 
 
 @dataclass(frozen=True, slots=True)

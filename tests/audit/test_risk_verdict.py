@@ -44,9 +44,9 @@ from reticent.audit.judgement.verdict import (
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
 from reticent.audit.report.risk_text import cells_of, change_of, shown_models
-from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import excess_of
+from reticent.audit.stats.seeds import last_checkpoints
 from reticent.audit.texts import Texts
 
 WHOLE = evidence(tiny_audit())
