@@ -3,7 +3,7 @@
 #
 #   make demo            a first table after a minute (one model, all stages), then the whole demo: generate a small
 #                        hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
-#   make test            the tests, about 15 minutes on two cores (make test-slow: also with real pre-trained models,
+#   make test            the tests, about 9 minutes on two cores (make test-slow: also with real pre-trained models,
 #                        and every property with eight times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
@@ -16,7 +16,7 @@
 #                        and the faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
-#   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
+#   make bench           every benchmark and study at toy size, about 4 minutes; their full sizes are in their READMEs
 #   make reproduce       the figures and tables of the four sources beside ours, on one page (SIZE=toy|cpu|base)
 #   make peers           the tokenisers of today, which benchmarks stand beside
 #   make docs            the documentation, into site/ (installs mkdocs-material)

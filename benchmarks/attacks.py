@@ -117,7 +117,7 @@ def run(size: Annotated[str, SIZES] = "cpu") -> dict[str, Any]:
         pq.write_table(table.drop_columns(["spans", "text"]).append_column("text", pa.array(texts)), documents)
         progress = Progress()
         job = Run(parse_job(job_values(documents, Path(folder) / "run", about)), progress)
-        execute(job)
+        execute(job, "audit")
         evidence = to_json(job.evidence)
     result = {
         "cut": f"first {about['words']} words of each report",

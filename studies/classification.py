@@ -103,7 +103,7 @@ def job_values(documents: Path, out: Path, size: str) -> dict[str, Any]:
     """Return the job: a small BERT and a small GPT-2, each fine-tuned plainly and protected."""
     toy = size == "toy"
     small = {"text": "reference", "vocab_size": 400 if toy else 2000, "hidden_size": 16 if toy else 64}
-    first, last = (1, 2) if toy else (2, 6)
+    kept = [1] if toy else [2, 6]
     return {
         "out": str(out),
         "corpus": {"source": str(documents)},
@@ -115,7 +115,7 @@ def job_values(documents: Path, out: Path, size: str) -> dict[str, Any]:
             {"name": "gpt2", "objective": "clm", "recipes": ["clm", "ppclm"],
              "foundation": {"kind": "gpt2", "num_epochs": 1 if toy else 4, **small}},
         ],
-        "train": {"num_epochs": last, "checkpoint_epochs": [first, last], "learning_rate": 1e-3,
+        "train": {"num_epochs": kept[-1], "checkpoint_epochs": kept, "learning_rate": 1e-3,
                   "window_length": 32 if toy else 128, "batch_size": 16},
         "classify": {"label": "label", "windows": "first", "min_individuals": 1 if toy else MIN_INDIVIDUALS},
     }  # fmt: skip

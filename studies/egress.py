@@ -182,18 +182,17 @@ def values_of(work: Path, name: str, rows: list[dict[str, Any]], members: list[s
         "subject": {**about, "members": str(work / f"{name}.txt"), **subject},
         "train": {"window_length": size.length, "device": "cpu"},
         "audit": {"num_bootstrap": size.num_bootstrap, "attacks": list(ATTACKS)},
-        "dossier": {"pdf": "off"},
     }
 
 
 def judge(values: dict[str, Any]) -> Any:
-    """Run a job to its dossier; returns the run."""
+    """Run a job to its evidence; returns the run."""
     from reticent.job.config.job import parse_job
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     run = Run(parse_job(values), Progress(quiet=True))
-    execute(run)
+    execute(run, "audit")
     return run
 
 

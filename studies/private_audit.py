@@ -39,12 +39,12 @@ from reticent.trainer.config import PrivacyConfig
 from reticent.trainer.models import load_model
 from reticent.trainer.privacy import plan_privacy
 
-#: Canary individuals, trainings as promised, and with a tenth of the noise.
-SIZES = {"toy": (40, 1, 1), "cpu": (200, 100, 10)}
+#: Epochs, canary individuals, trainings as promised, and with a tenth of the noise.
+SIZES = {"toy": (2, 40, 1, 1), "cpu": (12, 200, 100, 10)}
 PEOPLE, HELDOUT, SEED = 40, 0.05, 3
 EPSILON, DELTA = 1.0, 1e-5
 VOCABULARY: dict[str, Any] = {"epsilon": 0.4, "delta": 2e-6, "unit": "individual", "max_words": 1}
-EPOCHS, SAMPLE_RATE = 12, 0.5
+SAMPLE_RATE = 0.5
 PUBLIC = [f"word{first}{second}" for first in "abcde" for second in "vwxyz"]
 #: Words on no list, for one of which everybody votes.
 VOTED = ["ague", "zoster"]
@@ -82,11 +82,14 @@ def canary_texts(num: int) -> dict[str, str]:
     }
 
 
-def train_once(folder: Path, base: Path, noise: float, canaries: dict[str, str], seed: int) -> tuple[Any, Path]:
+def train_once(
+    folder: Path, base: Path, noise: float, canaries: dict[str, str], seed: int, num_epochs: int
+) -> tuple[Any, Path]:
     """Train on people and on the canaries whose coin says so; returns the coins and the checkpoint."""
     random = np.random.default_rng(seed)
     included = random.random(len(canaries)) < 0.5
     texts = {f"p{number:03}": " ".join([*random.choice(PUBLIC, 16), VOTED[number % 2]]) for number in range(PEOPLE)}
+    texts["p000"] += " 12/03/2021"  # without any identifier a recipe that protects is refused
     texts |= {name: text for (name, text), is_in in zip(canaries.items(), included, strict=True) if is_in}
     rows = [{"doc_id": name, "individual_id": name, "text": text} for name, text in texts.items()]
     folder.mkdir()
@@ -102,8 +105,8 @@ def train_once(folder: Path, base: Path, noise: float, canaries: dict[str, str],
         "threshold": VOCABULARY,
         "model": [{"name": "toy", "base": str(base), "objective": "clm", "recipes": ["private-clm"]}],
         "train": {
-            "num_epochs": EPOCHS,
-            "checkpoint_epochs": [EPOCHS],
+            "num_epochs": num_epochs,
+            "checkpoint_epochs": [num_epochs],
             "window_length": 32,
             "learning_rate": 2e-3,
             "lr_scheduler_type": "constant_with_warmup",
@@ -114,7 +117,7 @@ def train_once(folder: Path, base: Path, noise: float, canaries: dict[str, str],
     }
     run = Run(parse_job(values), Progress(quiet=True))
     execute(run, "train")
-    return included, run.folder / "models/toy/private-clm" / f"epoch-{EPOCHS:04d}"
+    return included, run.folder / "models/toy/private-clm" / f"epoch-{num_epochs:04d}"
 
 
 @torch.no_grad()
@@ -131,11 +134,11 @@ def gains(base: Path, trained: Path, texts: list[str]) -> np.ndarray:
 
 def run(size: Annotated[str, SIZES] = "cpu") -> None:
     """Audit, print and write the record."""
-    num_canaries, *numbers = SIZES[size]
+    num_epochs, num_canaries, *numbers = SIZES[size]
     canaries = canary_texts(num_canaries)
     vocabulary = gaussian_sigma(VOCABULARY["epsilon"], VOCABULARY["delta"] / 2), VOCABULARY["delta"] / 2
     asked: dict[str, Any] = {"target_epsilon": EPSILON, "target_delta": DELTA, "sample_rate": SAMPLE_RATE}
-    plan = plan_privacy(PrivacyConfig(**asked, vocabulary=vocabulary), PEOPLE + num_canaries // 2, EPOCHS, 1)
+    plan = plan_privacy(PrivacyConfig(**asked, vocabulary=vocabulary), PEOPLE + num_canaries // 2, num_epochs, 1)
     began = time.process_time()
     result: dict[str, Any] = {"canaries": num_canaries, "epsilon": EPSILON, "delta": DELTA, "arms": {}}
     for name, number, noise in zip(
@@ -148,7 +151,7 @@ def run(size: Annotated[str, SIZES] = "cpu") -> None:
         for seed in range(number):
             with tempfile.TemporaryDirectory(prefix="reticent-bench-") as scratch:
                 write_base(base := Path(scratch) / "base")
-                included, trained = train_once(Path(scratch) / "training", base, noise, canaries, seed)
+                included, trained = train_once(Path(scratch) / "training", base, noise, canaries, seed, num_epochs)
                 found = one_run(gains(base, trained, list(canaries.values())), included, guesses=0.5, delta=DELTA)
             bounds.append(found.at_least or 0.0)
             right.append(found.num_right / found.num_guesses)

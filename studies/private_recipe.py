@@ -93,7 +93,7 @@ class Size:
 SIZES = {
     "toy": Size(
         cells=(("generated", "clm", "small"),), individuals=48, words=24, epochs=(2, 1), epsilons=(8.0,), shadows=4,
-        shadowed=("{}", "dp-{}"), public_words="generated", sample_rate=0.5,
+        shadowed=("{}",), public_words="generated", sample_rate=0.5,
         train={"window_length": 64, "batch_size": 8, "device": "cpu"},
         foundation={"vocab_size": 500, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_epochs": 1},
         bootstrap=100,

@@ -185,7 +185,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
         everybody = subjects_from_rows(columns)
         config = ProbeConfig(
             **{key: asked[key] for key in ("targets", "levels", "given")}, longest="fit",
-            num_bootstrap=size["draws"],
+            num_bootstrap=size["draws"], beam_sizes=(1 if small else 3,),
         )  # fmt: skip
         study = SoftPromptStudy(
             prompt=SoftPromptConfig(

@@ -49,12 +49,13 @@ from studies.reproduction.rows import freeze
 #: people: half are members. pilot: documents of a person and epochs. sizes: of the models, the first is the main one.
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {
-        "people": 60, "vocabulary": 400, "public": 60, "documents": (1,), "epochs": (1, 2), "hidden": (16, 8),
-        "seeds": (1,), "beams": (1, 2), "draws": 2, "bootstrap": 50, "soft_epochs": 1, "tokens": (1, 2), "smollm2": 0,
+        "people": 40, "vocabulary": 400, "public": 60, "documents": (1,), "epochs": (1,), "hidden": (16, 8),
+        "seeds": (1,), "beam": 1, "beams": (1, 2), "draws": 2, "bootstrap": 50, "soft_epochs": 1, "tokens": (1, 2),
+        "smollm2": 0,
     },
     "cpu": {
         "people": 160, "vocabulary": 1000, "public": 1000, "documents": (2, 8), "epochs": (10, 30),
-        "hidden": (64, 32, 128), "seeds": (1, 2), "beams": (1, 2, 3, 5), "draws": 10, "bootstrap": 500,
+        "hidden": (64, 32, 128), "seeds": (1, 2), "beam": 3, "beams": (1, 2, 3, 5), "draws": 10, "bootstrap": 500,
         "soft_epochs": 60, "tokens": (5, 10, 20, 50), "smollm2": 40,
     },
 }  # fmt: skip
@@ -189,7 +190,7 @@ def _template_lines() -> Iterator[str]:
 
 
 def _config(about: dict[str, Any], **more: Any) -> ProbeConfig:
-    return ProbeConfig(num_bootstrap=about["bootstrap"], device="cpu", **more)
+    return ProbeConfig(num_bootstrap=about["bootstrap"], device="cpu", **{"beam_sizes": (about["beam"],), **more})
 
 
 def _probe(
@@ -379,6 +380,9 @@ def run(
     work: Annotated[Path | None, "folder to keep; a study that was stopped there goes on"] = None,
 ) -> dict[str, Any]:
     """Search the regime, measure it on fresh seeds; cpu size writes ``record/propile.json``."""
+    if size == "toy" and work is None:
+        print("skipped: `studies.reproduce` runs the same at this size")
+        return {}
     if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))

@@ -148,7 +148,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
         pq.write_table(table.take(list(range(0, len(table), step))[:wanted]), documents)
         progress = Progress()
         run = Run(parse_job(job_values(name, documents, Path(folder) / "run", size)), progress)
-        execute(run)
+        execute(run, "audit")
         evidence = run.evidence
     result["split"] = to_json(evidence.corpus.num_individuals)
     result["seconds_per_stage"] = {stage: round(value, 2) for stage, value in progress.seconds.items()}

@@ -122,7 +122,7 @@ def numbers_of(scores: np.ndarray) -> dict[str, Any]:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "toy": {"names": 60, "epochs": 8, "hidden": {"base": 24, "large": 40}},
+    "toy": {"names": 60, "epochs": 2, "hidden": {"base": 24, "large": 40}},
     "cpu": {"names": 400, "epochs": 8, "hidden": {"base": 48, "large": 96}},
 }
 

@@ -33,6 +33,7 @@ from reticent.audit.stats.intervals import clopper_pearson, tpr_at_fpr
 from reticent.audit.texts import ENGLISH
 
 STEP = 1e-9
+AROUND = (0.5 - STEP, 0.5, 0.5 + STEP)
 
 
 def estimate(value: float | None, low: float | None, high: float | None, n: int = 300) -> dict[str, Any]:
@@ -74,14 +75,13 @@ def verdict_on(*models: dict[str, Any]) -> str:
     return str(judged([filled(ModelEvidence, one) for one in models])[-1].membership["loss"].verdict)
 
 
-@pytest.mark.parametrize(("low", "found"), [(0.5 - STEP, QUIET), (0.5, QUIET), (0.5 + STEP, DISTINGUISHABLE)])
-def test_an_attack_distinguishes_only_beyond_chance(low: float, found: str) -> None:
-    assert verdict_on(entry("clm", 0.7), entry("goldfish", low)) == found
-
-
-@pytest.mark.parametrize(("low", "found"), [(0.5 - STEP, NO_POWER), (0.5, NO_POWER), (0.5 + STEP, QUIET)])
-def test_the_positive_control_must_lie_beyond_chance(low: float, found: str) -> None:
-    assert verdict_on(entry("clm", low), entry("goldfish", 0.4, 0.6)) == found
+@pytest.mark.parametrize(
+    ("control", "own", "found"),
+    [*(((0.7,), (low,), found) for low, found in zip(AROUND, (QUIET, QUIET, DISTINGUISHABLE), strict=True)),
+     *(((low,), (0.4, 0.6), found) for low, found in zip(AROUND, (NO_POWER, NO_POWER, QUIET), strict=True))],
+)  # fmt: skip
+def test_an_attack_and_its_positive_control_count_only_beyond_chance(control: Any, own: Any, found: str) -> None:
+    assert verdict_on(entry("clm", *control), entry("goldfish", *own)) == found
 
 
 @pytest.mark.parametrize(

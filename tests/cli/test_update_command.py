@@ -132,23 +132,17 @@ def test_it_says_how_many_ngrams_changed_side(tmp_path: Path, capfd: pytest.Capt
     )
 
 
-def test_an_update_of_an_update(monday: Path, withdrawn: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("new", [True, False])
+def test_an_update_of_an_update_whose_list_may_name_who_has_withdrawn_before(
+    monday: Path, withdrawn: Path, tmp_path: Path, new: bool
+) -> None:
     tuesday, wednesday = tmp_path / "tuesday", tmp_path / "wednesday"
     assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
-    (tmp_path / "more.txt").write_text("q1\n")
-    options = ("--add", monday.parent / "new", "--remove", tmp_path / "more.txt")
+    (tmp_path / "more.txt").write_text("q1\n" if new else withdrawn.read_text() + "q1\n")
+    options = ["--remove", tmp_path / "more.txt", *(["--add", monday.parent / "new"] if new else [])]
     assert command("update", tuesday, *options, "--out", wednesday, "-q") == 0
-    source = write(tmp_path / "c.parquet", [row for row in ROWS + NEW if row[1] not in ("q1", "q2", "p7")])
-    assert command("index", source, "--out", tmp_path / "rebuilt", "-n", 3, "--set", "index.updatable=true", "-q") == 0
-    assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
-
-
-def test_a_list_may_name_who_has_withdrawn_before(monday: Path, withdrawn: Path, tmp_path: Path) -> None:
-    tuesday, wednesday = tmp_path / "tuesday", tmp_path / "wednesday"
-    assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
-    (tmp_path / "all.txt").write_text(withdrawn.read_text() + "q1\n")
-    assert command("update", tuesday, "--remove", tmp_path / "all.txt", "--out", wednesday, "-q") == 0
-    source = write(tmp_path / "c.parquet", [row for row in ROWS if row[1] not in ("q1", "q2", "p7")])
+    rows = [row for row in (ROWS + NEW if new else ROWS) if row[1] not in ("q1", "q2", "p7")]
+    source = write(tmp_path / "c.parquet", rows)
     assert command("index", source, "--out", tmp_path / "rebuilt", "-n", 3, "--set", "index.updatable=true", "-q") == 0
     assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
 

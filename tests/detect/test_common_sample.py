@@ -70,18 +70,14 @@ def test_records_learn_from_a_sample_that_is_always_the_same(tmp_path: Path, mon
     assert spans(corpus, sample) >= spans(corpus, everything)
 
 
-def test_a_list_of_names_is_learned_from_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("drawn", "with_list"), [(NUM_DRAWN, True), (NUM_DOCUMENTS, False)])
+def test_a_list_of_names_and_a_corpus_of_no_more_documents_are_learned_from_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: int, with_list: bool
+) -> None:
     corpus = hospital(tmp_path)
     num_words = words_of(learned(corpus, tmp_path)).num_words
-    monkeypatch.setattr(common_module, "SAMPLE_DOCUMENTS", NUM_DRAWN)
-    assert words_of(learned(corpus, tmp_path, with_list=True)).num_words == num_words
-
-
-def test_a_corpus_of_no_more_documents_is_counted_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = hospital(tmp_path)
-    num_words = words_of(learned(corpus, tmp_path)).num_words
-    monkeypatch.setattr(common_module, "SAMPLE_DOCUMENTS", NUM_DOCUMENTS)
-    assert words_of(learned(corpus, tmp_path)).num_words == num_words
+    monkeypatch.setattr(common_module, "SAMPLE_DOCUMENTS", drawn)
+    assert words_of(learned(corpus, tmp_path, with_list=with_list)).num_words == num_words
 
 
 def test_only_words_of_all_documents_count_as_those_of_the_corpus(

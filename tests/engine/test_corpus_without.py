@@ -105,17 +105,16 @@ def test_fingerprint_tells_what_is_left_out_and_nothing_left_out_changes_nothing
     assert corpus.without([4, 3]).fingerprint() == corpus.without([3, 4]).fingerprint()
 
 
-@pytest.mark.parametrize("rows", [[-1], [5], [0.5], [True]])
-def test_numbers_that_are_not_of_documents_are_refused(tmp_path: Path, rows: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("rows", "error", "said"),
+    [*(([row], PolicyError, "0 to 4") for row in (-1, 5, 0.5, True)),
+     *((rows, CorpusError, "once documents are left out") for rows in ([0, 1, 3, 4], [0, 1, 2, 3, 4]))],
+)  # fmt: skip
+def test_numbers_that_are_not_of_documents_and_a_corpus_of_fewer_than_two_individuals_are_refused(
+    tmp_path: Path, rows: list[Any], error: type[Exception], said: str
+) -> None:
     write(tmp_path, [5])
-    with pytest.raises(PolicyError, match="0 to 4"):
-        open_corpus(tmp_path).without(rows)
-
-
-@pytest.mark.parametrize("rows", [[0, 1, 3, 4], [0, 1, 2, 3, 4]])
-def test_a_corpus_of_fewer_than_two_individuals_is_refused(tmp_path: Path, rows: list[int]) -> None:
-    write(tmp_path, [5])
-    with pytest.raises(CorpusError, match="once documents are left out"):
+    with pytest.raises(error, match=said):
         open_corpus(tmp_path).without(rows)
 
 

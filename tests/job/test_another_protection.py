@@ -48,15 +48,20 @@ def left(values: Values) -> list[str]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    "extra", [{}, {"dedup__mode": "exact"}, {"split__reference": 0.2, "split__user_inference_holdout": 0.2}]
+    ("extra", "first", "least"),
+    [
+        ({}, 0, 5),
+        ({"dedup__mode": "exact"}, 1, 2),
+        ({"split__reference": 0.2, "split__user_inference_holdout": 0.2}, 5, 2),
+    ],
 )
 def test_another_protection_makes_the_tokens_of_a_run_from_nothing(
-    values: Values, tmp_path: Path, extra: dict[str, Any]
+    values: Values, tmp_path: Path, extra: dict[str, Any], first: int, least: int
 ) -> None:
     settings = changed(values, out=str(tmp_path / "run"), **extra)
     run(settings)
     many = [(k, n, POLICIES[(number + n) % 4]) for number, k in enumerate((2, 3, 5, 15, 16, 40)) for n in (1, 2, 3)]
-    for k, n, policy in share_of(many, least=5):
+    for k, n, policy in share_of(many, first, least):
         protection = {"protect__k": k, "protect__n": n, "protect__policy": policy}
         made = run(changed(settings, **protection)).made
         assert not {*made} - {"dedup", *TOKENS}

@@ -22,7 +22,7 @@ from reticent.job.run import Run
 from reticent.job.training_tokens import verify_training
 from reticent.trainer.config import TIMES_REPEATED
 
-pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("num", [100, 10_000])
@@ -69,7 +69,7 @@ def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_pa
         "audit": {"num_bootstrap": 100, "attacks": ["loss", "zlib"], "shadow": {"recipes": ["clm"], "num_shadows": 4}},
     })  # fmt: skip
     run = Run(job)
-    execute(run)
+    execute(run, "audit")
     drawn = draw_repeated(run.individuals, 100, seed=job.seed)
     members, others = (int((drawn & run.individuals.mask(side)).sum()) for side in (MEMBERS, HELDOUT))
     assert members == 100

@@ -28,7 +28,7 @@ from reticent.trainer.recipes import RECIPES
 pytestmark = pytest.mark.usefixtures("one_thread", "without_ink")
 
 Values = dict[str, Any]
-RECIPES_TRAINED = ("clm", "clma", "ppclm")
+RECIPES_TRAINED = ("clm", "ppclm")
 TINY = {"vocab_size": 400, "hidden_size": 8, "num_layers": 1, "num_heads": 1, "num_epochs": 1}
 
 
@@ -43,7 +43,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def values_of(hospital: Path, out: Path) -> Values:
-    """2 seeds x 3 recipes x 2 epochs of the smallest size, with one model."""
+    """2 seeds x 2 recipes x 2 epochs of the smallest size, with one model."""
     corpus = {"source": str(hospital / "documents"), "spans": "spans"}
     values = tomllib.loads(experiment_job("toy", out=str(out), corpus=corpus, detect={"detectors": ["gold"]}))
     (model,) = (m for m in values["model"] if m["objective"] == "clm")
@@ -53,7 +53,7 @@ def values_of(hospital: Path, out: Path) -> Values:
     values["index"]["max_n"] = 1
     del values["audit"]["generation"]  # as long as the window
     values["train"]["window_length"] = 48
-    assert tuple(model["recipes"]) == RECIPES_TRAINED
+    model["recipes"] = [name for name in model["recipes"] if name in RECIPES_TRAINED]
     assert values["train"]["seeds"] == [0, 1]
     return values
 
@@ -111,13 +111,13 @@ def test_an_experiment_stopped_twice_goes_on_does_nothing_twice_and_gives_the_sa
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     values = values_of(hospital, tmp_path / "run")
     done = []
-    for fail_at in (("train", 4), ("score", 7), None):
+    for fail_at in (("train", 3), ("score", 4), None):
         with monkeypatch.context() as patch:
             counted = Counted(patch, fail_at=fail_at)
             with nullcontext() if fail_at is None else pytest.raises(KeyboardInterrupt):
                 execute(Run(parse_job(values)))
             done.append((len(counted.done["train"]), len(counted.done["score"])))
-    assert done == [(4, 1), (3, 7), (0, 5)]
+    assert done == [(3, 1), (2, 4), (0, 4)]
     first, second = content(finished), content(tmp_path / "run")
     assert {name.split("/")[0] for name in first} >= {"measures", "report"}
     assert first.keys() == second.keys()
@@ -140,7 +140,7 @@ def test_the_report_shows_means_and_their_json_every_seed(finished: Path) -> Non
     assert "Each recipe was trained 2 times" in page
     assert page.count('id="fig-epochs-') or page.count("against epochs, Causal") >= 3
     numbers = json.loads((finished / "report" / "report.json").read_text())
-    assert len(numbers["models"]) == 13
+    assert len(numbers["models"]) == 9
     assert [(m["recipe"], m["epoch"], m.get("num_trainings")) for m in numbers["over_seeds"]] == [("base", 0, None)] + [
         (r, e, 2) for r in RECIPES_TRAINED for e in (1, 2)
     ]
@@ -215,7 +215,7 @@ def test_status_says_what_is_done_and_what_is_left(finished: Path, hospital: Pat
     assert {a["state"] for a in done["artifacts"]} == {"done"}
     assert all(a["seconds"] is not None for a in done["artifacts"])
     assert done["plan"] == {
-        "what": "trainings and scorings", "num_steps": 19, "num_done": 19, "next": None, "remaining_seconds": 0.0,
+        "what": "trainings and scorings", "num_steps": 13, "num_done": 13, "next": None, "remaining_seconds": 0.0,
         "unmeasured": [],
     }  # fmt: skip
     values["train"]["seeds"] = [0, 1, 2]
@@ -224,7 +224,7 @@ def test_status_says_what_is_done_and_what_is_left(finished: Path, hospital: Pat
         *(f"models/gpt2/{r}/seed-2" for r in RECIPES_TRAINED),
         *(f"measures/gpt2/{r}/seed-2-epoch-000{e}" for r in RECIPES_TRAINED for e in (1, 2)),
     ]
-    assert more["plan"]["num_done"] == 19
+    assert more["plan"]["num_done"] == 13
     assert more["plan"]["next"] == "models/gpt2/clm/seed-2"
     assert 0 < more["plan"]["remaining_seconds"] < 600
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import share_of
 from fixtures.jobs import Values
 from fixtures.models import toy_model, toy_tokenizer
 
@@ -197,7 +198,7 @@ def both(
 RECIPES = ["dp-mlm", "dp-mlm-public", "private-mlm", "text-mlm", "dp-clm-public"]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", share_of([0, 1]))
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_an_individual_more_moves_nothing_of_another(
     recipe: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

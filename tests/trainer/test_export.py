@@ -133,27 +133,20 @@ def test_a_link_is_not_followed(model: Path, tmp_path: Path) -> None:
     assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
 
 
+@pytest.mark.parametrize("linked", [True, False])
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_folder_whose_model_is_a_link_is_refused(name: str, model: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_or_whose_model_is_a_link_is_refused(
+    name: str, linked: bool, model: Path, tmp_path: Path
+) -> None:
     (model / name).rename(tmp_path / name)
-    (model / name).symlink_to(tmp_path / name)
-    with pytest.raises(ArtifactError, match="not a model folder"):
-        export_model(model, tmp_path / "out")
+    if linked:
+        (model / name).symlink_to(tmp_path / name)
+    else:
+        (model / "pytorch_model.bin").write_bytes(pickle.dumps(SECRET))  # pickles are no model here
+    for folder in (model, tmp_path / "nowhere"):
+        with pytest.raises(ArtifactError, match="not a model folder"):
+            export_model(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_folder_without_a_model_is_refused(name: str, model: Path, tmp_path: Path) -> None:
-    (model / name).unlink()
-    (model / "pytorch_model.bin").write_bytes(pickle.dumps(SECRET))  # pickles are no model here
-    with pytest.raises(ArtifactError, match="not a model folder"):
-        export_model(model, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="not a model folder"):
-        export_model(tmp_path / "nowhere", tmp_path / "out")
 
 
 def test_a_place_that_holds_something_is_refused_and_left_as_it_was(model: Path, tmp_path: Path) -> None:
