@@ -27,7 +27,7 @@ from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.ext.exports import contents
 from reticent.ext.exports import source as exports
 from reticent.ext.exports.cda import read_document
-from reticent.ext.exports.contents import UnreadableError, html_text, text_of
+from reticent.ext.exports.contents import CELL, LINE, UnreadableError, folded, html_text, text_of
 from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
@@ -263,11 +263,11 @@ def test_reports_of_one_message_and_messages_of_one_file() -> None:
 
 def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> None:
     data = message(
-        "OBR|1||R1", "OBX|1|TX|||of 123\nMRI", "PID|||B", "OBR|1||R2", "OBX|1|FT|||C:\\a\\.br\\b\\X4\\\\F\\\r\nc"
+        "OBR|1||R1", "OBX|1|TX|||of 123\nMSHA MSH^", "PID|||B", "OBR|1||R2", "OBX|1|FT|||C:\\a\\.br\\b\\X4\\\\F\\\r\nc"
     )
     wrong = message("OBX|1|TX|||a", "OBX|2|TX|||not his||||||W", "OBX|3|TX|||b||||||D", control="M3")
     assert [each[:3] for each in read_messages(b"\xef\xbb\xbf" + data + wrong, "m")] == [
-        ("R1", "123", "of 123\nMRI"),
+        ("R1", "123", "of 123\nMSHA MSH^"),
         ("R2", "B", "C:\\a\nb\\X4\\|\nc"),
         ("M3/1", "123", "a"),
     ]
@@ -471,6 +471,12 @@ def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
     page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"
     assert html_text(page + "<table><tr><td>1</td><td>2</td></tr></table><!-- no --></body>") == "a\nb\nMüller x\n1\t2"
+
+
+@given(st.text(st.sampled_from(f"ab \t\n\r\f\v\xa0{LINE}{CELL}")))
+def test_folded_lines_match_oracle(text: str) -> None:
+    cells = re.sub(r"[ \t\n\r\f]+", " ", text).replace(CELL, "\t")
+    assert folded(text) == re.sub(rf"[ \t]*{LINE}[ \t{LINE}]*", "\n", cells).strip()
 
 
 def pdf(text: str) -> bytes:

@@ -127,7 +127,7 @@ class Exports:
                 if len(held) >= batch_rows or num_characters >= _CHARACTERS:
                     yield _batch(held, columns)
                     held, num_characters = [], 0
-            if self._states.get(file, _state(file)) != _state(file):
+            if file in self._states and self._states[file] != _state(file):
                 raise changed()
         if any(_state(file) != state for file, state in self._states.items()):  # a Binary may be of any file
             raise changed()
@@ -163,8 +163,7 @@ class Exports:
                     elif line.strip():
                         yield from read_bundle(line, where, self._binaries)
                 return
-            with open_bytes(file) as opened:
-                data = opened.read(MAX_BYTES + 1)
+            data = _read(file)
         except OSError as error:
             raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
         except CorpusError:
@@ -225,6 +224,17 @@ def _state(file: Path) -> tuple[int, int]:
     except OSError as error:
         raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
     return found.st_size, found.st_mtime_ns
+
+
+def _read(file: Path) -> bytes:
+    """The bytes of a file, or a few more than are read; by blocks, since memory is taken for all that is asked for."""
+    blocks: list[bytes] = []
+    size = 0
+    with open_bytes(file) as opened:
+        while size <= MAX_BYTES and (block := opened.read(1 << 20)):
+            blocks.append(block)
+            size += len(block)
+    return b"".join(blocks)
 
 
 def _is_lines(file: Path) -> bool:
