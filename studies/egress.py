@@ -11,6 +11,8 @@ scores by the code of a run.
 * ``outside``: the reports of which half were trained on, by the true list and by a shifted one, beside the adapter and
   a copy of eight bits.
 * ``served``: the same model through a server on this machine.
+* ``told``: a tiny model that read notes of made-up people, each of which states a diagnosis that goes with nothing
+  else, is asked for these by what is known of a person; beside it one that read as many notes of others.
 
     python -m studies.egress [--size toy|cpu] [--work FOLDER] [--part NAME]
 
@@ -21,6 +23,7 @@ the dependency group ``models``; size toy makes its own.
 from __future__ import annotations
 
 import argparse
+import copy
 import http.server
 import json
 import random
@@ -49,13 +52,16 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.judgement.rows import BEYOND
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.leakage.words import SurfaceTable
+from reticent.audit.membership.names import RUNGS
 from reticent.audit.membership.validity import DISTINGUISHABLE, OTHER_WAY
 from reticent.core.progress import Progress
 
 SEED = 0
-PARTS = ("commands", "outside", "served", "relabelled")
+PARTS = ("commands", "outside", "served", "relabelled", "told")
 ATTACKS = ("loss", "reference", "min_k", "zlib")
 STATEMENT = "A list that this study made"
+#: Estimates of a cell of the clinical ladder.
+CELL = ("told", "placebo", "cue_only")
 #: Less than the command asks by itself, so that a model of 135 million weights takes minutes.
 QUICK = [
     word
@@ -81,14 +87,16 @@ class Size:
     num_relabelled: int
     num_bootstrap: int = 100
     commanded: int = 16
+    people: int
+    taught: int = 40
 
 
 SIZES = {
     "toy": Size(
         own=40, untouched=40, words=16, epochs=8, small_epochs=8, length=128, num_relabelled=2, num_bootstrap=100,
-        commanded=20,
+        commanded=20, people=24, taught=1,
     ),
-    "cpu": Size(own=120, untouched=600, words=20, epochs=4, small_epochs=3, length=96, num_relabelled=1000),
+    "cpu": Size(own=120, untouched=600, words=20, epochs=4, small_epochs=3, length=96, num_relabelled=1000, people=480),
 }  # fmt: skip
 
 
@@ -119,15 +127,24 @@ def fine_tune(base: Path, texts: list[str], size: Size, epochs: int, rate: float
     torch.manual_seed(SEED)
     modules = ["c_attn"] if net.config.model_type == "gpt2" else "all-linear"
     net = get_peft_model(net, LoraConfig(r=16, lora_alpha=32, target_modules=modules, task_type="CAUSAL_LM"))
-    rows = [torch.tensor(cut(text)["input_ids"][: size.length]) for text in texts]
+    teach(net, [cut(text)["input_ids"][: size.length] for text in texts], epochs, rate, size.batch)
+    net.eval().save_pretrained(folder / "adapter")
+    net.merge_and_unload().save_pretrained(folder / "outside")
+
+
+def teach(net: Any, texts: list[list[int]], epochs: int, rate: float, batch: int) -> None:
+    """Train what of a causal model can be trained on texts as ids of tokens, with torch alone."""
+    import torch
+
+    rows = [torch.tensor(text) for text in texts]
     order, steps = random.Random(SEED), torch.optim.AdamW(net.parameters(), lr=rate)
     losses: list[float] = []
     net.train()
     for _ in range(epochs):
         order.shuffle(rows)
         losses.append(0.0)
-        for start in range(0, len(rows), size.batch):
-            own = rows[start : start + size.batch]
+        for start in range(0, len(rows), batch):
+            own = rows[start : start + batch]
             ids = torch.nn.utils.rnn.pad_sequence(own, batch_first=True)
             labels = torch.nn.utils.rnn.pad_sequence(own, batch_first=True, padding_value=-100)
             seen = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in own], batch_first=True)
@@ -137,8 +154,6 @@ def fine_tune(base: Path, texts: list[str], size: Size, epochs: int, rate: float
             steps.step()
             losses[-1] += float(loss.detach()) * len(own) / len(rows)
         print(f"epoch {len(losses)}: loss {losses[-1]:.3f}", flush=True)
-    net.eval().save_pretrained(folder / "adapter")
-    net.merge_and_unload().save_pretrained(folder / "outside")
 
 
 class ScoredOnce:
@@ -157,7 +172,7 @@ class ScoredOnce:
         original, kept = self._score, self.kept
 
         def score(auditor: Any, entry: Any, store: Any, *args: Any, **more: Any) -> Any:
-            key = (entry.recipe, sha256(store.input_ids.tobytes()).hexdigest(), *args[1:], *sorted(more.items()))
+            key = (entry.path, sha256(store.input_ids.tobytes()).hexdigest(), *args[1:], *sorted(more.items()))
             if key not in kept:
                 kept[key] = original(auditor, entry, store, *args, **more)
             auditor._num_drawn[entry.path] = 0
@@ -245,7 +260,6 @@ class Deals:
     def judged(self, members: np.ndarray) -> tuple[Any, Any]:
         """Return the verdict on the model, and its evidence, if the individuals of these codes were trained on."""
         from reticent.audit.evaluate import Auditor
-        from reticent.audit.judgement.verdict import judge_risks
         from reticent.audit.membership.validity import judged
 
         is_member = np.isin(self.store.individual, members)
@@ -418,6 +432,60 @@ def through_a_server(work: Path, rows: list[dict[str, Any]], members: list[str],
     return {"reports": len(own), **said(row, model)}
 
 
+def told(work: Path, size: Size) -> dict[str, Any]:
+    """Ask a tiny GPT-2 for the diagnoses of members whose notes it read, by what is known of a person (the clinical
+    ladder), and one that read as many notes of others; a diagnosis goes with nothing else of a note."""
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    from reticent.audit.config import DiagnosesConfig
+    from reticent.engine.corpus import open_corpus
+    from reticent.engine.split import given_sides
+    from reticent.ext.ladder.measure import ladder, score_ladder
+    from reticent.ext.ladder.questions import ask
+    from reticent.trainer.models import special_ids
+
+    work.mkdir(exist_ok=True)
+    names, drawn = ("gout", "lupus", "gall", "mumps"), random.Random(SEED)
+    rows = []
+    for number in range(3 * size.people // 2):  # the last third of them are others whose notes are read
+        turn = number // 2 if number < size.people else drawn.randrange(12)
+        has, other = names[turn % 4], names[(turn + 1 + turn // 4 % 3) % 4]  # the other stands in the record alone
+        text = f"Patient x{number} came to us in the night and went home well. Diagnosis: {has}"
+        rows.append({"doc_id": f"d{number:05d}", "individual_id": f"p{number:05d}", "text": text,
+                     "ill": f"{has}; {other}"})  # fmt: skip
+    words = dict.fromkeys(word for row in rows for word in [*row["text"].split(), *names])
+    plain = Tokenizer(WordLevel({word: number for number, word in enumerate(["<s>", "?", *words])}, unk_token="?"))
+    plain.pre_tokenizer = WhitespaceSplit()
+    cut: Any = PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>", eos_token="<s>", unk_token="?")
+    texts, asked = [cut(f"<s> {row['text']}")["input_ids"] for row in rows], rows[: size.people]
+    pq.write_table(pa.Table.from_pylist(asked), work / "notes.parquet")
+    sensitive = [f'[[diagnosis]]\nname = "{name}"\nsensitive = {str(at < 2).lower()}' for at, name in enumerate(names)]
+    (work / "terms.toml").write_text("\n".join(sensitive))
+    corpus = open_corpus(work / "notes.parquet")
+    individuals = given_sides(corpus, np.arange(len(asked)) % 2 == 0, "individual")
+    config = DiagnosesConfig(terms=str(work / "terms.toml"), column="ill", num_individuals=len(asked))
+    questions = ask(corpus, individuals, config, k=2, ids="stop", seed=SEED)
+    shape: Any = {"n_positions": 32, "n_embd": 32, "n_layer": 1, "n_head": 2, "initializer_range": 0.2}
+    shape |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    torch.manual_seed(SEED)
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=len(cut), bos_token_id=0, eos_token_id=0, **shape))
+    models = {"base": base, "members": copy.deepcopy(base), "others": copy.deepcopy(base)}
+    teach(models["members"], texts[: size.people : 2], size.taught, 1e-2, 64)
+    teach(models["others"], texts[size.people :], size.taught, 1e-2, 64)
+    scored = {
+        name: score_ladder(
+            model.eval(), cut, special_ids(cut, "clm"), questions, config.prompt, causal=True, ends=False
+        )
+        for name, model in models.items()
+    }  # fmt: skip
+    found = {name: ladder(questions, scored[name], scored["base"], seed=SEED) for name in ("members", "others")}
+    return {"people": len(asked), **{name: to_json(one) for name, one in found.items()}}
+
+
 def tables(record: Mapping[str, Any]) -> str:
     """Return the tables of the page."""
     dealt, found = record["relabelled"], []
@@ -441,6 +509,15 @@ def tables(record: Mapping[str, Any]) -> str:
             for name, one in own["copies"].items()
         ]
         found.append(markdown(["copy; 0.5 and its area less that of the model itself", "verdict", *ATTACKS], copies))
+    if asked := record.get("told"):
+        cells = [
+            (f"{who}, {kind}", RUNGS[rung], *(estimate_text(cell.get(of), 2) for of in CELL), cell.get("fewest", ""))
+            for model, who in (("members", "members' notes"), ("others", "notes of others"))
+            for kind in ("sensitive", "other")
+            for rung, cell in asked[model][kind].items()
+        ]
+        heads = ["model that read; diagnoses", "an adversary knows", "told", "placebo", "by the cue alone"]
+        found.append(markdown([*heads, "people of the smallest group"], cells))
     if asked := record.get("commands"):
         shown = ("model", "reports", "verdict", "verified", "cpu_seconds", "peak_mib")
         found.append(markdown(shown, [[row[name] for name in shown] for row in asked["models"]]))
@@ -491,6 +568,8 @@ def run(size: str, work: Path | None = None, parts: Sequence[str] = PARTS) -> No
                     found[part] = {"models": commands(work, untouched[: of.commanded], models)}
                 elif part == "outside":
                     found[part] = outside(large, own, members, of)
+                elif part == "told":
+                    found[part] = told(work / "told", of)
                 elif part == "served":
                     found[part] = through_a_server(large, own, members, of)
                 else:

@@ -192,6 +192,13 @@ def _egress(record: Record) -> str:
             f"the true list (area of the reference attack {_in(true['attacks']['reference']['auc'])}), and by lists of "
             f"other sides {', '.join(sorted({row['verdict'] for row in own['shifted']}))}."
         )
+    if (rungs := record.get("told")) is not None:
+        of_members, of_others = (rungs[name]["sensitive"]["fragment"]["told"] for name in ("members", "others"))
+        answer += (
+            f" A tiny GPT-2 that read the notes of half of {rungs['people']} people, which state a diagnosis, tells "
+            f"sensitive ones of these from a fragment of a note (0: nothing): {_in(of_members)}; one that read as many "
+            f"notes of others: {_in(of_others)}."
+        )
     return answer
 
 

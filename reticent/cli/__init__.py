@@ -17,6 +17,7 @@ import traceback
 import warnings
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from typing import Annotated, Any, cast
 
 import typer
@@ -240,8 +241,9 @@ def _extra_of(module: str | None) -> str:
 def _run() -> None:
     """Run the command of the arguments; in the log's format of JSON also a wrong option is a line of it."""
     _take_log_format()
-    for argument in sys.argv[1:]:
-        refuse_secrets(argument)
+    for before, argument in pairwise(sys.argv):
+        is_web = before == "--endpoint"  # no source is at an address of the web
+        refuse_secrets(f"{before}={argument}" if is_web else argument)
     # A shell that completes asks for the options of each command.
     outline = "_RETICENT_COMPLETE" not in os.environ
     command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None, outline=outline)

@@ -79,6 +79,22 @@ def test_no_argument_with_a_password_is_repeated_or_kept(
         assert not list(tmp_path.iterdir()), spelling
 
 
+@pytest.mark.parametrize(
+    ("address", "is_taken"),
+    [
+        ("http://localhost:8000/v1", True), ("https://models.partner.example/v1", True), (f"https://etl:{WORD}@host/v1", False),
+        (f"https://host/v1?token={WORD}", False), (f"https://host:{WORD}/v1", False),
+    ],
+)  # fmt: skip
+def test_the_address_of_a_server_is_taken_unless_it_may_hold_a_password(
+    capfd: pytest.CaptureFixture[str], address: str, is_taken: bool
+) -> None:
+    assert command("audit-model", "m", "--endpoint", address) == 2
+    said = "".join(capfd.readouterr())
+    assert ("may hold a password" not in said) == is_taken
+    assert WORD not in said
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS[::5])
 def test_a_source_of_a_job_with_a_password_is_refused_and_not_quoted(spelling: str) -> None:
     with pytest.raises(PolicyError) as refused:

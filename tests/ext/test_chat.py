@@ -58,6 +58,9 @@ NAMES = [
 ]
 
 
+CALL = [{"type": "function", "function": {"name": "find", "arguments": {"patient": "Quendler"}}}]
+
+
 def conversations() -> dict[str, list[dict[str, str]]]:
     """Of ten patients: the last holds words of the template, and contents that stand in one another."""
     made = {}
@@ -117,6 +120,7 @@ def test_answers_alone_are_targets_and_no_protected_word_is(run: Run, family: st
     for row in rows:
         labels, permitted = np.array(row["labels"]), np.array(row[PERMITTED])
         assert (labels == np.where(permitted == PROTECTED, IGNORE_INDEX, permitted)).all()
+    rows = list(chat_dataset(run, "ppclm", conversations(), tokenizer))
     ids, permitted = (np.concatenate([row[name] for row in rows]) for name in ("input_ids", PERMITTED))
     members = run.individuals.table.column("individual_id").filter(run.individuals.mask("members")).to_pylist()
     said = tokenizer.decode(ids[permitted >= 0], clean_up_tokenization_spaces=False)
@@ -128,6 +132,42 @@ def test_answers_alone_are_targets_and_no_protected_word_is(run: Run, family: st
     # The name is protected where the user says it, too: it is no target there, and it is counted.
     hidden = tokenizer.decode(ids[permitted == PROTECTED], clean_up_tokenization_spaces=False)
     assert hidden.replace(" ", "") == "".join(name * 3 for name in sorted(members, key=NAMES.index))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tool_calls": CALL},
+        {"function_call": {"name": "find", "arguments": "Quendler"}},
+        {"reasoning_content": "Quendler"},
+        {"name": "Quendler"},
+        {"tool_call_id": "Quendler-1"},
+        {"Quendler": 1},
+    ],
+)
+def test_a_turn_with_more_than_its_content_is_refused_as_a_template_may_write_it(more: dict[str, Any]) -> None:
+    turn = {"role": "assistant", "content": "rest"}
+    with pytest.raises(CorpusError, match="beside its role and content") as said:
+        text_of_turns([turn, turn | more])
+    assert "Quendler" not in str(said.value)
+    assert text_of_turns([turn, turn | dict.fromkeys(more)]) == "rest\n\nrest"  # as a table of turns has it
+
+
+def test_a_window_of_a_conversation_without_a_target_is_left_out(run: Run) -> None:
+    """The first token of a window is predicted by nothing: alone it is no target, and a loss over none is no number."""
+    tokenizer = tokenizer_of("chatml")
+    whole = chat_dataset(run, "ppclm", conversations(), tokenizer)
+    for length in range(2, 24):
+        rows = [whole[number] for number in range(len(whole))]
+        cut = [
+            {name: row[name][first : first + length] for name in row}
+            for row in rows
+            for first in range(0, len(row["labels"]), length)
+        ]
+        dataset = chat_dataset(run, "ppclm", conversations(), tokenizer, window_length=length)
+        expected = [row for row in cut if set(row["labels"][1:]) - {IGNORE_INDEX}]
+        assert [dataset[number] for number in range(len(dataset))] == expected
+        assert len(expected) < len(cut)
 
 
 def test_plain_recipes_protect_nothing_and_tokens_are_those_of_the_template(run: Run) -> None:
@@ -211,6 +251,10 @@ def test_what_is_no_conversation_of_the_run_is_refused_without_its_text(run: Run
         text_of_turns([{"role": "assistant", "content": None}])
     with pytest.raises(CorpusError, match="whose content is no text"):
         text_of_turns([{"role": "assistant", "tool_calls": []}])
+    calling = {name: [*turns[:-1], {**turns[-1], "tool_calls": CALL}] for name, turns in talks.items()}
+    with pytest.raises(CorpusError, match=r"row \d+: a turn .* beside its role and content") as said:
+        chat_dataset(run, "ppclm", calling, tokenizer)
+    assert "Quendler" not in str(said.value)
     with pytest.raises(ArtifactError, match="run it until protect first"):
         chat_dataset(run_of(tmp_path / "early", "split"), "ppclm", talks, tokenizer)
 

@@ -765,14 +765,14 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
     net = load_model(place / "outside", "clm")
     with Server(net, dies_after=30) as server:
         port, values = server.server.server_port, by_endpoint(place, tmp_path / "run", server.url)
-        with pytest.raises(ReticentError, match="30 of 219 windows are scored; what was answered is kept"):
+        with pytest.raises(ReticentError, match="30 of 221 windows are scored; what was answered is kept"):
             execute(Run(parse_job(values)))
     with Server(net, port=port) as server:
         kept = tmp_path / "run" / "endpoint.jsonl"
         assert len(kept.read_text().splitlines()) == 30
         run = Run(parse_job(values), watched := Watched())
         execute(run)
-        assert (219, 219) in watched.told
+        assert (221, 221) in watched.told
         execute(Run(parse_job(values)))
         lines = kept.read_text().splitlines()
         assert server.asked == len(lines) - 30 == len({line[:66] for line in lines}) - 30

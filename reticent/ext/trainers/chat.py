@@ -49,7 +49,8 @@ def text_of_turns(turns: Turns) -> str:
     Raises
     ------
     CorpusError
-        A content is no text, as of a call of a tool or a picture.
+        A content is no text, as of a picture; or a turn has more than a role and a content, as a call of a tool: a
+        template may write it, and it would be neither searched nor counted.
 
     >>> text_of_turns([{"role": "user", "content": "Fever?"}, {"role": "assistant", "content": "Since Monday."}])
     'Fever?\\n\\nSince Monday.'
@@ -57,6 +58,11 @@ def text_of_turns(turns: Turns) -> str:
     contents: list[Any] = [turn.get("content") for turn in turns]
     if not all(isinstance(content, str) for content in contents):
         raise CorpusError("a turn of a conversation whose content is no text")
+    if any(value for turn in turns for name, value in turn.items() if name not in ("role", "content")):
+        raise CorpusError(
+            "a turn of a conversation with more beside its role and content (tool_calls, name, reasoning_content or "
+            "such): a template may write it, and it is not searched; write what is to be learned into the content"
+        )
     return BETWEEN.join(contents)
 
 
@@ -71,8 +77,8 @@ def chat_dataset(
     """Return the members' conversations, as a tokenizer's chat template writes them, as a Hugging Face dataset.
 
     Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
-    (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it. Collate with
-    ``with_permitted(DataCollatorForSeq2Seq(tokenizer))``, and guard the trainer.
+    (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it; one without a
+    target is left out. Collate with ``with_permitted(DataCollatorForSeq2Seq(tokenizer))``, and guard the trainer.
 
     Parameters
     ----------
@@ -125,17 +131,20 @@ def chat_dataset(
         characters = _protected_characters(documents, chosen.protected_flags)
         for row, ((doc_id, text), protected) in enumerate(zip(found, characters, strict=True)):
             turns = conversations.get(doc_id)
-            if turns is None or text_of_turns(turns) != text:
-                what = "no conversation of its id" if turns is None else "another text than its conversation"
-                raise CorpusError(f"{flagged.place(part, row)}: {what}")
             try:
+                if turns is None or text_of_turns(turns) != text:
+                    what = "no conversation of its id" if turns is None else "another text than its conversation"
+                    raise CorpusError(what)
                 made = _tokens(turns, protected, tokenizer)
-            except TemplateError:  # its message may hold a content
-                raise CorpusError(
-                    f"{flagged.place(part, row)}: the chat template refuses it (roles or order?)"
-                ) from None
-            for column, values in zip((ids, permitted), made, strict=True):
-                column += [values[first : first + window_length] for first in range(0, len(values), window_length)]
+            except (CorpusError, TemplateError) as error:  # the message of a template may hold a content
+                refused = "the chat template refuses it (roles or order?)"
+                what = str(error) if isinstance(error, CorpusError) else refused
+                raise CorpusError(f"{flagged.place(part, row)}: {what}") from None
+            for first in range(0, len(made[0]), window_length):
+                own = [values[first : first + window_length] for values in made]
+                if (own[1][1:] >= 0).any():  # nothing predicts the first
+                    ids.append(own[0])
+                    permitted.append(own[1])
     rows = _Rows(ids, permitted)
     return Dataset.from_dict({"window": np.arange(len(ids))}).with_transform(rows)
 
