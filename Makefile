@@ -160,7 +160,7 @@ manylinux:
 sbom: setup
 	$(UV) install --python $(BIN)/python -q "cyclonedx-bom>=7,<8"
 	mkdir -p dist
-	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o dist/reticent-python.cdx.json
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible -o dist/reticent-python.cdx.json
 
 try-wheel:
 	rm -rf target/tried
@@ -170,9 +170,10 @@ try-wheel:
 bundle: wheel docs
 	PYTHON=$(BIN)/python sh packaging/bundle.sh
 
+# Strict: a package that could not be looked up is a failure, and not one without known faults.
 check-dependencies: setup
 	$(UV) install --python $(BIN)/python -q "pip-audit>=2.9,<3"
-	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 	command -v cargo-audit >/dev/null || cargo install -q --locked cargo-audit
 	cargo audit
 
