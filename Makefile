@@ -146,11 +146,13 @@ docs: setup
 
 wheel: setup
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
+	$(BIN)/python packaging/settle_wheel.py "$$(ls -t dist/reticent-*.whl | head -n 1)"
 
 # All is compiled once more, into another folder.
 same-wheel: wheel
 	rm -rf target/again
 	CARGO_TARGET_DIR=target/again VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out target/again/dist
+	$(BIN)/python packaging/settle_wheel.py target/again/dist/reticent-*.whl
 	cmp "$$(ls -t dist/reticent-*.whl | head -n 1)" target/again/dist/reticent-*.whl
 
 # For other machines: of glibc 2.28, whatever is here.
