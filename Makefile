@@ -48,10 +48,12 @@ LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --extra exports
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # These have commands of their own: `make test-browser`, `make test-warehouse`.
 IGNORED := --ignore=tests/browser --ignore=tests/warehouse
+# Of the table of inputs those that `make test` skips.
+OF_SERVERS := warehouse or Delta or Iceberg or PostgreSQL or Spark
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint format bench docs lock wheel same-wheel manylinux sbom try-wheel bundle check-dependencies clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint lint-python lint-rust format bench docs lock wheel same-wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -86,7 +88,7 @@ test-detectors: setup
 
 test-trainers: setup
 	$(UV) install --python $(BIN)/python -q --group trainers
-	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(WORKERS) $(PYTEST_ARGS)
 
 # The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
 test-warehouse: setup
@@ -101,7 +103,7 @@ test-warehouse: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends openjdk-17-jre-headless; } || \
 	  echo "Java cannot be installed here, so the tests of Spark are skipped"; }
-	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py -k '$(OF_SERVERS)' $(WORKERS) $(PYTEST_ARGS)
 
 # Chromium comes from the packages of Debian or Ubuntu; elsewhere, install Chromium or Chrome first.
 test-browser: setup
@@ -124,10 +126,14 @@ peers: setup
 test-rust:
 	cargo test --release --locked
 
-lint: setup
+lint: lint-python lint-rust # side by side with make -j2 lint
+
+lint-python: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+lint-rust:
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 
@@ -137,8 +143,7 @@ format: setup
 	cargo fmt
 
 bench: setup
-	$(BIN)/python -m benchmarks --size toy
-	$(BIN)/python -m studies --size toy
+	$(BIN)/python -m benchmarks.runner --size toy
 
 docs: setup
 	$(UV) install --python $(BIN)/python -q --group docs

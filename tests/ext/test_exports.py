@@ -619,6 +619,47 @@ def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, 
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"Binary.ndjson{suffix}", "DocumentReference.ndjson"]
 
 
+ONE, OTHER = "https://one.example/fhir", "https://other.example/fhir"
+
+
+@pytest.mark.parametrize(
+    ("references", "read"),
+    [
+        ([("Patient/7", f"{ONE}/Binary/b1")], [0]),
+        ([(f"{ONE}/Patient/7", f"{ONE}/Binary/b1")], [0]),
+        ([(f"{ONE}/Patient/7", f"{OTHER}/Binary/b1")], []),
+        ([(f"{ONE}/Patient/7/_history/2", f"{OTHER}/Binary/b1/_history/1")], []),
+        ([("Patient/7", f"{ONE}/Binary/b1"), ("Patient/7", f"{OTHER}/Binary/b1")], []),
+        ([("Patient/7", "Binary/b1"), (f"{ONE}/Patient/7", f"{OTHER}/Binary/b1")], [0]),
+        ([("Patient/7", f"{ONE}/Binary/b1"), ("Patient/7", f"{ONE}/old/Binary/b1")], []),
+        ([("Patient/7", "/fhir/Binary/b1"), ("Patient/7", "//other.example/fhir/Binary/b1")], [0]),
+        ([("Patient/7", f"{ONE}:8443/Binary/b1"), ("Patient/7", f"{ONE}/Binary/b1")], []),
+    ],
+)
+@pytest.mark.parametrize("form", ["lines", "lines that escape", "bundle"])
+def test_an_attachment_of_another_server_is_none_of_this_export(
+    references: list[tuple[str, str]], read: list[int], form: str, tmp_path: Path
+) -> None:
+    """Its Binary of the same id is another one; which server is that of the export, one alone can say."""
+    kept = {"resourceType": "Binary", "id": "b1", "contentType": "text/plain", "data": b64(b"Zanzibar")}
+    (tmp_path / "Binary.ndjson").write_text(json.dumps(kept))
+    rows = [
+        reference(id=f"d{n}", subject={"reference": who}, attachment={"data": None, "url": url})
+        for n, (who, url) in enumerate(references)
+    ]
+    if form == "bundle":
+        bundle = {"resourceType": "Bundle", "entry": [{"resource": row} for row in rows]}
+        (tmp_path / "bundle.json").write_text(json.dumps(bundle, indent=1))
+    else:
+        text = "\n".join(map(json.dumps, rows))
+        (tmp_path / "a.ndjson").write_text(text.replace("/", r"\/") if form == "lines that escape" else text)
+    found, unread = found_in(tmp_path, "fhir")
+    assert [row[0] for row in found] == [f"DocumentReference/d{n}" for n in read]
+    assert {row[2] for row in found} <= {"Zanzibar"}
+    assert len(unread) == len(rows) - len(read)
+    assert all("never fetched" in each.reason for each in unread)
+
+
 def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:
     kept = {"resourceType": "Binary", "contentType": "text/plain", "data": b64(b"Zanzibar")}
     bundle = {"resourceType": "Bundle", "id": "b1", "entry": [{"resource": {**kept, "id": "b2"}}]}

@@ -47,6 +47,11 @@ _SUFFIXES: Final = {
     "pages": tuple(SUFFIXES),
 }
 _IS_BINARY: Final = re.compile(rb'"resourceType"\s*:\s*"Binary"')
+#: The address of a Binary, and its server if it names one; the server of an address of a Patient or a Binary in JSON.
+_BINARY: Final = re.compile(r"(?:((?:\w+:|//).*)/|.*/)?Binary/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?")
+_SERVER: Final = re.compile(
+    rb'"(https?:[^"\s]+?)\\?/(?:Patient|Binary)\\?/[A-Za-z0-9.-]{1,64}(?:\\?/_history\\?/[^/"]+)?"'
+)
 #: Characters of text of a batch: it ends at the first document beyond.
 _CHARACTERS: Final = 4 << 20
 
@@ -150,7 +155,7 @@ class Exports:
     def _documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
         place = self._place(file)
         try:
-            if self._scheme == "fhir" and self._is_lines(file):
+            if self._scheme == "fhir" and _is_lines(file):
                 for number, line in _lines(file):
                     where = f"{place} line {number}"
                     if line is None:
@@ -194,11 +199,7 @@ class Exports:
 
     @cached_property
     def _binaries(self) -> _Binaries:
-        return _Binaries([file for file in self._found[0] if self._is_lines(file)], self._scratch)
-
-    @staticmethod
-    def _is_lines(file: Path) -> bool:
-        return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
+        return _Binaries(self._found[0], self._scratch)
 
     def close(self) -> None:
         """Write the list of what was not read, where there is something; it names places and reasons and no text."""
@@ -236,6 +237,10 @@ def _read(file: Path) -> bytes:
     return b"".join(blocks)
 
 
+def _is_lines(file: Path) -> bool:
+    return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
+
+
 def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
     """The lines of a file by number, from 1; None for one that is too large."""
     with open_bytes(file) as opened:
@@ -255,22 +260,25 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
 class _Binaries(Mapping[str, Any]):
     """The resources Binary of files of lines, by the ends of their addresses; a bulk export keeps attachments so.
 
-    The files are searched when the first is asked for; a copy of these lines stands in the private folder until it is
-    closed. Of two with one id neither is meant for sure.
+    All files are searched when the first is asked for; a copy of these lines stands in the private folder until it is
+    closed. Of two with one id neither is meant for sure. An address with a server is one of these where all addresses
+    of a Patient or a Binary in the export that have a server have the same: else it may be that of another one.
     """
 
     def __init__(self, files: Sequence[Path], scratch: Path):
         self._files, self._scratch = files, scratch
         self._copy: Any = None
         self._places: dict[str, tuple[int, int] | None] = {}
+        self._servers: set[bytes] = set()
 
     def __getitem__(self, address: str) -> Any:
-        found = re.search(r"(?:^|/)Binary/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", address)
+        found = _BINARY.fullmatch(address)
         if found is None:
             raise KeyError(address)
         if self._copy is None:
             self._search()
-        if (place := self._places.get(found[1])) is None:
+        is_here = found[1] is None or self._servers == {found[1].encode(errors="replace")}
+        if not is_here or (place := self._places.get(found[2])) is None:
             raise KeyError(address)
         self._copy.seek(place[0])
         return json.loads(self._copy.read(place[1]))
@@ -281,7 +289,10 @@ class _Binaries(Mapping[str, Any]):
         for file in self._files:
             try:
                 for _, line in _lines(file):
-                    if line is None or not _IS_BINARY.search(line) or (own := _id_of_binary(line)) is None:
+                    if line is None:
+                        continue
+                    self._servers.update(server.replace(b"\\", b"") for server in _SERVER.findall(line))
+                    if not (_is_lines(file) and _IS_BINARY.search(line)) or (own := _id_of_binary(line)) is None:
                         continue
                     self._places[own] = None if own in self._places else (end, len(line))
                     end += self._copy.write(line)
