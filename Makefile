@@ -151,11 +151,13 @@ docs: setup
 
 wheel: setup
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
+	$(BIN)/python packaging/settle_wheel.py "$$(ls -t dist/reticent-*.whl | head -n 1)"
 
 # All is compiled once more, into another folder.
 same-wheel: wheel
 	rm -rf target/again
 	CARGO_TARGET_DIR=target/again VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out target/again/dist
+	$(BIN)/python packaging/settle_wheel.py target/again/dist/reticent-*.whl
 	cmp "$$(ls -t dist/reticent-*.whl | head -n 1)" target/again/dist/reticent-*.whl
 
 # For other machines: of glibc 2.28, whatever is here.
@@ -165,7 +167,7 @@ manylinux:
 sbom: setup
 	$(UV) install --python $(BIN)/python -q "cyclonedx-bom>=7,<8"
 	mkdir -p dist
-	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o dist/reticent-python.cdx.json
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible -o dist/reticent-python.cdx.json
 
 try-wheel:
 	rm -rf target/tried
@@ -175,9 +177,10 @@ try-wheel:
 bundle: wheel docs
 	PYTHON=$(BIN)/python sh packaging/bundle.sh
 
+# Strict: a package that could not be looked up is a failure, and not one without known faults.
 check-dependencies: setup
 	$(UV) install --python $(BIN)/python -q "pip-audit>=2.9,<3"
-	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 	command -v cargo-audit >/dev/null || cargo install -q --locked cargo-audit
 	cargo audit
 

@@ -11,6 +11,7 @@ wheel=$1 lock=$2 prefix=$3 torch=${4:-default}
 [ "$torch" != default ] || torch=
 python3 -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer"'
 python3 -m venv "$prefix"
+prefix=$(cd "$prefix" && pwd)
 "$prefix/bin/python" -m pip install -q --disable-pip-version-check --no-cache-dir "uv>=0.9,<1"
 "$prefix/bin/uv" pip install -q --python "$prefix/bin/python" --constraint "$lock" ${torch:+--torch-backend "$torch"} \
     "reticent[train,audit,dp,${EXTRAS:-postgres}] @ file://$(cd "$(dirname "$wheel")" && pwd)/$(basename "$wheel")"

@@ -16,4 +16,5 @@ tools=${RETICENT_WHEEL_TOOLS:-target/wheel-tools}
 PATH="$(cd "$tools/bin" && pwd):$PATH"
 export PATH
 maturin build --release --locked --zig --compatibility manylinux_2_28 --interpreter "$tools/bin/python" --out "$out"
+"$tools/bin/python" packaging/settle_wheel.py "$out"/reticent-*-manylinux_2_28_*.whl
 exec "$tools/bin/python" packaging/check_wheel.py "$out"/reticent-*-manylinux_2_28_*.whl

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -74,6 +77,35 @@ def test_a_wheel_that_needs_a_newer_glibc_is_found_out(
         wheel.writestr("reticent/_rust.abi3.so", b"\x7fELF" + symbols)
     assert module("check_wheel").main([str(tmp_path / name)]) == status
     assert "_rust.abi3.so: glibc 2." in capsys.readouterr().out
+
+
+def test_a_wheel_is_the_same_whenever_and_wherever_it_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, settle = [], module("settle_wheel")
+    for number in "12":
+        bill = {
+            "serialNumber": number,
+            "metadata": {"timestamp": number, "component": f"file:///home/{number}#reticent"},
+        }
+        wheels.append(tmp_path / f"{number}.whl")
+        with zipfile.ZipFile(wheels[-1], "w") as written:
+            for name, text in (
+                ("r.dist-info/sboms/r.json", json.dumps(bill)),
+                (
+                    "r.dist-info/RECORD",
+                    f"r.py,sha256=x,1\nr.dist-info/sboms/r.json,sha256={number},2\nr.dist-info/RECORD,,\n",
+                ),
+            ):
+                written.writestr(zipfile.ZipInfo(name), text)
+        monkeypatch.setattr(settle, "ROOT", Path(f"/home/{number}"))
+        settle.settle(wheels[-1])
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    with zipfile.ZipFile(wheels[0]) as read:
+        data, record = read.read("r.dist-info/sboms/r.json"), read.read("r.dist-info/RECORD").decode()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    assert json.loads(data) == {"metadata": {"component": "file:///reticent#reticent"}}
+    assert record == f"r.py,sha256=x,1\nr.dist-info/sboms/r.json,sha256={digest},{len(data)}\nr.dist-info/RECORD,,\n"
 
 
 def test_the_steps_of_a_recipe_stand_under_the_folder_that_is_given(tmp_path: Path) -> None:
