@@ -245,6 +245,7 @@ def train(
     context: ContextWords | None = None,
     has_spans_and_index: bool = False,
     labels: Callable[[TokenStore], np.ndarray] | None = None,
+    keep_state: bool = False,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
@@ -281,6 +282,9 @@ def train(
     labels : callable, optional
         For a recipe with a head: returns the labels of the tokens of an epoch, int64, a class of each document or a tag
         of each token. Of a long document a class is learned by one window, drawn anew in each epoch.
+    keep_state : bool
+        The state stays, so that after a kill in what comes next the same call returns and trains nothing; who is done
+        with that calls `delete_state`.
 
     Raises
     ------
@@ -410,7 +414,8 @@ def train(
                 state.begin_epoch()
                 if state.epoch - 1 in state.checkpoints and state.epoch <= config.num_epochs:
                     run.save()  # a checkpoint stays where the training fails later
-            if world.sum(stop.asked)[0]:  # by the last step: nothing is trained again, the rest is written next time
+            # Of a stop by the last step: nothing is trained again, the rest is written next time.
+            if world.sum(stop.asked)[0] or keep_state:
                 run.save()
             writer.wait()  # it must not come after the state is deleted
         cost = step.finish(state.step)
@@ -421,7 +426,8 @@ def train(
         if world.is_main:
             about = {} if context is None else {"context": {"source": context.source, "pool": context.digest}}
             write_ledger(out / "ledger.json", ledger, recipe, config, special, **about, **cost)
-            delete_state(out)
+            if not keep_state:
+                delete_state(out)
         return TrainResult(
             checkpoints={epoch: _folder(out, epoch) for epoch in state.checkpoints},
             ledger=ledger,
