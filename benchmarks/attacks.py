@@ -11,19 +11,24 @@ and MiniLM are in the record of ``studies.foundation_models``.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
 from benchmarks.record_io import DATA, markdown, write_record
+from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.progress import Progress
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 #: Reports and words of each; epochs; shadow models a recipe; bootstrap draws.
 SIZES: dict[str, dict[str, int]] = {
@@ -97,34 +102,28 @@ def attack_table(rows: list[dict[str, Any]]) -> str:
     return markdown(["AUC", *(f"{model} {recipe}" for model, recipe in columns)], lines)
 
 
-def run(size_name: str) -> dict[str, Any]:
+def run(size: Annotated[str, SIZES] = "cpu") -> dict[str, Any]:
     """Run the job, print the table and write the record; returns it."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.core.progress import Progress
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return {}
-    size, started = SIZES[size_name], time.perf_counter()
+    about, started = SIZES[size], time.perf_counter()
     table = read_documents("mtsamples", None)
     # Spread over the file: neighbours are of one speciality.
-    table = table.take([number * len(table) // size["reports"] for number in range(size["reports"])])
-    texts = first_words(table.column("text").to_pylist(), size["words"])
+    table = table.take([number * len(table) // about["reports"] for number in range(about["reports"])])
+    texts = first_words(table.column("text").to_pylist(), about["words"])
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         documents = Path(folder) / "documents.parquet"
         pq.write_table(table.drop_columns(["spans", "text"]).append_column("text", pa.array(texts)), documents)
         progress = Progress()
-        job = Run(parse_job(job_values(documents, Path(folder) / "run", size)), progress)
+        job = Run(parse_job(job_values(documents, Path(folder) / "run", about)), progress)
         execute(job)
         evidence = to_json(job.evidence)
     result = {
-        "cut": f"first {size['words']} words of each report",
+        "cut": f"first {about['words']} words of each report",
         "individuals": evidence["corpus"]["num_individuals"],
         "epochs": {model.name: job.job.training(model).num_epochs for model in job.job.model},
-        "num_shadows": size["shadows"],
+        "num_shadows": about["shadows"],
         "rows": attack_rows(evidence["models"]),
         "leaks": [
             {key: model[key] for key in ("model", "recipe", "epoch", "utility", "privacy", "excess")}
@@ -133,15 +132,9 @@ def run(size_name: str) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - started, 1),
     }
     print(attack_table(result["rows"]))
-    print(write_record("attacks", result, size_name))
+    print(write_record("attacks", result, size))
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    run(parser.parse_args().size)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -10,16 +10,17 @@ time; it reports candidates, which are compared in full here to see how many are
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.engine_workers import synth_notes
 from benchmarks.record_io import write_record
+from benchmarks.runner import command
 from reticent import _rust
 
 THRESHOLD, SHINGLE = 0.8, 5
@@ -27,17 +28,7 @@ THRESHOLD, SHINGLE = 0.8, 5
 
 def notes(num: int, seed: int = 0) -> tuple[list[str], np.ndarray]:
     """Documents of words alone, and whose they are."""
-    made = pa.record_batch(
-        _rust.synth_documents(
-            seed=seed,
-            first_individual=0,
-            num_individuals=num,
-            languages=["en"],
-            words_per_document=150,
-            documents_per_individual=1.0,
-            vocabulary=100_000,
-        )
-    ).column("text")
+    made = synth_notes(range(num), 150, seed=seed).column("text").combine_chunks()
     words = _rust.segment(made)
     surfaces = pa.record_batch(words.surfaces(made)).column("word").to_pylist()
     texts = [surfaces[a:b] for a, b in itertools.pairwise(words.doc_offsets.tolist())]
@@ -118,7 +109,7 @@ def check(num: int) -> dict[str, Any]:
     return found
 
 
-def run(size: str, *, documents: int = 50_000) -> None:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", documents: int = 50_000) -> None:
     """Measure, print and write the record."""
     toy = size == "toy"
     result: dict[str, Any] = {"threshold": THRESHOLD, "checked": check(120 if toy else 2000)}
@@ -139,6 +130,4 @@ def run(size: str, *, documents: int = 50_000) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=50_000)
-    run("cpu", documents=parser.parse_args().documents)
+    command(run)

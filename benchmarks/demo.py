@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record_io import write_record
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.report.selectors import all_utility, loss_auc, ordinary_utility
+from reticent.audit.stats.seeds import last_checkpoints
+from reticent.core.progress import Progress
+from reticent.job import demo
 
 
 def run(size: str) -> dict[str, Any]:
     """Run the demo and write ``record/demo.json``."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.selectors import all_utility, last_checkpoints, loss_auc, ordinary_utility
-    from reticent.core.progress import Progress
-    from reticent.job import demo
-
     if size == "toy":
         whole = demo.demo_job
         demo.PUBLIC_DOCUMENTS, demo.demo_job = 60, lambda out, seed, **_: _smaller(whole(out, seed))

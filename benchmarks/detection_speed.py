@@ -13,17 +13,15 @@ thread.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +30,18 @@ from fixtures.corpora import census_names, read_case
 
 from benchmarks.detection import PIPELINES, _number, _version
 from benchmarks.engine_workers import write_text
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, markdown, spread, write_record
+from benchmarks.runner import command
+from reticent.audit.detection import evaluate_detection
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import PolicyError
+from reticent.engine.corpus import open_corpus
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.common import counted_words
+from reticent.engine.detect.marks import gather_marks
+from reticent.engine.detect.propagate import propagate
+from reticent.engine.schema import SPANS
+from reticent.engine.synthetic import SynthConfig, synthesize
 
 GOAL_MB_PER_SECOND = 50
 #: MB a second of all three together, by those of ``wc -w``.
@@ -49,11 +57,6 @@ PATTERN_CATEGORIES = ("EMAIL", "PHONE", "URL", "IP", "ID")
 
 def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
     """Return MB/s of each detector of ours and of all, and the seconds its parts take."""
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.detect import detect_spans, make_detectors
-    from reticent.engine.detect.common import counted_words
-    from reticent.engine.detect.propagate import propagate
-
     num_bytes = _write_documents(folder, num_mb)
     options: dict[str, dict[str, Any]] = {"rules": {}, "records": {"table": str(folder / "records.parquet")}}
     if (DATA / "us_census_names").exists():
@@ -102,8 +105,6 @@ def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
 
 def _write_documents(folder: Path, num_mb: float) -> int:
     """Write documents.parquet, a third of each corpus that is there, and records.parquet; returns the bytes of text."""
-    from reticent.engine.synthetic import SynthConfig, synthesize
-
     share = num_mb * 1e6 / 3
     config = SynthConfig(
         num_individuals=max(20, int(share / 11_000)),
@@ -134,10 +135,6 @@ def _write_documents(folder: Path, num_mb: float) -> int:
 
 def trained(language: str, size: str, rounds: int) -> dict[str, Any]:
     """Return MB/s of a NER on two cores, and of the preset ``thorough`` with it from Parquet to spans on the disk."""
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.detect import detect_spans, make_detectors
-    from reticent.engine.detect.propagate import propagate
-
     name, num = NER_CORPORA[language]
     if name == "mtsamples" and not (DATA / name).exists():
         return {"status": "no documents: RETICENT_DATA"}
@@ -213,8 +210,6 @@ COMPARISONS = (
 
 def compare(comparison: Comparison, num_documents: int, rounds: int) -> dict[str, Any]:
     """Return documents a second and recall of both, and the ratio within rounds; says so where a peer is not there."""
-    from reticent.engine.detect import make_detectors
-
     documents = _sample(comparison.corpora, num_documents)
     if documents is None:
         return {"status": "no documents: RETICENT_DATA"}
@@ -278,11 +273,6 @@ def _sample(corpora: Sequence[str], num_documents: int) -> pa.Table | None:
 
 def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequence[str]) -> dict[str, Any]:
     """Relaxed recall and precision of each category, and over all of them."""
-    from reticent.audit.detection import evaluate_detection
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.engine.detect.marks import gather_marks
-    from reticent.engine.schema import SPANS
-
     names = pa.array([name] * found.num_rows, pa.string())
     ids = documents.column("doc_id").combine_chunks().take(found.column("document").combine_chunks())
     spans = found.append_column("doc_id", ids).append_column("detector", names)
@@ -299,12 +289,12 @@ def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequen
     return overall | {"categories": rates}
 
 
-def run(size: str, num_mb: float = 60, rounds: int = 5) -> dict[str, Any]:
-    """Measure both and write the record."""
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", mb: float = 60, rounds: int = 5) -> None:
+    """Measure both, write the record and print its tables."""
     if size == "toy":
-        num_mb, rounds = 0.3, 1
+        mb, rounds = 0.3, 1
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        result: dict[str, Any] = {"throughput": throughput(Path(folder), num_mb, rounds)}
+        result: dict[str, Any] = {"throughput": throughput(Path(folder), mb, rounds)}
     result["trained"] = {language: trained(language, size, min(rounds, 3)) for language in NER_CORPORA}
     result["peers"] = {
         comparison.name: compare(comparison, 20 if size == "toy" else 400, rounds)
@@ -313,7 +303,7 @@ def run(size: str, num_mb: float = 60, rounds: int = 5) -> dict[str, Any]:
     }
     result["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     write_record("detection_speed", result, size)
-    return result
+    print(speed_tables(result))
 
 
 def speed_tables(record: dict[str, Any]) -> str:
@@ -323,7 +313,7 @@ def speed_tables(record: dict[str, Any]) -> str:
         (
             name,
             *(
-                _spread(row[key], digits)
+                estimate_text(row[key], digits)
                 for key, digits in (("mb_per_second", 1), ("mb_per_cpu_second", 1), ("making", 2))
             ),
         )
@@ -331,13 +321,12 @@ def speed_tables(record: dict[str, Any]) -> str:
     ]
     text = f"{through['num_bytes'] / 1e6:,.0f} MB of text, from Parquet to spans on the disk; "
     text += f"goal {through['goal_mb_per_second']} MB/s."
-    if wc := through.get("wc -w"):  # not in records before it was measured
-        text += f" `wc -w` on the same text: {_spread(wc['mb_per_second'], 0)} MB/s; all three together read "
-        text += f"{_spread(wc['ratio'], 2)} of that, goal {wc['goal']}."
-    text += "\n\n"
+    wc = through["wc -w"]
+    text += f" `wc -w` on the same text: {estimate_text(wc['mb_per_second'], 0)} MB/s; all three together read "
+    text += f"{estimate_text(wc['ratio'], 2)} of that, goal {wc['goal']}.\n\n"
     text += markdown(("detectors", "MB/s", "MB per CPU second", "seconds to make"), rows)
     of_ner = [
-        (found["pipeline"], found["corpus"], f"{found['num_bytes'] / 1e6:.2f}", what, _spread(rate, 3))
+        (found["pipeline"], found["corpus"], f"{found['num_bytes'] / 1e6:.2f}", what, estimate_text(rate, 3))
         for found in record.get("trained", {}).values()
         if found["status"] == "measured"
         for what, rate in found["mb_per_second"].items()
@@ -351,25 +340,11 @@ def speed_tables(record: dict[str, Any]) -> str:
             continue
         for who, row in found["rows"].items():
             rates = [f"{row[what]['value']:.3f}" for what in ("recall", "precision")]
-            ratio = _spread(found["ratio"][who], 0) if who in found["ratio"] else "1"
-            peers.append((name, who, _spread(row["documents_per_second"], 0), ratio, *rates))
+            ratio = estimate_text(found["ratio"][who], 0) if who in found["ratio"] else "1"
+            peers.append((name, who, estimate_text(row["documents_per_second"], 0), ratio, *rates))
     heads = ("beside", "detector", "documents/s", "times the peer", "relaxed recall", "precision")
     return text + "\n" + markdown(heads, peers)
 
 
-def _spread(values: dict[str, float], digits: int) -> str:
-    shown: Callable[[float], str] = f"{{:,.{digits}f}}".format
-    return f"{shown(values['median'])} [{shown(values['low'])}, {shown(values['high'])}]"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--mb", type=float, default=60)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    print(speed_tables(run(arguments.size, arguments.mb, arguments.rounds)), file=sys.stdout)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

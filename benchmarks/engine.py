@@ -12,23 +12,21 @@ What a row's time includes is said in `INCLUDES`, by the first words of its name
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, can_limit_memory, tokenizer_json
+from benchmarks.engine_workers import PEER_DOCUMENTS, SAMPLE, tokenizer_json
 from benchmarks.peers import LIBRARIES
-from benchmarks.protection import encode_alone
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.protection import encode_alone, spent
+from benchmarks.record_io import DATA, exponent, markdown, spread, write_record
+from benchmarks.runner import command
 
 PARTS = ("counting", "tokens", "growth", "memory")
 TOKENIZERS = ("bert-base-cased", "gpt2")
@@ -86,15 +84,14 @@ def counting_rows() -> Iterator[Row]:
     yield peer("networkx", 1, corpus="tenth")
 
 
-def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool, peers: str | None) -> list[Row]:
+def rows(parts: Sequence[str], documents: int, num_bytes: int, peers: str | None) -> list[Row]:
     """Return what a round runs, ours first."""
     found = []
     if "counting" in parts or "memory" in parts:
         found += [Row(name=f"reticent, n = 1..{n}", part="memory", task="reticent", n=n) for n in (1, 3)]
-        if limited:
-            limit = max(int(LIMIT_SHARE * num_bytes), LEAST_LIMIT)
-            found.append(Row(name="reticent, n = 1..3, memory limit", part="memory", task="reticent", n=3,
-                             more={"memory_limit": limit}))  # fmt: skip
+        limit = max(int(LIMIT_SHARE * num_bytes), LEAST_LIMIT)
+        found.append(Row(name="reticent, n = 1..3, memory limit", part="memory", task="reticent", n=3,
+                         more={"memory_limit": limit}))  # fmt: skip
     if "counting" in parts:
         found += counting_rows()
     if "tokens" in parts:
@@ -137,26 +134,17 @@ def _worker(task: str, paths: dict[str, Path], **arguments: Any) -> dict[str, An
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout)
 
 
-def _timed(command: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+def _timed(command: list[str], **environment: str) -> dict[str, Any]:
     """Wall, processor seconds and peak memory of a whole process."""
-    environment = {**os.environ, **(environment or {})}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode; a first start writes it here
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd=ROOT)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{command[0]} ended with {process.returncode}"
-    return {
-        "seconds": time.perf_counter() - start,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": usage.ru_maxrss * 1024,
-    }
+    # What is installed has its bytecode; a first start writes it here.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return spent(command, Path(os.devnull), own | environment)
 
 
 class Corpora:
     """The documents of a benchmark: the whole, its first tenth, the growth steps; and what is derived from them."""
 
-    def __init__(self, folder: Path, corpus: Path | None, documents: int | None, parts: tuple[str, ...]):
+    def __init__(self, folder: Path, corpus: Path | None, documents: int | None, parts: Sequence[str]):
         self.folder, self._made = folder, {}
         self.generated = corpus is None
         if corpus is None:
@@ -212,24 +200,24 @@ def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-", dir=corpora.folder) as out:
             options = [str(corpus), "--out", out, "-n", str(row.n), *SETTINGS]
             command = [sys.executable, *COMMAND, *options, "--set", f"detect.detectors={row.more['detectors']}"]
-            spent = _timed(command, {"PYTHONPATH": str(ROOT)})
+            took = _timed(command, PYTHONPATH=str(ROOT))
             # Everything is there now: what is left is the start, and seeing that nothing has changed.
-            spent["again_seconds"] = _timed(command, {"PYTHONPATH": str(ROOT)})["seconds"]
+            took["again_seconds"] = _timed(command, PYTHONPATH=str(ROOT))["seconds"]
             kept = _worker("kept_in_files", {"folder": Path(out) / "index-joint"}, n=row.n, k=row.k)
-        return {**spent, **kept}
+        return {**took, **kept}
     if row.task in ("reticent", "reticent_alone"):
         return _worker(row.task, {"corpus": corpus}, n=row.n, k=row.k, **row.more)
     return _worker(row.task, {"corpus": corpus}, **row.more)
 
 
 def run(
-    size: str,
-    documents: int | None = None,
-    corpus: Path | None = None,
+    size: Annotated[str, ("toy", "cpu")] = "cpu",
+    documents: Annotated[int | None, "default 50,000, or all of --corpus"] = None,
+    corpus: Annotated[Path | None, "Parquet documents (doc_id, individual_id, text) instead of generated ones"] = None,
     rounds: int = 3,
-    parts: tuple[str, ...] = PARTS,
-    training_rate: float | None = None,
-    peers: str | None = None,
+    only: Annotated[Sequence[str], PARTS] = PARTS,
+    training_rate: Annotated[float | None, "measured tokens a second of training, for P9"] = None,
+    peers: Annotated[str | None, "Python of an environment with the tokenisers of today (peers.py)"] = None,
 ) -> dict[str, Any]:
     """Measure, print and write ``record/engine.json``; `AssertionError` where counts or tokens differ."""
     if corpus is None:
@@ -237,16 +225,16 @@ def run(
     if size == "toy":
         rounds = 1
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        corpora = Corpora(Path(folder), corpus, documents, parts)
+        corpora = Corpora(Path(folder), corpus, documents, only)
         steps = int(corpora.documents * corpora.step_scale)
-        todo = rows(parts, steps, corpora.num_bytes, can_limit_memory(), peers)
+        todo = rows(only, steps, corpora.num_bytes, peers)
         todo = one_of_each(todo) if size == "toy" else todo
         runs: dict[str, list[dict[str, Any]]] = {}
         for row in [row for row in todo if row.task == "command" and size != "toy"][:1]:
             _run_row(row, corpora)  # that first start
         for _ in range(rounds):
-            words = _timed(["wc", "-w", str(Path(folder) / "text.txt")], {"LC_ALL": "C.UTF-8"})
-            del words["peak_bytes"]  # Linux counts what its parent held
+            words = _timed(["wc", "-w", str(Path(folder) / "text.txt")], LC_ALL="C.UTF-8")
+            del words["peak_bytes"]  # of a library
             runs.setdefault("wc -w", []).append(words)
             for row in todo:
                 found = _run_row(row, corpora)
@@ -260,7 +248,7 @@ def run(
     reached = goals(runs, corpora.num_bytes, about, training_rate)
     result = {
         "documents": corpora.documents, "num_bytes": corpora.num_bytes, "generated": corpora.generated,
-        "rounds": rounds, "parts": list(parts), "shape": about, "runs": shown, "goals": reached,
+        "rounds": rounds, "parts": list(only), "shape": about, "runs": shown, "goals": reached,
     }  # fmt: skip
     _print(result)
     write_record("engine", result, size)
@@ -450,11 +438,11 @@ def goals(runs: Runs, num_bytes: int, shape: dict[str, Any], training_rate: floa
     one, three = "reticent, n = 1..1", "reticent, n = 1..3"
     add("P1", "n = 1, wall / wc -w", over(seconds(one), seconds("wc -w")), "<= 0.6", "<= 0.25")
     add("P2", "n = 1..3, wall / wc -w", over(seconds(three), seconds("wc -w")), "<= 1.5", "<= 0.65")
-    for command in ("reticent index, n = 1..1", "reticent index, n = 1..3"):
-        name, bounds = ("P1", ("<= 0.6", "<= 0.25")) if command.endswith("1..1") else ("P2", ("<= 1.5", "<= 0.65"))
-        add(name, f"{command}: the whole command / wc -w", over(seconds(command), seconds("wc -w")), *bounds)
-        work = [run["seconds"] - run["again_seconds"] for run in runs.get(command, [])]
-        add(name, f"{command}: less one that finds nothing to do / wc -w", over(work, seconds("wc -w")), *bounds)
+    for asked in ("reticent index, n = 1..1", "reticent index, n = 1..3"):
+        name, bounds = ("P1", ("<= 0.6", "<= 0.25")) if asked.endswith("1..1") else ("P2", ("<= 1.5", "<= 0.65"))
+        add(name, f"{asked}: the whole command / wc -w", over(seconds(asked), seconds("wc -w")), *bounds)
+        work = [run["seconds"] - run["again_seconds"] for run in runs.get(asked, [])]
+        add(name, f"{asked}: less one that finds nothing to do / wc -w", over(work, seconds("wc -w")), *bounds)
     alone = "reticent, counting alone, n = 1..3"
     compared = (
         ("", "counting alone", alone, "ours, counting alone"),
@@ -502,46 +490,11 @@ def goals(runs: Runs, num_bytes: int, shape: dict[str, Any], training_rate: floa
 
 
 def _exponents(runs: Runs) -> list[float]:
-    """Slope of log CPU over log documents by least squares, one a round.
-
-    >>> _exponents({f"growth, {size:,} documents": [{"cpu_seconds": 3 * size**1.5}] for size in (100, 200, 4000)})
-    [1.5]
-    """
-    steps = [
-        (int(name.split()[1].replace(",", "")), found) for name, found in runs.items() if name.startswith("growth,")
-    ]
-    if len(steps) < 2:
-        return []
-    x = [math.log(size) for size, _ in steps]
-    middle = sum(x) / len(x)
-    slopes = []
-    for number in range(len(steps[0][1])):
-        y = [math.log(found[number]["cpu_seconds"]) for _, found in steps]
-        slope = sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
-        slopes.append(round(slope, 9))
-    return slopes
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, help="default 50,000, or all of --corpus")
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        help="Parquet documents instead of generated ones: a file or a folder, "
-        "with the columns doc_id, individual_id and text",
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=PARTS, action="append", help="repeat for several; all of them if not given")
-    parser.add_argument("--training-rate", type=float, help="measured tokens a second of training, for P9")
-    parser.add_argument("--peers", help="Python of an environment with the tokenisers of today (peers.py)")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    run(
-        arguments.size, arguments.documents, arguments.corpus, arguments.rounds,
-        tuple(arguments.only or PARTS), arguments.training_rate, arguments.peers,
-    )  # fmt: skip
+    """The exponent of CPU seconds over documents, one a round."""
+    steps = {int(name.split()[1].replace(",", "")): found for name, found in runs.items() if name.startswith("growth,")}
+    rounds = zip(*steps.values(), strict=True) if len(steps) > 1 else ()
+    return [round(exponent([*steps], [run["cpu_seconds"] for run in each]), 9) for each in rounds]
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

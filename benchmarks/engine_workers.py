@@ -14,7 +14,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Clock:
 
     def __enter__(self) -> Clock:
         _forget_peak()
-        self._before = _resident("VmRSS")
+        self._before = resident("VmRSS")
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return self
 
@@ -46,7 +46,7 @@ class Clock:
             "seconds": time.perf_counter() - self._wall,
             "cpu_seconds": time.process_time() - self._cpu,
             "before_bytes": self._before,
-            "peak_bytes": _resident("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_bytes": resident("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 
 
@@ -55,9 +55,10 @@ def _forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _resident(field: str) -> int:
+def resident(field: str, process: str = "self") -> int:
+    """Return the bytes of a field of a process's status; 0 where there is none."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field)), 0)
@@ -77,6 +78,22 @@ def make_corpus(folder: Path, documents: int) -> dict[str, Any]:
         vocabulary=VOCABULARY,
     )
     return synthesize(folder, config)
+
+
+def synth_notes(
+    individuals: range, words: int, *, seed: int = 0, languages: Sequence[str] = ("en",), **more: Any
+) -> Any:
+    """Return generated notes of individuals by number, one of each where nothing else is said: a table."""
+    import pyarrow as pa
+
+    from reticent import _rust
+
+    options = {"documents_per_individual": 1.0, "vocabulary": 100_000, **more}
+    made = _rust.synth_documents(
+        seed=seed, first_individual=individuals.start, num_individuals=len(individuals), languages=list(languages),
+        words_per_document=words, **options,
+    )  # fmt: skip
+    return pa.table(pa.record_batch(made)).select(["doc_id", "individual_id", "text"])
 
 
 def take_documents(corpus: Path, out: Path, documents: int) -> dict[str, Any]:
@@ -180,13 +197,6 @@ def _import_engine() -> None:
     import reticent.engine.corpus
     import reticent.engine.index
     import reticent.engine.split  # noqa: F401
-
-
-def can_limit_memory() -> bool:
-    """Whether this version of the index takes a memory limit."""
-    from reticent.engine.index import IndexConfig
-
-    return "memory_limit" in IndexConfig.model_fields
 
 
 def _columns(table: Any, *names: str) -> tuple[np.ndarray, ...]:

@@ -1,16 +1,17 @@
 """Everything that needs a GPU, in one call of ten minutes.
 
-    python -m benchmarks.gpu --out RESULTS                        # what is fast: training, scoring, writing text
+    python -m benchmarks.gpu --out RESULTS                        # what is fast, then whether it is right
     python -m benchmarks.gpu --prepare FOLDER                     # where the Rust core, the corpora and the models are
     python -m benchmarks.gpu --prepared FOLDER --out RESULTS      # the tests that skip without a GPU, then benchmarks
 
-The first needs nothing but the package: `benchmarks.throughput`, then, where the corpora are, the grid of
-`studies.holes` in the time that is left (``--holes-base NAME=FOLDER`` chooses its base model; cells that are done stay
-done). A machine with a GPU often has little else: ``--prepare`` writes what ``--prepared`` needs and cannot make there,
-token stores, documents, pydantic, and the packages that carry models. Training then needs numpy, pyarrow, numba, torch
-and transformers; the whole job of the foundation models also Polars and the Rust core. Each part runs by itself,
+The first is in order of worth: `benchmarks.throughput` in most of the time, then the tests that skip without a GPU,
+then, where MTSamples is (RETICENT_DATA), `benchmarks.tagging_speed` and the grid of `studies.holes` in the time that is
+left (``--holes-base NAME=FOLDER`` chooses its base model; cells that are done stay done). Throughput needs numpy,
+pyarrow, numba, torch, transformers and pydantic, and Opacus for DP-SGD; the rest also Polars and the Rust core. A
+machine with a GPU often has little else: what is missing is said, and ``--prepare`` writes what ``--prepared`` needs
+and cannot make there, token stores, documents, pydantic, and the packages that carry models. Each part runs by itself,
 in the time that the ones before it left: a part that fails or is stopped does not stop the others. ``RESULTS`` gets a
-log of each, the records, and ``summary.json``.
+log of each, the records, and ``summary.json``, after each part.
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ class Part:
 
 
 def fast_parts(out: Path, size: str, time_limit: float, base: str | None) -> Iterator[Part]:
-    """How fast everything is, and then the grid of `studies.holes`."""
+    """How fast everything is, whether it is right on a GPU, and then the grid of `studies.holes`."""
     seconds = f"{0.6 * time_limit:.0f}"
-    found = ("--out", str(out / "throughput.json"))
-    yield Part(
-        name="throughput", command=("benchmarks.throughput", "--size", size, "--seconds", seconds, *found), share=0.9
-    )
+    throughput = ("benchmarks.throughput", "--size", size, "--seconds", seconds)
+    yield Part(name="throughput", command=throughput, needs=("pydantic",), share=0.9)
+    yield cuda_tests(share=0.5)
+    tagging = ("benchmarks.tagging_speed", "--size", size)
+    yield Part(name="tagging", command=tagging, needs=("pydantic", "reticent._rust"), share=0.5)
     grid = ("--size", "gpu" if base else "quick", *(("--base", base) if base else ()))
     if size == "toy":
         grid = ("--size", "toy", "--arms", "clm")
@@ -83,10 +85,16 @@ def fast_parts(out: Path, size: str, time_limit: float, base: str | None) -> Ite
     yield Part(name="holes", command=holes, needs=("pydantic", "polars", "reticent._rust"), share=1.0)
 
 
+def cuda_tests(share: float) -> Part:
+    """The tests that skip without a GPU."""
+    files = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py") if "cuda.is_available" in path.read_text())
+    needs = ("pytest", "hypothesis", "pydantic", "reticent._rust")
+    return Part(name="tests", command=("pytest", "-k", "cuda or gpu", *files), needs=needs, share=share)
+
+
 def parts(prepared: Path, out: Path, size: str) -> Iterator[Part]:
     """The parts in order; a time limit of its own lets the training benchmark write what it has."""
-    files = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py") if "cuda.is_available" in path.read_text())
-    yield Part(name="tests", command=("pytest", "-k", "cuda", *files), needs=("pytest",), share=0.2)
+    yield cuda_tests(share=0.2)
     elsewhere = ("pytest", "-m", "not slow", "-n", "14", "--tb", "short", "--timeout", "90", "--session-timeout", "{}")
     ignored = [argument for name in OWN_TENSORS for argument in ("--ignore", str(ROOT / "tests" / name))]
     needs: tuple[str, ...] = ("pytest", "xdist", "pytest_timeout", "pydantic", "polars", "reticent._rust")
@@ -190,8 +198,9 @@ class Absent:
             raise ImportError(name)
 sys.meta_path.insert(0, Absent())
 sys.modules["datasets"] = None  # nor this, which asks for polars where it is installed
-import benchmarks.gpu, benchmarks.training
+import benchmarks.gpu, benchmarks.throughput, benchmarks.training
 assert benchmarks.training.Way(name="ours", ours=True).missing() is None
+assert benchmarks.throughput.make_plan("gpt2", "toy").windows
 """
 
 

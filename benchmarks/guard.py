@@ -9,41 +9,36 @@ difference in processor time is the guard's. Random text, and copies that are to
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
+from benchmarks.engine_workers import synth_notes
 from benchmarks.record_io import markdown, spread, write_record
-from reticent import _rust
+from benchmarks.runner import command
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.verbatim import build_verbatim
 from reticent.ext.guard.model import _Complete
 from reticent.guard import Guard, GuardedModel
+from reticent.trainer.foundation import new_model, train_tokenizer
 
 LENGTH, BATCH, NUM_TOKENS = 50, 4, 200
 
 
 def notes(seed: int, num_individuals: int) -> pa.Table:
     """Generated documents, with a vocabulary as rich as a real one's."""
-    batch = _rust.synth_documents(
-        seed=seed,
-        first_individual=0,
-        num_individuals=num_individuals,
-        languages=["en", "fr"],
-        words_per_document=150,
-        documents_per_individual=2.5,
-        vocabulary=100_000,
-    )
-    return pa.Table.from_batches([pa.record_batch(batch)]).select(["doc_id", "individual_id", "text"])
+    return synth_notes(range(num_individuals), 150, seed=seed, languages=("en", "fr"), documents_per_individual=2.5)
 
 
 def planted(texts: list[str], length: int, seed: int = 0) -> list[str]:
@@ -96,8 +91,6 @@ def measure_index(source: Path, table: pa.Table, rounds: int) -> tuple[Any, dict
 
 def replay(guarded: GuardedModel, texts: list[str], rounds: int) -> list[float]:
     """Processor microseconds a token of the guard alone, over tokens of known words in an unknown order."""
-    import torch
-
     words = " ".join(texts[:200]).split()
     random.Random(0).shuffle(words)
     ids = guarded.tokenizer(" ".join(words)).input_ids[: BATCH * NUM_TOKENS]
@@ -113,12 +106,6 @@ def replay(guarded: GuardedModel, texts: list[str], rounds: int) -> list[float]:
 
 def measure_tokens(index: Any, texts: list[str], hidden_size: int, rounds: int) -> dict[str, Any]:
     """Microseconds a token, plain and guarded in turns, of the same texts."""
-    import torch
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    from reticent.trainer.foundation import new_model, train_tokenizer
-
     torch.set_num_threads(1)
     tokenizer_json = train_tokenizer([texts[:500]], "bytelevel", 2000)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer_json))
@@ -170,7 +157,7 @@ def measure_tokens(index: Any, texts: list[str], hidden_size: int, rounds: int) 
     }
 
 
-def run(size: str, *, individuals: int = 20_000, rounds: int = 5) -> None:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", individuals: int = 20_000, rounds: int = 5) -> None:
     """Measure, print and write the record."""
     individuals, rounds = (100, 1) if size == "toy" else (individuals, rounds)
     table = notes(0, individuals)
@@ -193,8 +180,4 @@ def run(size: str, *, individuals: int = 20_000, rounds: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--individuals", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    run("cpu", individuals=options.individuals, rounds=options.rounds)
+    command(run)

@@ -9,15 +9,15 @@ what a kernel in their place would take.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numba
 import numpy as np
 
 from benchmarks.record_io import spread, write_record
+from benchmarks.runner import command
 from reticent.engine import document_kernels, kernels, window_kernels
 from reticent.engine.protect import POLICIES
 from reticent.engine.schema import IGNORE_INDEX
@@ -361,7 +361,7 @@ def _renamed(numbers: np.ndarray) -> np.ndarray:
     return names[numbers]
 
 
-def run(size: str, tokens: int = 20_000_000, rounds: int = 3) -> dict[str, Any]:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", tokens: int = 20_000_000, rounds: int = 3) -> dict[str, Any]:
     """Time every row and write ``record/kernels.json``; `AssertionError` where a kernel and NumPy differ."""
     for _, _, with_numba, _ in rows(Corpus(2000)):  # compiles
         with_numba()
@@ -397,14 +397,5 @@ def _check(name: str, ours: Any, theirs: Any) -> None:
             np.testing.assert_array_equal(mine, other, err_msg=name)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=20_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.tokens, arguments.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

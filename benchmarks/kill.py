@@ -5,18 +5,18 @@ python -m benchmarks.kill [--size toy] [--trials 500] [--part 1/10]
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fixtures.faults import available
 from fixtures.kill import CASES, Table, fill_all, fill_small_disk, kill_all, kill_at_every_change, make_cases, stop_all
 
 from benchmarks.record_io import RECORD, machine, write_record
+from benchmarks.runner import command
 
 
 def show(tables: dict[str, Table]) -> None:
@@ -27,31 +27,36 @@ def show(tables: dict[str, Table]) -> None:
             print(f"{name:9s} {row:40s} {counts['trials']:4d} trials {counts['wrong']:3d} wrong   {outcomes}")
 
 
-def run(size: str, trials: int = 500, part: tuple[int, int] = (1, 1), seed: int = 0) -> dict[str, Any]:
+def run(
+    size: Annotated[str, ("toy", "cpu")] = "cpu",
+    trials: Annotated[int, "moments at which to kill"] = 500,
+    part: Annotated[str, "run one part of all, and add it to the record: 1/10, 2/10, …"] = "1/1",
+    seed: int = 0,
+) -> None:
     """Run the trials and add their outcome to ``record/kill.json``; `AssertionError` where something was wrong.
 
     It must start in a process that has run nothing yet: threads do not survive a fork.
     """
-    started = time.perf_counter()
+    started, (number, of) = time.perf_counter(), map(int, part.split("/"))
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         cases = make_cases(Path(folder), ("artefact",) if size == "toy" else CASES)
         tables: dict[str, Table] = {}
         if size != "toy":
-            tables["killed"] = kill_all(cases, trials, seed, part)
+            tables["killed"] = kill_all(cases, trials, seed, (number, of))
         elif available():
             tables["killed"] = kill_at_every_change(cases["artefact"], [("old", "new")])
         if available():
             few = {name: case for name, case in cases.items() if name != "artefact"}
-            tables |= {"stopped": stop_all(few, 40, part), "full disk": fill_all(cases, 1, part)}
+            tables |= {"stopped": stop_all(few, 40, (number, of)), "full disk": fill_all(cases, 1, (number, of))}
         else:
             print("skipped: signals and calls that fail, as this kernel does not let a process be watched")
         if "engine" in cases:
-            tables["small disk"] = fill_small_disk(cases["engine"], part)
+            tables["small disk"] = fill_small_disk(cases["engine"], (number, of))
     show(tables)
     failures = [failure for table in tables.values() for failure in table.failures]
     result = {
-        "parts": [part[0]],
-        "of": part[1],
+        "parts": [number],
+        "of": of,
         "seed": seed,
         "seconds": round(time.perf_counter() - started, 1),
         "tables": {name: {row: dict(counts) for row, counts in table.rows.items()} for name, table in tables.items()},
@@ -59,7 +64,6 @@ def run(size: str, trials: int = 500, part: tuple[int, int] = (1, 1), seed: int 
     }
     write_record("kill", _joined(result), size)
     assert not failures
-    return result
 
 
 def _joined(result: dict[str, Any]) -> dict[str, Any]:
@@ -83,16 +87,5 @@ def _joined(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--trials", type=int, default=500, help="moments at which to kill")
-    parser.add_argument("--part", default="1/1", help="run one part of all, and add it to the record: 1/10, 2/10, …")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    number, _, parts = arguments.part.partition("/")
-    run(arguments.size, arguments.trials, (int(number), int(parts)), arguments.seed)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -24,14 +24,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine_workers import DOCUMENTS_EACH, VOCABULARY, WORDS
+from benchmarks.engine_workers import DOCUMENTS_EACH, VOCABULARY, WORDS, synth_notes
 from benchmarks.record_io import write_record
 
 ROOT = Path(__file__).parents[1]
 INDIVIDUALS_PER_PART = 80_000
 #: Of the free disk, what the corpus and the spill may take.
 SHARE_OF_DISK = 0.85
-SHARE_OF_MEMORY = 0.7
 #: The smallest memory limit that is set: what Python with Arrow and a batch of text need.
 LEAST_LIMIT = 256 << 20
 #: Bytes of spill a byte of text is taken to need before a pilot has said so: the word streams of the levels.
@@ -40,10 +39,8 @@ ASSUMED_SPILL = 1.5
 
 def generate(folder: Path, documents: int) -> dict[str, Any]:
     """Write about so many documents as Parquet files of 200,000; returns documents, bytes of text and on the disk."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from reticent import _rust
     from reticent.engine.sources.parquet import document_writer
 
     folder.mkdir(parents=True)
@@ -54,47 +51,39 @@ def generate(folder: Path, documents: int) -> dict[str, Any]:
         last = min(first + INDIVIDUALS_PER_PART, individuals)
         writer = None
         for begin in range(first, last, 2048):
-            batch = pa.record_batch(
-                _rust.synth_documents(
-                    seed=0,
-                    first_individual=begin,
-                    num_individuals=min(2048, last - begin),
-                    languages=["en", "fr"],
-                    words_per_document=WORDS,
-                    documents_per_individual=DOCUMENTS_EACH,
-                    vocabulary=VOCABULARY,
-                )
-            ).select(["doc_id", "individual_id", "text"])
+            notes = synth_notes(
+                range(begin, min(begin + 2048, last)), WORDS, languages=("en", "fr"),
+                documents_per_individual=DOCUMENTS_EACH, vocabulary=VOCABULARY,
+            )  # fmt: skip
             path = folder / f"part-{first // INDIVIDUALS_PER_PART:05d}.parquet"
-            writer = writer or document_writer(path, batch.schema)
-            writer.write_batch(batch)
-            counts["documents"] += batch.num_rows
-            counts["num_bytes"] += pc.sum(pc.binary_length(batch.column("text"))).as_py()
+            writer = writer or document_writer(path, notes.schema)
+            writer.write_table(notes)
+            counts["documents"] += notes.num_rows
+            counts["num_bytes"] += pc.sum(pc.binary_length(notes.column("text"))).as_py()
         if writer:
             writer.close()
     return {**counts, "disk_bytes": _bytes_under(folder), "generated_seconds": time.perf_counter() - start}
 
 
-def index(corpus: Path, memory_limit: int | None) -> dict[str, Any]:
+def index(corpus: Path, memory_limit: int) -> dict[str, Any]:
     """Count n = 1..3 and write the index; returns what it took. The worker: a process of its own."""
-    from benchmarks.engine_workers import EVERYBODY, Clock, can_limit_memory
+    from benchmarks.engine_workers import EVERYBODY, Clock
     from reticent.engine.corpus import open_corpus
     from reticent.engine.index import IndexConfig, build_index, write_index
     from reticent.engine.split import SplitConfig, split_individuals
 
-    limited = memory_limit is not None and can_limit_memory()
-    more: dict[str, Any] = {"memory_limit": memory_limit} if limited else {}
     with tempfile.TemporaryDirectory(prefix="index-") as out, Clock() as clock:
         start = time.perf_counter()
         documents = open_corpus(str(corpus))
         individuals = split_individuals(documents, SplitConfig())
         split_seconds = time.perf_counter() - start
-        found = build_index(documents, individuals, splits=EVERYBODY, config=IndexConfig(max_n=3, **more))
+        config = IndexConfig(max_n=3, memory_limit=memory_limit)
+        found = build_index(documents, individuals, splits=EVERYBODY, config=config)
         counted_seconds = time.perf_counter() - start - split_seconds
         write_index(found, out)
         index_bytes = _bytes_under(Path(out))
     return {
-        **clock.spent, "memory_limit": memory_limit if limited else None, "split_seconds": split_seconds,
+        **clock.spent, "memory_limit": memory_limit, "split_seconds": split_seconds,
         "counted_seconds": counted_seconds, "index_bytes": index_bytes, "distinct_words": found.num_words,
         "words": found.num_occurrences, "documents": found.num_documents,
     }  # fmt: skip
@@ -133,14 +122,12 @@ def _bytes_under(folder: Path) -> int:
     return total
 
 
-def measure(folder: Path, documents: int, memory_limit: int | None) -> dict[str, Any]:
+def measure(folder: Path, documents: int, memory_limit: int) -> dict[str, Any]:
     """Generate, count in a process of its own, and remove the corpus."""
     corpus, scratch = folder / "documents", folder / "scratch"
     made = generate(corpus, documents)
     scratch.mkdir()
-    command = [sys.executable, "-m", "benchmarks.large", "--worker", str(corpus)]
-    if memory_limit is not None:
-        command += ["--memory-limit", str(memory_limit)]
+    command = [sys.executable, "-m", "benchmarks.large", "--worker", str(corpus), "--memory-limit", str(memory_limit)]
     # Everything temporary goes to the scratch folder.
     environment = {**os.environ, "TMPDIR": str(scratch)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
@@ -156,30 +143,18 @@ def measure(folder: Path, documents: int, memory_limit: int | None) -> dict[str,
     return {**made, **found, "spill_bytes": spill.most}
 
 
-def fitting(documents: int, free_disk: int, free_memory: int, pilot: dict[str, Any]) -> int:
-    """The most documents, up to ``documents``, whose corpus and spill fit into the free disk, and, where no memory
-    limit can be set, whose counting fits into the free memory.
+def fitting(documents: int, free_disk: int, pilot: dict[str, Any]) -> int:
+    """The most documents, up to ``documents``, whose corpus and spill fit into the free disk.
 
     >>> pilot = {"documents": 100, "disk_bytes": 1000, "num_bytes": 1000, "spill_bytes": 0}
-    >>> pilot |= {"memory_limit": 1, "before_bytes": 0, "peak_bytes": 700}
-    >>> fitting(10**6, 100_000, 0, pilot), fitting(50, 100_000, 0, pilot)
+    >>> fitting(10**6, 100_000, pilot), fitting(50, 100_000, pilot)
     (3400, 50)
-    >>> fitting(10**6, 100_000, 1000, pilot | {"memory_limit": None})
-    100
     """
     spill = pilot["spill_bytes"]
     if spill < pilot["num_bytes"] // 10:  # the pilot fitted into memory: it does not tell
         spill = int(ASSUMED_SPILL * pilot["num_bytes"])
     each = (pilot["disk_bytes"] + spill) / pilot["documents"]
-    most = min(documents, int(SHARE_OF_DISK * free_disk / each))
-    if pilot["memory_limit"] is None:
-        each = (pilot["peak_bytes"] - pilot["before_bytes"]) / pilot["documents"]
-        most = min(most, int(SHARE_OF_MEMORY * free_memory / each))
-    return most
-
-
-def _free_memory() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(documents, int(SHARE_OF_DISK * free_disk / each))
 
 
 def extrapolated(documents: int, small: dict[str, Any], large: dict[str, Any]) -> dict[str, Any]:
@@ -198,17 +173,16 @@ def extrapolated(documents: int, small: dict[str, Any], large: dict[str, Any]) -
 
 
 def run(
-    size: str, documents: int = 10_000_000, memory_limit: int | None = 8 << 30, folder: Path | None = None
+    size: str, documents: int = 10_000_000, memory_limit: int = 8 << 30, folder: Path | None = None
 ) -> dict[str, Any]:
     """Run the pilot and the largest that fits, print both, and write ``record/large.json``."""
     if size == "toy":
         documents = 2000
     with tempfile.TemporaryDirectory(prefix="reticent-bench-", dir=folder) as work:
-        least = None if memory_limit is None else max(memory_limit // 100, LEAST_LIMIT)
-        pilot = measure(Path(work), max(documents // 100, 200), least)
+        pilot = measure(Path(work), max(documents // 100, 200), max(memory_limit // 100, LEAST_LIMIT))
         _print("pilot", pilot)
         free = shutil.disk_usage(work).free
-        wanted = fitting(documents, free, _free_memory(), pilot)
+        wanted = fitting(documents, free, pilot)
         if wanted < documents:
             print(f"{wanted:,} of {documents:,} documents fit: {free / 1e9:,.0f} GB of disk are free")
         large = measure(Path(work), wanted, memory_limit)
@@ -222,12 +196,11 @@ def run(
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    limit = found["memory_limit"]
     print(
         f"{name}: {found['documents']:,} documents, {found['num_bytes'] / 1e9:.2f} GB of text, "
         f"{found['disk_bytes'] / 1e9:.2f} GB as Parquet: {found['seconds']:,.1f} s, "
         f"{found['cpu_seconds']:,.1f} CPU s, {found['peak_bytes'] / 1e9:.2f} GB of memory at its peak "
-        f"({'no limit' if limit is None else f'limit {limit / 1e9:.2f}'}), "
+        f"(limit {found['memory_limit'] / 1e9:.2f}), "
         f"{found['spill_bytes'] / 1e9:.2f} GB beside the corpus on the disk"
     )
 

@@ -17,7 +17,6 @@ neither side tells; and the same without the rule.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -29,7 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +36,7 @@ import pyarrow.compute as pc
 from fixtures.corpora import CORPORA, body_of, read_case
 
 from benchmarks.record_io import DATA, estimate_text, markdown, record_path, spread, write_record
+from benchmarks.runner import command
 from reticent import _rust
 from reticent.audit.stats.intervals import auc_estimate, ratio_estimate
 from reticent.core.errors import PolicyError
@@ -649,9 +649,9 @@ PARTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def run(size: str, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
-    """Measure and write the record."""
-    result = {part: PARTS[part](size) for part in parts}
+def run(size: Annotated[str, ("toy", "cpu")] = "toy", part: Annotated[Sequence[str], PARTS] = tuple(PARTS)) -> None:
+    """Measure, write the record and print its tables."""
+    result = {name: PARTS[name](size) for name in part}
     for name, found in result.get("marked", {}).items():
         for num, scores in found.items():
             if num.isdigit():
@@ -662,7 +662,7 @@ def run(size: str, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
     if size != "toy" and (path := record_path("learned")).exists():  # parts that were not measured now stay
         result = {name: part for name, part in json.loads(path.read_text()).items() if name in PARTS} | result
     write_record("learned", result, size)
-    return result
+    print(learned_tables(result))
 
 
 def learned_tables(record: Mapping[str, Any]) -> str:
@@ -769,13 +769,5 @@ def _f1(scores: Mapping[str, Any]) -> float:
     return 2 * recall * precision / max(recall + precision, 1e-9)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--size", choices=["toy", "cpu"], default="toy")
-    parser.add_argument("--part", choices=list(PARTS), action="append")
-    options = parser.parse_args()
-    print(learned_tables(run(options.size, options.part or tuple(PARTS))))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -15,26 +15,26 @@ Goals: P13 (everything before training beside the fastest tokeniser that is righ
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
+from benchmarks.engine_workers import make_corpus, resident
 from benchmarks.peers import LIBRARIES, digest
-from benchmarks.record_io import DATA, machine, markdown, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, exponent, machine, markdown, spread, write_record
+from benchmarks.runner import command
 from reticent.engine.corpus import open_corpus
 
 __all__ = ["fastest", "protection_goals", "protection_table", "run"]
@@ -44,7 +44,6 @@ ROOT = Path(__file__).parents[1]
 LARGE_BPE = "bpe-128k"
 #: The vocabularies that are tried: WordPiece and byte-level BPE of two bytes an id, and both of three.
 VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE_BPE)
-TOY_VOCABULARIES = VOCABULARIES[:1]
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
@@ -113,27 +112,19 @@ def make_base(folder: Path, name: str, documents: Path) -> str:
     return objective
 
 
-def spent(command: list[str], log: Path) -> dict[str, Any]:
+def spent(command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run a command to its end; returns its wall and processor seconds, and its peak of memory as last seen."""
     started, peak = time.perf_counter(), 0
     with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT, env=environment)
         # What the system says of a child at its end is no less than what its parent held when it started.
         while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-            peak = max(peak, _peak_of(process.pid))
+            peak = max(peak, resident("VmHWM", str(process.pid)))
             time.sleep(0.01)
     seconds = time.perf_counter() - started
     _, status, usage = ended
     assert os.waitstatus_to_exitcode(status) == 0, f"{command[:4]} failed:\n{log.read_text()[-2000:]}"
     return {"seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_bytes": peak}
-
-
-def _peak_of(process: int) -> int:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:  # it has ended
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def encode_alone(python: str, library: str, documents: Path, tokenizer: Path, passes: int = 2) -> dict[str, Any]:
@@ -201,23 +192,21 @@ class Trial:
 
 
 def run(
-    size: str,
+    size: Annotated[str, ("toy", "cpu")] = "cpu",
     documents: int = 50_000,
     rounds: int = 3,
-    growth: tuple[int, ...] = (),
-    wanted: tuple[str, ...] = VOCABULARIES,
-    peers: str | None = None,
-) -> dict[str, Any]:
-    """Measure, and write the record; at toy size of one vocabulary."""
+    growth: Sequence[int] = (),
+    vocabularies: Annotated[Sequence[str], VOCABULARIES] = VOCABULARIES,
+    peers: Annotated[str | None, "Python of an environment with the tokenisers of today"] = None,
+) -> None:
+    """Measure, write the record and print its tables; at toy size of one vocabulary."""
     if size == "toy":
-        documents, rounds, growth, wanted = 300, 1, (), tuple(name for name in wanted if name in TOY_VOCABULARIES)
-    from benchmarks.engine_workers import make_corpus
-
-    vocabularies = [name for name in wanted if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
-    if missing := set(wanted) - {*vocabularies}:
+        documents, rounds, growth, vocabularies = 300, 1, (), VOCABULARIES[:1]
+    found = [name for name in vocabularies if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
+    if missing := {*vocabularies} - {*found}:
         print(f"skipped: no {', '.join(sorted(missing))} under {DATA} (RETICENT_DATA)", file=sys.stderr)
-    if not vocabularies:
-        return {}
+    if not found:
+        return
     result: dict[str, Any] = {
         "machine": machine(),
         "documents": documents,
@@ -229,17 +218,17 @@ def run(
         folder = Path(place)
         (folder / "hospital").mkdir()
         make_corpus(folder / "hospital", documents)
-        for name in vocabularies:
+        for name in found:
             trial = Trial(folder / name, folder / "hospital", name)
             result["trials"][name] = [trial.round(peers, first=number == 0) for number in range(rounds)]
         for number in growth:
             (folder / str(number)).mkdir()
             make_corpus(folder / str(number), number)
-            trial = Trial(folder / f"growth-{number}", folder / str(number), vocabularies[0])
+            trial = Trial(folder / f"growth-{number}", folder / str(number), found[0])
             result["growth"].append({"documents": number, **trial.run(), "run_bytes": num_bytes(trial.folder / "run")})
     result["goals"] = list(protection_goals(result))
     write_record("protection", result, size)
-    return result
+    print(protection_table(result))
 
 
 def fastest(rounds: list[dict[str, dict[str, Any]]]) -> str | None:
@@ -276,7 +265,7 @@ def protection_goals(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"id": of, "what": f"{what}: {name}", "value": spread(each), "first": first, "goal": goal}
     steps = record["growth"]
     for key in ("cpu_seconds", "peak_bytes") if len(steps) > 1 else ():
-        slope = _exponent([step["documents"] for step in steps], [step[key] for step in steps])
+        slope = exponent([step["documents"] for step in steps], [step[key] for step in steps])
         what = f"exponent of {key} over documents"
         yield {"id": "growth", "what": what, "value": spread([slope]), "first": "-", "goal": "-"}
 
@@ -290,21 +279,12 @@ GOALS: dict[tuple[str, str, str, str], Callable[[dict[str, Any]], float]] = {
 }
 
 
-def _exponent(sizes: list[int], values: list[float]) -> float:
-    """Slope of the logarithms by least squares.
-
-    >>> round(_exponent([1, 10, 100], [2, 20, 200]), 9)
-    1.0
-    """
-    x, y = [math.log(size) for size in sizes], [math.log(value) for value in values]
-    middle = sum(x) / len(x), sum(y) / len(y)
-    above = sum((a - middle[0]) * (b - middle[1]) for a, b in zip(x, y, strict=True))
-    return above / sum((a - middle[0]) ** 2 for a in x)
-
-
 def protection_table(record: dict[str, Any]) -> str:
     """Return the goals, and seconds and memory of each run."""
-    goals = [(goal["id"], goal["what"], _shown(goal["value"]), goal["first"], goal["goal"]) for goal in record["goals"]]
+    goals = [
+        (goal["id"], goal["what"], estimate_text(goal["value"], 2), goal["first"], goal["goal"])
+        for goal in record["goals"]
+    ]
     times = [
         (name, what, *_speeds([found[what] for found in rounds if what in found], rounds[0]["protect"]["text_bytes"]))
         for name, rounds in record["trials"].items()
@@ -327,12 +307,8 @@ def protection_table(record: dict[str, Any]) -> str:
 def _speeds(found: list[dict[str, Any]], num_bytes: int) -> tuple[str, ...]:
     seconds, cpu = (median([own[key] for own in found]) for key in ("seconds", "cpu_seconds"))
     others = found[0].get("other_ids", "-")
-    shown = _shown(spread([own["seconds"] for own in found]))
+    shown = estimate_text(spread([own["seconds"] for own in found]), 2)
     return shown, f"{num_bytes / seconds / 1e6:.0f}", f"{num_bytes / cpu / 1e6:.1f}", others
-
-
-def _shown(value: dict[str, float]) -> str:
-    return f"{value['median']:.2f} [{value['low']:.2f}, {value['high']:.2f}]"
 
 
 def _peak(spent: dict[str, Any]) -> int:
@@ -343,20 +319,5 @@ def _gb(spent: dict[str, Any]) -> str:
     return f"{_peak(spent) / 1e9:.2f}"
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--vocabularies", nargs="+", choices=VOCABULARIES, default=VOCABULARIES)
-    parser.add_argument("--growth", type=int, nargs="*", default=[])
-    parser.add_argument("--peers", help="Python of an environment with the tokenisers of today")
-    parser.add_argument("--size", choices=("toy", "cpu"), default="cpu")
-    given = parser.parse_args()
-    record = run(given.size, given.documents, given.rounds, tuple(given.growth), tuple(given.vocabularies), given.peers)
-    if record:
-        print(protection_table(record))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

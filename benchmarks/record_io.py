@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).parents[1]
 #: Records of the benchmarks and of the studies: summaries of 50 KB at most.
 RECORD, STUDIES = ROOT / "benchmarks" / "record", ROOT / "studies" / "record"
@@ -73,6 +75,15 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median(values), "low": min(values), "high": max(values), "n": len(values)}
 
 
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Return how values grow with sizes: the slope of their logarithms by least squares.
+
+    >>> round(exponent([100, 200, 4000], [3 * size**1.5 for size in (100, 200, 4000)]), 9)
+    1.5
+    """
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
 def mean_over_seeds(found: Sequence[Any]) -> Any:
     """Return the results of several seeds as one: of each estimate the means of value and ends, and the least n; of
     what differs otherwise a list; what is the same stays. (`reticent.audit.stats.seeds` says why means of ends.)
@@ -101,14 +112,29 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
 
 
-def estimate_text(estimate: Mapping[str, Any] | None, digits: int = 3) -> str:
-    """Return an estimate with its interval, as far as there are such: ``0.500 [0.400, 0.600]``, ``0.500``, ``-``."""
-    if not estimate or estimate["value"] is None:
+def estimate_text(estimate: Mapping[str, Any] | None, digits: int = 3, percent: bool = False) -> str:
+    """Return an estimate with its interval, or a median with its range, as far as there are such.
+
+    >>> estimate_text({"value": 0.5, "low": 0.4, "high": 0.6}), estimate_text({"value": 0.5, "low": None}, 1)
+    ('0.500 [0.400, 0.600]', '0.5')
+    >>> estimate_text({"value": None}), estimate_text(spread([0.25, 0.5, 0.75]), 0, percent=True)
+    ('-', '50 % [25, 75]')
+    """
+    middle = (estimate or {}).get("value", (estimate or {}).get("median"))
+    if estimate is None or middle is None:
         return "-"
-    value = f"{estimate['value']:.{digits}f}"
-    if estimate["low"] is None:
-        return value
-    return f"{value} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
+    value, low, high = (
+        end if end is None else f"{(100 if percent else 1) * end:,.{digits}f}"
+        for end in (middle, estimate["low"], estimate.get("high"))
+    )
+    value = f"{value} %" if percent else str(value)
+    return value if low is None else f"{value} [{low}, {high}]"
+
+
+def range_text(found: Mapping[str, Any], digits: int = 2) -> str:
+    """Return a median with its range, or an estimate with its interval: ``0.50 (0.25 to 0.75)``."""
+    middle = found["median"] if "median" in found else found["value"]
+    return f"{middle:,.{digits}f} ({found['low']:,.{digits}f} to {found['high']:,.{digits}f})"
 
 
 def machine_line(record: Mapping[str, Any]) -> str:

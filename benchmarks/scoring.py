@@ -12,18 +12,18 @@ compared, in float32.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from benchmarks.record_io import markdown, spread, write_record
+from benchmarks.record_io import markdown, range_text, spread, write_record
+from benchmarks.runner import command
 from reticent.audit.scoring.scores import score_causal
 from reticent.core.device import pick_device
 from reticent.engine.store import TokenStore
@@ -120,8 +120,8 @@ def ours(model: Any, store: TokenStore, size: Size, device: torch.device, bf16: 
     return score_causal(model, store, special, **options).log_probs
 
 
-def run(size: str = "toy", rounds: int = 3) -> dict[str, Any]:
-    """Compare the answers, then the times; returns and records what was found."""
+def run(size: Annotated[str, SIZES] = "toy", rounds: int = 3) -> None:
+    """Compare the answers, then the times; records what was found."""
     settings, device = SIZES[size], pick_device("cuda" if size == "gpu" else "cpu")
     model, store = make_model(settings).to(device), make_store(settings)
     half = device.type == "cuda"
@@ -166,10 +166,8 @@ def run(size: str = "toy", rounds: int = 3) -> dict[str, Any]:
     rows = [(name, f"{found['median']:,.0f}") for name, found in result["tokens_per_second"].items()]
     print(markdown(["way", "tokens/s"], rows))
     for goal in result["goals"]:
-        value = goal["value"]
-        print(f"{goal['what']}: {value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})")
+        print(f"{goal['what']}: {range_text(goal['value'])}")
     write_record("scoring-gpu" if half else "scoring", result, size)
-    return result
 
 
 def _compare(model: Any, store: TokenStore, settings: Size) -> float:
@@ -198,13 +196,5 @@ def _timed(way: Callable[[], np.ndarray], device: torch.device) -> float:
     return time.perf_counter() - before
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="toy")
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -20,6 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.record_io import spread, write_record
+from reticent.engine.corpus import Columns, open_corpus
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.labels import category
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.pseudonymize import STYLES, DateOptions, pseudonymise_batch, span_arrays
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.scrub.scrub import ScrubConfig, scrub_corpus
 
 SIZES = {"toy": (60, 1), "cpu": (8000, 7)}
 KEY = bytes(32)
@@ -27,14 +34,6 @@ KEY = bytes(32)
 
 def run(size: str) -> dict[str, Any]:
     """Measure every style in turns, in memory, and the whole stage from file to file."""
-    from reticent.engine.corpus import Columns, open_corpus
-    from reticent.engine.detect import detect_spans, make_detectors
-    from reticent.engine.detect.labels import category
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.pseudonymize import STYLES, DateOptions, pseudonymise_batch, span_arrays
-    from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.ext.scrub.scrub import ScrubConfig, scrub_corpus
-
     num_individuals, rounds = SIZES[size]
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:
         folder = Path(place)

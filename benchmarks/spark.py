@@ -15,7 +15,6 @@ these what 50,000,000 and 1,000,000,000 notes would take, and whether Spark woul
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -24,14 +23,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 from fixtures.spark import missing
 
 from benchmarks.large import generate
-from benchmarks.record_io import DATA, write_record
+from benchmarks.record_io import DATA, exponent, write_record
+from benchmarks.runner import command
 
 #: Notes of the hospital.
 SIZES = {"toy": (200,), "cpu": (4_000, 12_000, 36_000)}
@@ -269,14 +269,9 @@ GROWING: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how each quantity grows with the words: the slope through the sizes, both on a scale of logarithms."""
-    import numpy as np
-
-    words = np.log([row["words"] for row in rows])
-    return {
-        name: round(float(np.polyfit(words, np.log([max(value(row), 1e-9) for row in rows]), 1)[0]), 3)
-        for name, value in GROWING.items()
-    }
+    """Return how each quantity grows with the words."""
+    words = [row["words"] for row in rows]
+    return {name: round(exponent(words, [max(of(row), 1e-9) for row in rows]), 3) for name, of in GROWING.items()}
 
 
 def extrapolate(corpora: Mapping[str, Sequence[Mapping[str, Any]]], num_notes: int) -> dict[str, Any]:
@@ -324,11 +319,13 @@ def _marginal(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     return (GROWING[name](last) - GROWING[name](before)) / (last["notes"] - before["notes"])
 
 
-def run(size: str = "toy", num_runs: int = 1) -> dict[str, Any] | None:
+def run(
+    size: Annotated[str, ("toy", "cpu")] = "cpu", runs: Annotated[int, "of each way on Spark but the last"] = 3
+) -> None:
     """Measure, and write the record ``spark``."""
     if reason := missing():
         print(f"skipped: {reason} (make test-warehouse)", file=sys.stderr)
-        return None
+        return
     with tempfile.TemporaryDirectory(prefix="spark-") as name:
         folder = Path(name)
         spark = session(folder)
@@ -337,7 +334,7 @@ def run(size: str = "toy", num_runs: int = 1) -> dict[str, Any] | None:
         measure("warm", folder / "warm", spark, folder)  # what is compiled once belongs to no size
         rows = []
         for corpus, source in corpora(folder, SIZES[size]):
-            rows.append(measure(corpus, source, spark, folder, num_runs))
+            rows.append(measure(corpus, source, spark, folder, 1 if size == "toy" else runs))
             print(json.dumps(rows[-1]), flush=True)
         spark.stop()
     result: dict[str, Any] = {"start_of_spark": start, "corpora": rows}
@@ -349,16 +346,7 @@ def run(size: str = "toy", num_runs: int = 1) -> dict[str, Any] | None:
         print(json.dumps([result["microseconds_a_note"], result["exponents"], result["larger"]], indent=1))
     path = write_record("spark", result, size)
     print(path if size != "toy" else "answers are right")
-    return result
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--runs", type=int, default=3, help="of each way on Spark but the last (default: 3)")
-    given = parser.parse_args()
-    run(given.size, given.runs)
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

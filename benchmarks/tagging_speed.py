@@ -11,21 +11,24 @@ Size gpu needs CUDA; both then compute in bfloat16.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import torch
+from fixtures.corpora import read_documents
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast, pipeline
 
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, markdown, spread, write_record
+from benchmarks.runner import command
 from reticent.core.device import pick_device
+from reticent.engine.detect.transformers import TransformersDetector
 
 OURS, PEER = "detector transformers", "pipeline of transformers"
 #: Share of the characters on which both must agree; what is a word differs a little.
@@ -51,16 +54,8 @@ SIZES = {
 }
 
 
-def read_texts(num: int) -> list[str]:
-    lines = (DATA / "mtsamples" / "mtsamples.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["text"] for line in lines][:num]
-
-
 def save_tagger(folder: Path, texts: list[str], size: Size) -> None:
     """Write a model to which every piece of a capitalised word's beginning is a name, and nothing else."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
-
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
@@ -94,12 +89,8 @@ def save_tagger(folder: Path, texts: list[str], size: Size) -> None:
 
 def measure(size_name: str, rounds: int) -> dict[str, Any]:
     """Time both in turns; returns seconds, characters a second, and on how many characters they agree."""
-    from transformers import pipeline
-
-    from reticent.engine.detect.transformers import TransformersDetector
-
     size, device = SIZES[size_name], pick_device("cuda" if size_name == "gpu" else "cpu")
-    texts = read_texts(size.reports)
+    texts = read_documents("mtsamples", size.reports).column("text").to_pylist()
     with tempfile.TemporaryDirectory() as place:
         save_tagger(Path(place), texts, size)
         ours = TransformersDetector(place, device=device.type, window=WINDOW, stride=STRIDE)
@@ -148,25 +139,16 @@ def _covered(length: int, spans: list[tuple[int, int]]) -> np.ndarray:
     return marked
 
 
-def run(size: str, rounds: int = 3) -> None:
+def run(size: Annotated[str, SIZES] = "toy", rounds: int = 3) -> None:
     """Measure and write the record; without the corpus nothing is measured, and said."""
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return
     result = measure(size, rounds)
-    rows = [[name, f"{own['median']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"]
-            for name, own in result["mb_per_second"].items()]  # fmt: skip
+    rows = [[name, estimate_text(own, 2)] for name, own in result["mb_per_second"].items()]
     print(result["device"], markdown(["", "MB/s"], rows), f"ratio {result['ratio']}", sep="\n")
     write_record("tagging_speed" + ("-gpu" if size == "gpu" else ""), result, size)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=sorted(SIZES), default="toy")
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -1,25 +1,26 @@
 """How many tokens a second does a device train, score and write, beside the Trainer of transformers and the plain way?
 
 BERT-base and GPT-2 (124M) with random weights, on texts of random tokens whose lengths are those of notes: nothing has
-to be prepared, and no network is asked. Each way trains for its own seconds after a warm-up, in bfloat16 where there is
-CUDA, and a way that fails does not stop the others. The answer is checked first: after the same number of steps the
+to be prepared, and no network is asked. Each way has its part of the time that is left, in bfloat16 where there is
+CUDA; the most important are first, each beside its peer. A way that fails does not stop the others, and what was found
+is written after each, so that a run that is killed keeps it. The answer is checked: after the same number of steps the
 ways have nearly the same loss. Tokens are those of documents: neither padding nor special tokens count.
 
-    python -m benchmarks.throughput [--size toy|gpu] [--seconds 330] [--out FILE]
+    python -m benchmarks.throughput [--size toy|gpu] [--seconds 330]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import gc
 import math
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
+from functools import cache, partial
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +30,11 @@ from tokenizers.models import WordLevel
 from transformers import TrainerCallback
 
 from benchmarks import scoring
-from benchmarks.record_io import machine, markdown, record_text, summary, write_record
+from benchmarks.record_io import markdown, write_record
+from benchmarks.runner import command
 from benchmarks.training import OBJECTIVES, SHAPES, Plan, Way, flops_per_token, fresh_model, matmul_rate, trainer_of
 from benchmarks.training import window_rows as rows_of
-from reticent.audit.scoring.generate import generate
+from reticent.audit.scoring import generate as writing
 from reticent.engine.store import TokenStore
 from reticent.engine.tokenizer_library import json_of
 from reticent.trainer import loop
@@ -53,15 +55,27 @@ OURS: dict[str, dict[str, Any]] = {
     "ours, DP-SGD, hooks": {"recipe": "dp-", "clipping": "hooks"},
     "ours, DP-SGD, ghost": {"recipe": "dp-", "clipping": "ghost"},
 }
-#: Ratio of two ways, and the least that it should be.
+#: Ways of GPT-2 to score each token, and to write text.
+SCORING = ("scoring pass", "one text at a time", "padded batches")
+WRITING = ("generate", "transformers, a prompt at a time", "generate, compiled")
+#: The ways that are measured first, of both kinds of models.
+FIRST = ("Trainer", "ours", "ours, protected")
+#: Ratio of two ways, or tokens a second of one on an H100, and the least that it should be.
 GOALS = {
+    ("ours", None): 450_000.0,
     ("ours", "Trainer"): 2.2,
     ("ours, protected", "ours"): 0.97,
+    ("ours, packed", "ours"): 1.0,
     ("ours, DP-SGD, hooks", "ours"): 0.7,
     ("ours, DP-SGD, ghost", "ours"): 0.7,
+    ("scoring pass", None): 1_000_000.0,
     ("scoring pass", "one text at a time"): 20.0,
+    ("scoring pass", "padded batches"): 1.8,
     ("generate", "transformers, a prompt at a time"): 1.0,
+    ("generate, compiled", "generate"): 1.0,
 }
+#: Share of a way's part of the time that is measured; the rest is for making its model and warming up.
+MEASURED = 0.7
 
 
 class EnoughError(Exception):
@@ -118,9 +132,8 @@ class Watch:
         return True
 
     def found(self) -> dict[str, Any]:
-        peak = torch.cuda.max_memory_allocated() if self.plan.device == "cuda" else None
         rate = self.tokens / (self.ended - self.started)
-        return {"tokens_per_second": rate, "steps": self.steps, "loss": self.loss, "peak_bytes": peak}
+        return {"tokens_per_second": rate, "steps": self.steps, "loss": self.loss}
 
     def _synchronize(self) -> None:
         if self.plan.device == "cuda":
@@ -186,20 +199,18 @@ def train_theirs(plan: Plan, size: str, seconds: float) -> Any:
     return watch.found()
 
 
-def timed(plan: Plan, seconds: float, tokens: int, way: Callable[[], Any]) -> Any:
-    """Call a way again and again until the time is over; the first call warms up."""
+def timed(seconds: float, tokens: int, way: Callable[[], Any]) -> Any:
+    """Call a way again and again until the time is over; the first call warms up, and compiles."""
     times: list[float] = []
-    way()
-    while not times or sum(times) < seconds:
+    while len(times) < 2 or sum(times[1:]) < seconds:
         started = time.perf_counter()
         way()
         times.append(time.perf_counter() - started)
-    peak = torch.cuda.max_memory_allocated() if plan.device == "cuda" else None
-    return {"tokens_per_second": tokens / median(times), "steps": len(times), "peak_bytes": peak}
+    return {"tokens_per_second": tokens / median(times[1:]), "steps": len(times) - 1, "first_seconds": times[0]}
 
 
-def ask(plan: Plan, size: str, seconds: float) -> dict[str, Callable[[], Any]]:
-    """Return the ways to score each token and to write text, for GPT-2."""
+def ask(plan: Plan, size: str) -> dict[str, Callable[[float], Any]]:
+    """Return the ways to score each token and to write text, for GPT-2; each is called with its seconds."""
     settings, device = scoring.SIZES[size], torch.device(plan.device)
     model, store = scoring.make_model(settings).to(device), scoring.make_store(settings)
     few = store.select(np.arange(max(2, store.num_documents // 16)))
@@ -213,73 +224,101 @@ def ask(plan: Plan, size: str, seconds: float) -> dict[str, Callable[[], Any]]:
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=plan.bf16), torch.inference_mode():
                 model.generate(ids, max_new_tokens=half, min_new_tokens=half, do_sample=False, pad_token_id=0)
 
-    def written() -> None:
-        generate(
-            model, prompts, special=special, num_tokens=half, batch_size=settings.batch, device=plan.device,
-            bf16="on" if plan.bf16 else "off",
-        )  # fmt: skip
+    def written(compiled: bool = False) -> None:
+        before, writing.FEWEST_COMPILED = writing.FEWEST_COMPILED, 0 if compiled else 1 << 62
+        try:
+            writing.generate(
+                model, prompts, special=special, num_tokens=half, batch_size=settings.batch, device=plan.device,
+                bf16="on" if plan.bf16 else "off",
+            )  # fmt: skip
+        finally:
+            writing.FEWEST_COMPILED = before
 
-    return {
-        "scoring pass": lambda: timed(
-            plan, seconds, store.num_tokens, lambda: scoring.ours(model, store, settings, device)
+    ways: dict[str, tuple[int, Callable[[], Any]]] = {
+        "scoring pass": (store.num_tokens, lambda: scoring.ours(model, store, settings, device)),
+        "one text at a time": (few.num_tokens, lambda: scoring.in_batches(model, few, 1, device, plan.bf16)),
+        "padded batches": (
+            store.num_tokens, lambda: scoring.in_batches(model, store, settings.batch, device, plan.bf16)
         ),
-        "one text at a time": lambda: timed(
-            plan, seconds, few.num_tokens, lambda: scoring.in_batches(model, few, 1, device, plan.bf16)
-        ),
-        "generate": lambda: timed(plan, seconds, len(prompts) * half, written),
-        "transformers, a prompt at a time": lambda: timed(plan, seconds, 2 * half, plain),
-    }
+        "generate": (len(prompts) * half, written),
+        "transformers, a prompt at a time": (2 * half, plain),
+        "generate, compiled": (len(prompts) * half, partial(written, True)),
+    }  # fmt: skip
+    return {name: partial(timed, tokens=tokens, way=way) for name, (tokens, way) in ways.items()}
 
 
-def measure(size: str, seconds: float) -> dict[str, Any]:
-    """Take every way in turn, each with its part of the seconds; an error is recorded by its kind."""
-    each = seconds / (2 * (len(OURS) + 1) + 4) * 0.75  # the rest is for making models and warming up
+def measure(size: str, seconds: float, keep: Callable[[dict[str, Any]], None]) -> None:
+    """Take every way in turn, each with its part of the seconds that are left; ``keep`` gets all that was found after
+    each.
+    """
+    deadline, plans = time.monotonic() + seconds, {kind: make_plan(kind, size) for kind in OBJECTIVES}
+    asked = cache(partial(ask, plans["gpt2"], size))
+    last = [name for name in OURS if name not in FIRST]
+    order = [
+        *((kind, name) for name in FIRST for kind in OBJECTIVES), *(("gpt2", name) for name in SCORING),
+        *((kind, name) for name in last for kind in OBJECTIVES), *(("gpt2", name) for name in WRITING),
+    ]  # fmt: skip
     found: dict[str, Any] = {}
-    for kind in OBJECTIVES:
-        plan = make_plan(kind, size)
-        ways: dict[str, Callable[[], Any]] = {"Trainer": lambda plan=plan: train_theirs(plan, size, each)}
-        for name, options in OURS.items():
-            ways[name] = lambda plan=plan, options=options: train_ours(plan, size, each, **options)
-        if kind == "gpt2":
-            ways |= ask(plan, size, each)
-        rows: dict[str, Any] = {}
-        for name, way in ways.items():
-            if plan.device == "cuda":
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-            try:
-                rows[name] = way()
-            except Exception as error:
-                rows[name] = {"error": type(error).__name__}
+    for kind, plan in plans.items():
         mean_window = float(plan.windows.lengths.mean())
         needed = flops_per_token(plan.shape, len(plan.tokenizer), kind, mean_window)
-        found[kind] = {"ways": rows, "flops_per_token": needed, "mean_window": mean_window}
-    return found
+        found[kind] = {"ways": {}, "flops_per_token": needed, "mean_window": mean_window}
+    for turn, (kind, name) in enumerate(order):
+        each, plan = MEASURED * max(0.0, deadline - time.monotonic()) / (len(order) - turn), plans[kind]
+        before = 0
+        if plan.device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        try:
+            if name in OURS:
+                row = train_ours(plan, size, each, **OURS[name])
+            else:
+                row = train_theirs(plan, size, each) if name == "Trainer" else asked()[name](each)
+        except Exception as error:
+            traceback.print_exc()
+            row = {"error": f"{type(error).__name__}: {error}"[:200]}
+        row["peak_bytes"] = torch.cuda.max_memory_allocated() - before if plan.device == "cuda" else None
+        found[kind]["ways"][name] = row
+        rate = row.get("tokens_per_second")
+        print(f"{kind}, {name}: {row['error'] if rate is None else f'{rate:,.0f} tokens/s'}", flush=True)
+        keep(found)
 
 
 def ratios(ways: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what was reached of `GOALS`."""
     rate = {name: row["tokens_per_second"] for name, row in ways.items() if "tokens_per_second" in row}
     return [
-        {"what": f"{one} / {other}", "goal": goal, "value": rate[one] / rate[other]}
+        {"what": f"{one}, tokens/s" if other is None else f"{one} / {other}", "goal": goal,
+         "value": rate[one] / rate.get(other or "", 1.0)}
         for (one, other), goal in GOALS.items()
-        if one in rate and other in rate
-    ]
+        if one in rate and (other is None or other in rate)
+    ]  # fmt: skip
 
 
-def run(size: str = "toy", seconds: float = 330.0, out: Path | None = None) -> dict[str, Any]:
-    """Measure, print a table of each model, and record what was found."""
+def run(
+    size: Annotated[str, ("toy", "cpu", "gpu")] = "gpu" if torch.cuda.is_available() else "toy",
+    seconds: Annotated[float, "for all ways together"] = 330.0,
+) -> None:
+    """Measure, record what was found after each way, and print a table of each model."""
     if size == "cpu":
         print("skipped: of GPUs; benchmarks.training and benchmarks.scoring have size cpu")
-        return {}
+        return
     if size == "gpu" and not torch.cuda.is_available():
         raise SystemExit("size gpu needs CUDA")
     result: dict[str, Any] = {"question": "tokens a second", "shape": asdict(SHAPES[size])}
     result["matmul_flops_per_second"] = matmul_rate(*(("cuda", True) if size == "gpu" else ("cpu", False)), repeats=2)
-    result |= measure(size, 2.0 if size == "toy" else seconds)
+
+    def keep(found: dict[str, Any]) -> None:
+        for kind, of_kind in found.items():
+            result[kind] = {**of_kind, "ratios": ratios(of_kind["ways"])}
+        write_record("throughput-gpu", result, size)
+
+    measure(size, 2.0 if size == "toy" else seconds, keep)
+    wrong = []
     for kind in OBJECTIVES:
-        of_kind = result[kind]
-        of_kind["ratios"] = ratios(of_kind["ways"])
-        lines = []
+        of_kind, lines = result[kind], []
         for name, row in of_kind["ways"].items():
             rate, peak = row.get("tokens_per_second"), row.get("peak_bytes")
             trains = rate and name in ("Trainer", *OURS)
@@ -290,30 +329,24 @@ def run(size: str = "toy", seconds: float = 330.0, out: Path | None = None) -> d
             )  # fmt: skip
         print(markdown([kind, "tokens/s", "of matmul", "peak GiB"], lines))
         for ratio in of_kind["ratios"]:
-            print(f"{ratio['what']}: {ratio['value']:.2f} (goal {ratio['goal']})")
-        _check(of_kind["ways"], tolerance=0.1 if size == "toy" else 0.05)
-    if out is not None:
-        out.write_text(record_text(summary({"machine": machine(), "size": size, **result})))
-    write_record("throughput-gpu", result, size)
-    return result
+            print(f"{ratio['what']}: {ratio['value']:,.2f} (goal {ratio['goal']:,})")
+        wrong += [f"{kind}, {fault}" for fault in _faults(of_kind["ways"], tolerance=0.1 if size == "toy" else 0.05)]
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
-def _check(ways: dict[str, Any], tolerance: float) -> None:
-    """The losses after the warm-up agree, DP-SGD left out: the same weights on tokens of one distribution."""
+def _faults(ways: dict[str, Any], tolerance: float) -> list[str]:
+    """The ways that failed, and those whose loss after the warm-up is another: the same weights on tokens of one
+    distribution. That of DP-SGD may be.
+    """
     losses = {name: row["loss"] for name, row in ways.items() if "loss" in row and "DP-SGD" not in name}
-    middle = median(losses.values())
-    off = {name: loss for name, loss in losses.items() if not abs(loss - middle) <= tolerance * middle}
-    assert not off, f"losses after the warm-up differ from {middle:.3f}: {json.dumps(off)}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "gpu"], default="gpu" if torch.cuda.is_available() else "toy")
-    parser.add_argument("--seconds", type=float, default=330.0, help="for all ways together")
-    parser.add_argument("--out", type=Path, help="file for the result, besides the record")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.seconds, arguments.out)
+    middle = median(losses.values()) if losses else math.nan
+    return [
+        *(f"{name}: {row['error']}" for name, row in ways.items() if "error" in row),
+        *(f"{name}: loss {loss:.3f} after the warm-up, {middle:.3f} of most" for name, loss in losses.items()
+          if not abs(loss - middle) <= tolerance * middle),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -56,7 +56,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from benchmarks.record_io import DATA, markdown, spread, write_record
+from benchmarks.engine_workers import synth_notes
+from benchmarks.record_io import DATA, markdown, range_text, spread, write_record
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer import loop
@@ -134,23 +135,11 @@ def prepare(folder: Path, shape: Shape) -> None:
 
 
 def _notes(shape: Shape) -> pa.Table:
-    from reticent import _rust
-
     tenth = shape.num_notes // len(WORDS)
-    batches = [
-        _rust.synth_documents(
-            seed=0,
-            first_individual=number * tenth,
-            num_individuals=tenth,
-            languages=["en"],
-            words_per_document=max(20, words // shape.shorten),
-            documents_per_individual=1.0,
-            vocabulary=100_000,
-        )
+    return pa.concat_tables(
+        synth_notes(range(number * tenth, (number + 1) * tenth), max(20, words // shape.shorten))
         for number, words in enumerate(WORDS)
-    ]
-    table = pa.Table.from_batches([pa.record_batch(batch) for batch in batches])
-    return table.select(["doc_id", "individual_id", "text"])
+    )
 
 
 def _tokenizer(kind: str, vocab_size: int | None) -> str:
@@ -210,12 +199,7 @@ class Way:
 
     def missing(self) -> str | None:
         """Why this way cannot be gone with what is installed here; None where it can."""
-        has = set(TrainConfig.model_fields)
-        wanted = {"packing": self.packing, "torch_compile": self.compiled}
-        absent = [name for name, asked in wanted.items() if self.ours and asked and name not in has]
-        if self.clipping:
-            absent += [name for name in ("reticent.trainer.privacy", "opacus") if find_spec(name) is None]
-        return f"there is no {' and no '.join(absent)} here" if absent else None
+        return "there is no opacus here" if self.clipping and find_spec("opacus") is None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,8 +331,6 @@ def _peak_bytes(device: str) -> int:
 
 
 def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
-    known = set(TrainConfig.model_fields)
-    options = {"packing": way.packing, "torch_compile": way.compiled, "save_minutes": 0, **more}
     return TrainConfig(
         num_epochs=plan.num_epochs,
         checkpoint_epochs=(),
@@ -358,7 +340,10 @@ def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
         end_of_text=False,  # as the trainers that it is compared with
         device=plan.device,
         bf16="on" if plan.bf16 else "off",
-        **{name: value for name, value in options.items() if name in known},
+        packing=way.packing,
+        torch_compile=way.compiled,
+        save_minutes=0,
+        **more,
     )
 
 
@@ -885,12 +870,11 @@ def tables(kind: str, found: dict[str, Any]) -> str:
         if "tokens_per_second" not in row:
             rows.append([name, row.get("error", "no time was left"), *[""] * 5])
             continue
-        speed = row["tokens_per_second"]
         memory = (row["peak_bytes"] - row.get("before_bytes", 0)) / 2**20
         rows.append(
             [
                 name,
-                f"{speed['median']:,.0f} ({speed['low']:,.0f} to {speed['high']:,.0f})",
+                range_text(row["tokens_per_second"], 0),
                 f"{row['wait_share']['median']:.1%}",
                 f"{row['share_of_matmul']:.0%}",
                 f"{memory:,.0f}",
@@ -904,13 +888,12 @@ def tables(kind: str, found: dict[str, Any]) -> str:
     for key, what in (("ratios", "times as fast as"), ("ratios_of_cpu_seconds", "the same in CPU seconds")):
         if ratios := found.get(key):
             peers = list(dict.fromkeys(peer for of_peers in ratios.values() for peer in of_peers))
-            rows = [[ours, *(_ratio(of_peers.get(peer)) for peer in peers)] for ours, of_peers in ratios.items()]
+            rows = [
+                [ours, *(range_text(of_peers[peer]) if peer in of_peers else "-" for peer in peers)]
+                for ours, of_peers in ratios.items()
+            ]
             parts.append(markdown([what, *peers], rows))
     return "\n".join(parts)
-
-
-def _ratio(value: dict[str, float] | None) -> str:
-    return "-" if value is None else f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
 
 
 def main() -> None:

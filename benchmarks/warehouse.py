@@ -11,7 +11,6 @@ the same way, and their index must be that of their files, byte for byte.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 from fixtures.corpora import read_documents
@@ -27,6 +26,7 @@ from fixtures.postgres import PASSWORD, postgres_server, programs
 
 from benchmarks.large import generate
 from benchmarks.record_io import DATA, spread, write_record
+from benchmarks.runner import command
 from benchmarks.warehouse_readers import READERS, in_process
 
 ROOT = Path(__file__).parents[1]
@@ -169,14 +169,14 @@ def compare_index(database: Any, name: str, folder: Path) -> dict[str, Any]:
     return {**wrote, "index_bytes": sum(map(len, indexes["files"].values()))}
 
 
-def run(size: str = "toy", *, notes: int = 50_000, rounds: int = 5) -> dict[str, Any] | None:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", notes: int = 50_000, rounds: int = 5) -> None:
     """Measure, and write the record ``warehouse``."""
     if size == "toy":
         notes, rounds = 300, 1
     with databases() as server, tempfile.TemporaryDirectory(prefix="warehouse-") as name:
         if server is None:
             print("skipped: PostgreSQL or its driver is not installed (make test-warehouse)", file=sys.stderr)
-            return None
+            return
         folder = Path(name)
         generate(folder / "documents", notes)
         from reticent.engine.corpus import open_corpus
@@ -198,17 +198,7 @@ def run(size: str = "toy", *, notes: int = 50_000, rounds: int = 5) -> dict[str,
     for title, found in [*result["readers"].items(), *result["staging"].items()]:
         print(f"{title}: {found['mb_per_second']['median']:.0f} MB/s, {found['cpu_seconds']['median']:.2f} CPU s")
     print(path if size != "toy" else "answers are right")
-    return result
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--notes", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    given = parser.parse_args()
-    run(given.size, notes=given.notes, rounds=given.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

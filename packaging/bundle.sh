@@ -14,8 +14,9 @@ mkdir -p "$bundle/wheels"
 cp "$wheel" "$bundle/wheels/"
 cp -R site "$bundle/docs"
 cp requirements.lock LICENSE NOTICE "$bundle/"
-"${PYTHON:-python3}" -m pip download -q --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
-    -r requirements.lock -d "$bundle/wheels"
+# A package of the lock that has no wheel is built here: there is nothing to build it with over there.
+"${PYTHON:-python3}" -m pip wheel -q --disable-pip-version-check --no-deps --require-hashes \
+    -r requirements.lock -w "$bundle/wheels"
 cat > "$bundle/install.sh" <<'END'
 #!/bin/sh
 # sh install.sh FOLDER: Reticent into a folder of its own, from this archive alone.

@@ -17,25 +17,40 @@ and not to the noise.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, mean_over_seeds, write_record
+from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.stats.intervals import ratio_estimate
+from reticent.engine.detect import make_detectors
+from reticent.engine.randomness import generator
+from reticent.engine.schema import MEMBERS
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.engine.verbatim import build_verbatim
+from reticent.ext.guard.texts import Guard
+from reticent.ext.propile.probe import within_queries
+from reticent.ext.propile.scores import encode_pairs, generate_texts
+from reticent.ext.score.scorer import Scorer
+from reticent.ext.score.texts import Candidate
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.trainer.config import PrivacyConfig
+from reticent.trainer.models import load_model, load_tokenizer
+from reticent.trainer.privacy import plan_privacy
 from studies.dp_baseline import LARGE
 from studies.reproduction.rows import freeze
-
-if TYPE_CHECKING:
-    from reticent.job.run import Run
 
 #: people: half of them are members; pilot: hidden sizes, copies of a canary, epochs; the others: what is measured.
 SIZES: dict[str, dict[str, Any]] = {
@@ -133,9 +148,6 @@ class Lab:
     @cached_property
     def base(self) -> str:
         """The base model, pre-trained on sentences of the same hospital that are nobody's."""
-        from reticent.engine.synthetic import SynthConfig, synthesize
-        from reticent.job.pipeline import execute
-
         public = self.folder.parent / f"public{self.seed}"
         if not public.exists():
             config = SynthConfig(num_individuals=1, public_documents=self.about["public"], seed=self.seed + 1000,
@@ -152,9 +164,6 @@ class Lab:
         return str(run.folder / "foundation" / "base" / "model")
 
     def _run(self, name: str, models: list[dict[str, Any]], *epochs: int, **sections: Any) -> Run:
-        from reticent.job.config import parse_job
-        from reticent.job.run import Run
-
         values = {
             "out": str(self.folder / name), "seed": self.seed, "corpus": {"source": str(self.texts)},
             "split": {"heldout": HELDOUT}, "detect": {"detectors": ["rules"]}, "protect": {"k": 3},
@@ -166,9 +175,6 @@ class Lab:
 
     def _dp(self, epsilon: float | None, regime: Regime, rate: float, *, promised: bool = True) -> dict[str, Any]:
         """DP-SGD of one person at a time; where no epsilon can be promised, with the noise that is found for it."""
-        from reticent.trainer.config import PrivacyConfig
-        from reticent.trainer.privacy import plan_privacy
-
         dp = {"unit": "individual", "max_documents": regime.copies, "sample_rate": rate, "max_physical_batch_size": 64}
         if epsilon is None:
             noise = {"noise_multiplier": 0.0}
@@ -182,8 +188,6 @@ class Lab:
 
     def plain(self, *epochs: int) -> Run:
         """An unprotected training, with a checkpoint after each number of epochs."""
-        from reticent.job.pipeline import execute
-
         model = {"name": "none", "base": self.base, "objective": "clm", "recipes": ["clm"]}
         run = self._run(f"plain{self.hidden}", [model], *epochs)
         execute(run, "train")
@@ -191,8 +195,6 @@ class Lab:
 
     def ways(self, regime: Regime, epsilons: Sequence[float], rate: float) -> Run:
         """Trainings without protection, with the steps of DP-SGD alone, and with each epsilon, audited."""
-        from reticent.job.pipeline import execute
-
         models: list[dict[str, Any]] = [{"name": "none", "base": self.base, "objective": "clm", "recipes": ["clm"]}]
         for name, epsilon in [("no-noise", None), *((f"epsilon-{value:g}", value) for value in epsilons)]:
             models.append({"name": name, "base": self.base, "objective": "clm", "recipes": ["dp-clm"],
@@ -203,8 +205,6 @@ class Lab:
 
     def private(self, regime: Regime, rate: float) -> float:
         """Perplexity on people who were never seen, at the first epsilon with so many people a step."""
-        from reticent.job.pipeline import execute
-
         model = {"name": "private", "base": self.base, "objective": "clm", "recipes": ["dp-clm"],
                  "train": self._dp(EPSILON, regime, rate)}  # fmt: skip
         run = self._run(f"rate-{rate:g}", [model], regime.epochs)
@@ -214,8 +214,6 @@ class Lab:
 
     def layered(self, regime: Regime, layers: Layers, rate: float) -> Run:
         """A training with these layers."""
-        from reticent.job.pipeline import execute
-
         recipe = {"base": "clm", "private": layers.dp, "text": "pseudonymised" if layers.scrub else "original",
                   "never_target": ["indirect"] if layers.minimum else []}  # fmt: skip
         model: dict[str, Any] = {"name": "layers", "base": self.base, "objective": "clm", "recipes": ["layered"]}
@@ -228,16 +226,12 @@ class Lab:
 
     def is_member(self, run: Run) -> np.ndarray:
         """Which canaries were trained on."""
-        from reticent.engine.schema import MEMBERS
-
         codes = run.individuals.individual_codes(pa.array([each.person for each in self.canaries]))
         return run.individuals.mask(MEMBERS)[codes]
 
 
 def _canaries(num: int, seed: int) -> list[Canary]:
     """The textbook's: a made-up number and address of a person that no other text names."""
-    from reticent.engine.randomness import generator
-
     random = generator(seed, 91)
     numbers = random.choice(10**9, num, replace=False).tolist()
     letters = random.integers(0, 26, (num, 8))
@@ -253,8 +247,6 @@ def _canaries(num: int, seed: int) -> list[Canary]:
 
 def _write_texts(path: Path, num_people: int, canaries: Sequence[Canary], copies: int, seed: int) -> None:
     """A sentence of a note of each person, and every canary as often as it has copies."""
-    from reticent.engine.synthetic import SynthConfig, synthesize
-
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
         config = SynthConfig(num_individuals=num_people, documents_per_individual=1.0, words_per_document=20,
                              languages=("en",), seed=seed)  # fmt: skip
@@ -281,18 +273,11 @@ class Recalled:
     @property
     def drawn(self) -> np.ndarray:
         """Probability that one of `DRAWS` answers is the secret."""
-        from reticent.ext.propile.probe import within_queries
-
         return within_queries(self.likelihood, DRAWS)
 
 
 def recall(path: Path, canaries: Sequence[Canary]) -> Recalled:
     """Ask a model for every secret behind its prefix."""
-    from reticent.ext.propile.scores import encode_pairs, generate_texts
-    from reticent.ext.score.scorer import Scorer
-    from reticent.ext.score.texts import Candidate
-    from reticent.trainer.models import load_model, load_tokenizer
-
     candidates = [Candidate(row, each.secret, each.prefix) for row, each in enumerate(canaries)]
     rows = sorted(Scorer(str(path), "clm", device="cpu").measure(candidates), key=lambda row: row["number"])
     model, tokenizer = load_model(path, "clm"), load_tokenizer(path)
@@ -322,9 +307,6 @@ def below_threshold(perplexity: np.ndarray, is_member: np.ndarray) -> np.ndarray
 
 def share(hits: np.ndarray) -> dict[str, Any]:
     """Return the mean over canaries with its interval, as JSON."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.stats.intervals import ratio_estimate
-
     values = np.asarray(hits, dtype=np.float64)
     found: dict[str, Any] = to_json(ratio_estimate(values, np.ones(len(values)), unit="canaries"))
     return found
@@ -373,8 +355,6 @@ def choose(rows: Sequence[dict[str, Any]]) -> Regime:
 
 def ways(folder: Path, about: dict[str, Any], regime: Regime, rate: float) -> list[dict[str, Any]]:
     """Return a row for each way of training: canaries given back, membership, perplexity, over fresh seeds."""
-    from reticent.audit.evidence.json_form import to_json
-
     measured: dict[str, list[tuple[Any, Recalled, np.ndarray, str]]] = {}
     for number, seed in enumerate(about["seeds"]):
         lab = Lab(folder, about, seed, regime.hidden, regime.copies)
@@ -422,8 +402,6 @@ def curve(folder: Path, about: dict[str, Any], regime: Regime) -> list[dict[str,
 
 def layers(folder: Path, about: dict[str, Any], regime: Regime, rate: float) -> list[dict[str, Any]]:
     """Return a row for no layer, each alone and all: what is said of each, canaries shown to who asks, perplexity."""
-    from reticent.audit.evidence.json_form import to_json
-
     rows = []
     lab = Lab(folder, about, about["seeds"][0], regime.hidden, regime.copies)
     for on in (Layers(), *Layers.alone(), Layers.all()):
@@ -444,11 +422,6 @@ def layers(folder: Path, about: dict[str, Any], regime: Regime, rate: float) -> 
 
 def _guarded(run: Run, texts: Sequence[str]) -> list[str]:
     """What a guard over the members' texts lets out of each answer: no identifier by our rules, no 50 characters."""
-    from reticent.engine.detect import make_detectors
-    from reticent.engine.schema import MEMBERS
-    from reticent.engine.verbatim import build_verbatim
-    from reticent.ext.guard.texts import Guard
-
     owners = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
     guard = Guard(build_verbatim(run.corpus, keep=run.individuals.mask(MEMBERS)[owners]), make_detectors(["rules"]))
     return [each.text for each in guard.apply(list(texts))]
@@ -467,15 +440,18 @@ def _measured(run: Run, folder: Path) -> dict[str, str]:
     }
 
 
-def run(size: str, folder: Path | None = None) -> dict[str, Any]:
-    """Run the lab in ``folder``, where a stopped one goes on; cpu size writes ``record/canary_lab.json``."""
-    if folder is None:
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder to keep; a lab that was stopped there goes on"] = None,
+) -> dict[str, Any]:
+    """Run the lab; cpu size writes ``record/canary_lab.json``."""
+    if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))
-    about, rule = SIZES[size], freeze(folder, [2])
-    tried = pilot(folder, about)
+    about, rule = SIZES[size], freeze(work, [2])
+    tried = pilot(work, about)
     regime = choose(tried)
-    lab = Lab(folder, about, PILOT, regime.hidden, regime.copies)
+    lab = Lab(work, about, PILOT, regime.hidden, regime.copies)
     several = len(about["rates"]) > 1
     rates = {rate: lab.private(regime, rate) if several else None for rate in about["rates"]}
     rate = min(rates, key=lambda each: rates[each] or 0.0)
@@ -486,9 +462,9 @@ def run(size: str, folder: Path | None = None) -> dict[str, Any]:
         "pilot": {"seed": PILOT, "rule": RULE, "regimes": tried, "rates": {str(k): v for k, v in rates.items()}},
         "chosen": {**asdict(regime), "sample_rate": rate},
         "seeds": list(about["seeds"]),
-        "rows": ways(folder, about, regime, rate),
-        "curve": curve(folder, about, regime),
-        "layers": layers(folder, about, regime, rate),
+        "rows": ways(work, about, regime, rate),
+        "curve": curve(work, about, regime),
+        "layers": layers(work, about, regime, rate),
     }
     print(table(result))
     write_record("canary_lab", result, size, STUDIES)
@@ -529,13 +505,5 @@ def table(record: dict[str, Any]) -> str:
 HOWS = ("greedy", "beams", "drawn")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, help="folder to keep; a lab that was stopped there goes on")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.work)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

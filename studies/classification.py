@@ -18,7 +18,6 @@ them: the commonest class, and logistic regression on bags of words.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import re
@@ -26,23 +25,27 @@ import sys
 import tempfile
 import time
 from bisect import bisect
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, STUDIES, spread, write_record
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from reticent.ext.classify.labels import LabelledTokens
-    from reticent.ext.classify.measure import Truth
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
+from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.progress import Progress
+from reticent.ext.classify.documents import labelled_documents
+from reticent.ext.classify.labels import LabelledTokens
+from reticent.ext.classify.measure import Truth, bag_of_words, majority
+from reticent.ext.classify.training import ClassifyConfig, classify
+from reticent.job.config import ModelSection, parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 CORPORA = ("mtsamples", "mts_dialog")
 #: Headings of MTSamples that say what kind of document it is, not of which specialty.
@@ -120,11 +123,6 @@ def job_values(documents: Path, out: Path, size: str) -> dict[str, Any]:
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Return the part of one corpus of the record."""
-    from reticent.core.progress import Progress
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     table = read_documents(name)
     if size == "toy":  # three classes
         commonest = table.column("label").value_counts().to_pylist()
@@ -155,11 +153,6 @@ def measure(name: str, size: str) -> dict[str, Any]:
 
 def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Baselines, and every start in every setting."""
-    import numpy as np
-
-    from reticent.ext.classify.documents import labelled_documents
-    from reticent.ext.classify.measure import Truth, bag_of_words, majority
-
     documents = labelled_documents(run, model, run.job.classifying())
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual
     truth = Truth(classes[~is_train], individual[~is_train], len(documents.class_names))
@@ -186,8 +179,6 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
 
 
 def _predictions(path: Path, documents: LabelledTokens, run: Run, seed: int, options: dict[str, Any]) -> np.ndarray:
-    from reticent.ext.classify.training import ClassifyConfig, classify
-
     length = run.job.train.window_length
     return classify(
         path, documents, ClassifyConfig(window_length=length, windows="first", seed=seed, **options)
@@ -198,7 +189,6 @@ def _row(
     name: str, base: list[np.ndarray] | None, said: list[np.ndarray], truth: Truth, words: np.ndarray | None
 ) -> dict[str, Any]:
     """F1 of the first seed with its interval, the spread over seeds, differences over the same held-out individuals."""
-    from reticent.audit.evidence.json_form import to_json
     from reticent.ext.classify.measure import compare, measure
 
     options = {"num_bootstrap": NUM_BOOTSTRAP, "seed": 0}
@@ -214,24 +204,14 @@ def _row(
     return row
 
 
-def run(size: str, corpora: tuple[str, ...] = CORPORA) -> dict[str, Any]:
-    """Measure each corpus and write one record a corpus."""
-    results = {}
-    for name in corpora:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", corpus: Annotated[Sequence[str], CORPORA] = CORPORA) -> None:
+    """Measure each corpus, write one record a corpus and print its rows."""
+    for name in corpus:
         if not (DATA / name).exists() or not (DATA / "mtsamples").exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
-        results[name] = measure(name, size)
-        write_record(f"classification_{name}", {"settings": SETTINGS, **results[name]}, size, STUDIES)
-    return results
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", choices=CORPORA, action="append")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    arguments = parser.parse_args()
-    for name, result in run(arguments.size, tuple(arguments.corpus or CORPORA)).items():
+        result = measure(name, size)
+        write_record(f"classification_{name}", {"settings": SETTINGS, **result}, size, STUDIES)
         for model, found in result["models"].items():
             for row in found["rows"]:
                 macro = row["macro_f1"]
@@ -243,4 +223,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -12,17 +12,17 @@ fine-tuning.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
-from benchmarks.record_io import STUDIES, markdown, spread, write_record
+from benchmarks.record_io import STUDIES, markdown, range_text, spread, write_record
+from benchmarks.runner import command
 from reticent.engine.schema import HELDOUT
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -122,8 +122,8 @@ def ways(num_epochs: int, many_epochs: int) -> dict[str, tuple[str, dict[str, An
     }
 
 
-def run(size: str) -> dict[str, Any]:
-    """Compare, print and write the record; returns it."""
+def run(size: Annotated[str, SIZES] = "cpu") -> None:
+    """Compare, print and write the record."""
     num_individuals, num_epochs, many_epochs, seeds = SIZES[size]
     found: dict[str, list[dict[str, Any]]] = {}
     for seed in seeds:
@@ -140,27 +140,16 @@ def run(size: str) -> dict[str, Any]:
         result["ways"][name] = {**row, "settings": settings}
     print(table(result))
     print(write_record("dp_baseline", result, size, STUDIES))
-    return result
 
 
 def table(result: dict[str, Any]) -> str:
     """Return a row a way of training."""
-    rows = [["base, not fine-tuned", _shown(result["base"]), "", ""]]
+    rows = [["base, not fine-tuned", range_text(result["base"], 3), "", ""]]
     for name, row in result["ways"].items():
         promise, seconds = row.get("guarantee", "none"), f"{row['cpu_seconds']['median']:.0f}"
-        rows.append([name, _shown(row["accuracy"]), promise, seconds])
+        rows.append([name, range_text(row["accuracy"], 3), promise, seconds])
     return markdown(["way", "next-token accuracy, held out", "promise", "CPU s"], rows)
 
 
-def _shown(value: dict[str, float]) -> str:
-    return f"{value['median']:.3f} ({value['low']:.3f} to {value['high']:.3f})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    run(parser.parse_args().size)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -13,7 +13,6 @@ Exit status 1 where a character escapes, or the list of what is outside the rule
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -24,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +48,7 @@ from oracles.escape_lab import (
 from oracles.word_rules import is_ignorable, is_unspaced, supports, words_of
 
 from benchmarks.record_io import DATA, STUDIES, machine_line, markdown, write_record
+from benchmarks.runner import command
 from reticent import _rust
 from reticent.engine.protect import Policy
 
@@ -261,37 +261,34 @@ def supports_table(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def run(
-    size: str,
-    *,
-    kinds: Sequence[str] | None = None,
-    spellings: Sequence[Spelling] | None = None,
-    corpora: bool = True,
-) -> dict[str, Any]:
+    size: Annotated[str, ("toy", "cpu")] = "cpu",
+    kind: Annotated[Sequence[str], KINDS, "only this kind of tokenizer; no record is written"] = (),
+    spelling: Annotated[Sequence[str], "only this spelling; no record is written"] = (),
+) -> None:
     """Run the lab, print its tables and write the record; `AssertionError` names what escaped."""
-    names = [kind for kind in (TOY_KINDS if size == "toy" else KINDS) if kinds is None or kind in kinds]
-    chosen = {kind: tokenizer_json(kind) for kind in names}
-    spellings = spellings or (TOY_SPELLINGS if size == "toy" else SPELLINGS)
-    found = {}
+    names = kind or (TOY_KINDS if size == "toy" else KINDS)
+    chosen = {name: tokenizer_json(name) for name in names}
+    spellings = [s for s in SPELLINGS if s.name in spelling] or (TOY_SPELLINGS if size == "toy" else SPELLINGS)
+    found, is_whole = {}, not kind and not spelling
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        for number, spelling in enumerate(spellings):
-            found[spelling.name] = measure(spelling, chosen, Path(folder) / str(number))
-        if size != "toy" and kinds is None:
+        for number, each in enumerate(spellings):
+            found[each.name] = measure(each, chosen, Path(folder) / str(number))
+        if size != "toy" and not kind:
             together = measure_together(spellings, published_tokenizers(), Path(folder) / "published")
             for name, of_kind in together.items():
                 found[name] |= of_kind
     result = _result(found, spellings)
-    if corpora:
+    if is_whole:
         result["supports"] = measure_supports(size)
         assert result["supports"]["synth_en"]["words_lost"] == 0
     print(totals_table(result))
     print(rest_table(result))
-    if corpora:
+    if is_whole:
         print(supports_table(result["supports"]))
     wrong = verdicts(found)
     assert not wrong, "\n".join(wrong)
-    if kinds is None and len(spellings) in (len(SPELLINGS), len(TOY_SPELLINGS)):
+    if is_whole:
         print(write_record("escapes", result, size, STUDIES))
-    return result
 
 
 def totals_table(result: Mapping[str, Any]) -> str:
@@ -331,20 +328,5 @@ def escape_tables(record: Mapping[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--kind", action="append", help="only this kind of tokenizer; no record is written")
-    parser.add_argument("--spelling", action="append", help="only this spelling; no record is written")
-    options = parser.parse_args()
-    spellings = [s for s in SPELLINGS if s.name in (options.spelling or ())]
-    narrowed = bool(options.kind or spellings)
-    try:
-        run(options.size, kinds=options.kind, spellings=spellings or None, corpora=not narrowed)
-    except AssertionError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(1) from None
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -13,27 +13,40 @@ first 80 words of 100 member and 100 held-out reports, LoRA, few epochs. Size gp
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fixtures.corpora import read_documents
 
 from benchmarks.attacks import attack_rows, attack_table, first_words
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
+from benchmarks.runner import command
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import all_utility, ordinary_utility
+from reticent.core.artifact import fingerprint, is_up_to_date, read_manifest, write_artifact
 from reticent.core.progress import Progress
+from reticent.engine.corpus import open_corpus
+from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
+from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.export import write_model
+from reticent.trainer.loop import train
+from reticent.trainer.models import load_model, load_tokenizer
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 DP = {"unit": "individual", "target_epsilon": 8.0, "max_grad_norm": 1.0, "max_documents": 1, "clipping": "ghost"}
@@ -98,19 +111,14 @@ class KeptProgress(Progress):
 
 def read_reports(size: Size) -> tuple[pa.Table, pa.Table]:
     """Return the reports of the job, spread over the file since neighbours are of one speciality, and the others."""
-    lines = (DATA / "mtsamples" / "mtsamples.jsonl").read_text(encoding="utf-8").splitlines()
-    texts = [json.loads(line)["text"] for line in lines]
+    reports = read_documents("mtsamples", None).drop_columns(["spans"])
     if size.words is not None:
-        texts = first_words(texts, size.words)
+        texts = first_words(reports.column("text").to_pylist(), size.words)
+        reports = reports.set_column(2, "text", pa.array(texts))
     wanted = 2 * size.individuals
-    chosen = [number * len(texts) // wanted for number in range(wanted)]
-    others = sorted(set(range(len(texts))) - set(chosen))[: size.public]
-
-    def table(numbers: list[int]) -> pa.Table:
-        names = [f"mtsamples-{number:05d}" for number in numbers]
-        return pa.table({"doc_id": names, "individual_id": names, "text": [texts[number] for number in numbers]})
-
-    return table(chosen), table(others)
+    chosen = [number * len(reports) // wanted for number in range(wanted)]
+    others = sorted(set(range(len(reports))) - set(chosen))[: size.public]
+    return reports.take(chosen), reports.take(others)
 
 
 def package_folder(name: str) -> Path | None:
@@ -126,11 +134,6 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
     """Make ``work/bases/NAME/model``, unless it is there: SmolLM2 read out of its quantised file, MiniLM with a head
     trained on public reports. Neither has seen a report of the job.
     """
-    from reticent.core.artifact import fingerprint, is_up_to_date, write_artifact
-    from reticent.trainer.export import write_model
-    from reticent.trainer.models import load_model, load_tokenizer
-    from reticent.trainer.recipes import get_recipe
-
     source, folder = package_folder(name), work / "bases" / name
     assert source is not None
     objective = "mlm" if name == "minilm" else "clm"
@@ -153,14 +156,6 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
 
 def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, counts: dict[str, Any]) -> None:
     """Train a masked-language model, head and body, on the public reports; scratch files go under ``folder``."""
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.store import open_tokens
-    from reticent.engine.tokens import write_tokens
-    from reticent.trainer.config import TrainConfig
-    from reticent.trainer.loop import train
-    from reticent.trainer.recipes import get_recipe
-    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
-
     config = TrainConfig(
         num_epochs=size.epochs["head"],
         checkpoint_epochs=(),
@@ -179,37 +174,26 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
     counts.update(tokens=written["tokens"], steps=result.num_steps, final_loss=float(result.losses[-1]))
 
 
-def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str, Any], list[str]]:
-    """Return the job, and what this version of the package cannot do of it."""
-    from reticent.trainer.config import TrainConfig
-    from reticent.trainer.recipes import RECIPES
-
-    models, missing = [], []
-    lora = {"lora": LORA} if "lora" in TrainConfig.model_fields else {}
-    if not lora:
-        missing.append("no [train.lora]: SmolLM2 is trained in full")
+def job_values(work: Path, size: Size, bases: dict[str, Path]) -> dict[str, Any]:
+    """Return the job."""
+    models: list[dict[str, Any]] = []
     if "smollm2" in bases:
         base, epochs = str(bases["smollm2"]), size.epochs
-        models.append(
+        models += [
             {"name": "smollm2", "base": base, "objective": "clm", "recipes": ["clm", "clma", "ppclm"],
-             "train": {"num_epochs": epochs["smollm2"], "learning_rate": 5e-4 if size.lora and lora else 5e-5,
-                       **(lora if size.lora else {})}}
-        )  # fmt: skip
-        if "dp" in TrainConfig.model_fields and "dp-clm" in RECIPES:
-            models.append(
-                {"name": "smollm2-dp", "base": base, "objective": "clm", "recipes": ["dp-clm"],
-                 "train": {"num_epochs": epochs["smollm2-dp"], "learning_rate": 1e-3, "weight_decay": 0.0,
-                           "batch_size": min(32, size.individuals), **lora,
-                           "dp": {**DP, "max_physical_batch_size": size.batch_size}}}
-            )  # fmt: skip
-        else:
-            missing.append("no [train.dp]: dp-clm is left out")
+             "train": {"num_epochs": epochs["smollm2"], "learning_rate": 5e-4 if size.lora else 5e-5,
+                       **({"lora": LORA} if size.lora else {})}},
+            {"name": "smollm2-dp", "base": base, "objective": "clm", "recipes": ["dp-clm"],
+             "train": {"num_epochs": epochs["smollm2-dp"], "learning_rate": 1e-3, "weight_decay": 0.0,
+                       "batch_size": min(32, size.individuals), "lora": LORA,
+                       "dp": {**DP, "max_physical_batch_size": size.batch_size}}},
+        ]  # fmt: skip
     if "minilm" in bases:
         models.append(
             {"name": "minilm", "base": str(bases["minilm"]), "objective": "mlm", "recipes": ["mlm", "ppmlm"],
              "train": {"num_epochs": size.epochs["minilm"], "learning_rate": 5e-4}}
         )  # fmt: skip
-    job = {
+    return {
         "out": str(work / "run"),
         "corpus": {"source": str(work / "documents.parquet")},
         "split": {"heldout": 0.5},
@@ -223,13 +207,10 @@ def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str
         },
         "audit": {"num_bootstrap": size.bootstrap, "every_checkpoint": False, "batch_size": 16},
     }
-    return job, missing
 
 
 def result_row(job: Any, model: ModelEvidence) -> dict[str, Any]:
     """One recipe of the record: what the audit measured, and what the training counted (epsilon and its unit too)."""
-    from reticent.core.artifact import read_manifest
-
     trained = job.folder / "models" / str(model.model) / model.recipe
     counts = read_manifest(trained).counts if (trained / "manifest.json").exists() else {}
     heldout = model.utility.heldout
@@ -243,50 +224,48 @@ def result_row(job: Any, model: ModelEvidence) -> dict[str, Any]:
     }
 
 
-def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = tuple(PACKAGES)) -> dict[str, Any]:
-    """Make the bases, run the job, print the table and write the record; returns it."""
-    absent = [PACKAGES[name] for name in models if package_folder(name) is None]
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder of bases and run, taken up again by a second start"] = None,
+    model: Annotated[Sequence[str], PACKAGES] = tuple(PACKAGES),
+) -> None:
+    """Make the bases, run the job, print the table and write the record."""
+    absent = [PACKAGES[name] for name in model if package_folder(name) is None]
     if not (DATA / "mtsamples").exists() or absent:
         why = f"no package {absent[0]} (dependency group `models`)" if absent else f"no mtsamples under {DATA}"
         print(f"skipped: {why}", file=sys.stderr)
-        return {}
-    if size_name == "toy" and work is None:
+        return None
+    if size == "toy" and work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as scratch:
-            return run(size_name, work=Path(scratch), models=models)
-    from reticent.job.config import parse_job
-    from reticent.job.run import Run
-
-    size = SIZES[size_name]
-    work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size_name}"
+            return run(size, Path(scratch), model)
+    about = SIZES[size]
+    work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size}"
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, reports in zip(("documents", "public"), read_reports(size), strict=True):
+    for name, reports in zip(("documents", "public"), read_reports(about), strict=True):
         if not (work / f"{name}.parquet").exists():
             pq.write_table(reports, work / f"{name}.parquet")
     progress = KeptProgress(work / "seconds.json")
-    bases = {name: make_base(name, work, size, progress) for name in models}
-    values, missing = job_values(work, size, bases)
-    for what in missing:
-        progress.warn(what)
+    bases = {name: make_base(name, work, about, progress) for name in model}
+    values = job_values(work, about, bases)
     job = Run(parse_job(values), progress)
     execute(job)
     found = job.evidence
     evidence = to_json(found)
     result = {
-        "cut": f"first {size.words} words of each report" if size.words else "nothing: reports are whole",
-        "missing": missing,
+        "cut": f"first {about.words} words of each report" if about.words else "nothing: reports are whole",
         "individuals": evidence["corpus"]["num_individuals"],
         "words": evidence["corpus"]["num_words"],
         "settings": {key: values[key] for key in ("split", "detect", "protect", "train")}
-        | {"models": [{k: v for k, v in model.items() if k != "base"} for model in values["model"]]},
+        | {"models": [{k: v for k, v in each.items() if k != "base"} for each in values["model"]]},
         "seconds_per_stage": progress.kept_seconds,
         "seconds": round(sum(progress.kept_seconds.values()), 1),
-        "recipes": [result_row(job, model) for model in found.models],
+        "recipes": [result_row(job, each) for each in found.models],
         "attacks": attack_rows(evidence["models"]),
     }
     print(table(result), attack_table(result["attacks"]), sep="\n")
     print(", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in progress.kept_seconds.items()))
-    print(write_record("foundation_models" + ("_gpu" if size_name == "gpu" else ""), result, size_name, STUDIES))
-    return result
+    print(write_record("foundation_models" + ("_gpu" if size == "gpu" else ""), result, size, STUDIES))
+    return None
 
 
 def table(result: dict[str, Any]) -> str:
@@ -305,14 +284,5 @@ def table(result: dict[str, Any]) -> str:
     return markdown(["model and recipe", "epochs", "utility", "privacy", "excess", "promise"], rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, help="folder of bases and run, taken up again by a second start")
-    parser.add_argument("--model", choices=list(PACKAGES), action="append")
-    arguments = parser.parse_args()
-    run(arguments.size, work=arguments.work, models=tuple(arguments.model or PACKAGES))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -32,7 +32,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,8 +42,38 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from tokenizers import Tokenizer
 
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from reticent.audit.config import AuditConfig, GenerationConfig, InversionConfig
+from reticent.audit.evaluate import Auditor, ModelEntry
+from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
+from reticent.core.device import pick_device
+from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.dp_vocabulary import count_voters, word_order
+from reticent.engine.flagged_words import FlaggedWords
+from reticent.engine.graph import WordIds
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.noisy_threshold import Noise, noisy_index
+from reticent.engine.protect import Policy
+from reticent.engine.public_words import context_words, read_public_words
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
+from reticent.engine.split import Individuals
+from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
+from reticent.ext.inversion.identifiers import draw_targets, runs_of
+from reticent.ext.inversion.inversion import ranks_of, score_candidates
+from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
+from reticent.trainer.export import write_model
+from reticent.trainer.foundation import new_model, train_tokenizer
+from reticent.trainer.loop import train
+from reticent.trainer.models import load_model, load_tokenizer, special_ids
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.windows import cut_windows
 
 #: Arm -> recipe, k, and what the threshold counts.
 ARMS: dict[str, dict[str, Any]] = {
@@ -113,6 +143,33 @@ LEAST_TARGETS = 1000
 PARTS = ("people", "epochs", "pairs", "models", "invert", "bf16")
 
 
+def distinct_reports(files: Sequence[str], characters: int | None) -> list[str]:
+    """Return the texts of files of a corpus, each once and cut to its first characters, in a random order."""
+    reports = []
+    for name in files:
+        with (DATA / name).open(encoding="utf-8") as lines:
+            reports += [json.loads(line)["text"].strip()[:characters] for line in lines]
+    distinct = [text for text in dict.fromkeys(reports) if len(text) > 100]
+    return [distinct[number] for number in np.random.default_rng(0).permutation(len(distinct))]
+
+
+def open_texts(place: Path, texts: Sequence[str]) -> Corpus:
+    """Write texts, each an individual's own, and open them."""
+    place.mkdir(parents=True, exist_ok=True)
+    ids = [f"p{number:05}" for number in range(len(texts))]
+    table = pa.table({"doc_id": ids, "individual_id": ids, "text": pa.array(texts, pa.large_string())})
+    pq.write_table(table, place / "part-0.parquet")
+    return open_corpus(place)
+
+
+def individuals_of(sides: np.ndarray) -> Individuals:
+    """Return the individuals of such texts, on these sides (numbers of `SPLITS`)."""
+    units = pa.array(range(len(sides)), pa.uint32())
+    splits = pa.DictionaryArray.from_arrays(pa.array(sides, pa.int8()), pa.array(SPLITS))
+    ids, ones = pa.array([f"p{code:05}" for code in range(len(sides))]), pa.array([1] * len(sides), pa.uint32())
+    return Individuals(pa.table([ids, units, units, splits, ones], schema=INDIVIDUALS))
+
+
 def common_words(index: Any, least: int) -> set[str]:
     """Return the words of an index with so many users or more."""
     words = index.words()
@@ -121,9 +178,6 @@ def common_words(index: Any, least: int) -> set[str]:
 
 def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return whose word stands at each place of the members' documents, and its row in an index."""
-    from reticent.engine.flagged_words import FlaggedWords
-    from reticent.engine.graph import WordIds
-
     ids, unit, word = WordIds(index), [], []
     for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
         word.append(ids.of(part.texts, words).astype(np.int64))
@@ -133,8 +187,6 @@ def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarra
 
 def voters_of(unit: np.ndarray, word: np.ndarray, index: Any, noise: Any, key: bytes) -> np.ndarray | None:
     """Return who votes for each word, where the noise is for individuals."""
-    from reticent.engine.dp_vocabulary import count_voters, word_order
-
     if noise.max_words is None:
         return None
     return count_voters([(unit, word)], word_order(key, index.words().column("word")), noise.max_words)
@@ -166,13 +218,7 @@ class Grid:
 
     @cached_property
     def texts(self) -> list[str]:
-        reports = []
-        for name in CORPORA[self.source]:
-            with (DATA / name).open(encoding="utf-8") as lines:
-                reports += [json.loads(line)["text"].strip()[: self.size["characters"]] for line in lines]
-        distinct = [text for text in dict.fromkeys(reports) if len(text) > 100]
-        order = np.random.default_rng(0).permutation(len(distinct))
-        return [self._cut(distinct[number]) for number in order]
+        return [self._cut(text) for text in distinct_reports(CORPORA[self.source], self.size["characters"])]
 
     def _cut(self, text: str) -> str:
         """The first tokens of a text, as many as fit into ``one_window`` of the given model."""
@@ -184,46 +230,24 @@ class Grid:
 
     @cached_property
     def _tokenizer_of_base(self) -> Any:
-        from tokenizers import Tokenizer
-
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
     def corpus(self) -> Any:
         """The individuals to deal, then those whose texts are public."""
-        from reticent.engine.corpus import open_corpus
-
-        place = self.folder / "documents"
-        place.mkdir(parents=True, exist_ok=True)
-        texts = self.texts[: 2 * self.people + self.size.get("public", 0)]
-        ids = [f"p{number:05}" for number in range(len(texts))]
-        table = pa.table({"doc_id": ids, "individual_id": ids, "text": pa.array(texts, pa.large_string())})
-        pq.write_table(table, place / "part-0.parquet")
-        return open_corpus(place)
+        return open_texts(self.folder / "documents", self.texts[: 2 * self.people + self.size.get("public", 0)])
 
     def sides(self, number: int) -> Any:
         """The individuals of a model: even ones draw a half, odd ones have its complement."""
-        from reticent.engine.schema import INDIVIDUALS
-        from reticent.engine.split import Individuals
-
-        num = self.corpus.num_documents
         drawn = np.zeros(2 * self.people, dtype=bool)
         drawn[np.random.default_rng(100 + number // 2).permutation(2 * self.people)[: self.people]] = True
         is_member = drawn if number % 2 == 0 else ~drawn
-        side = np.full(num, 2, dtype=np.int8)
+        side = np.full(self.corpus.num_documents, 2, dtype=np.int8)
         side[: 2 * self.people] = np.where(is_member, 0, 1)
-        splits = pa.DictionaryArray.from_arrays(
-            pa.array(side, pa.int8()), pa.array(["members", "heldout", "reference"])
-        )
-        ids = [f"p{code:05}" for code in range(num)]
-        units = pa.array(range(num), pa.uint32())
-        return Individuals(pa.table([pa.array(ids), units, units, splits, pa.array([1] * num, pa.uint32())],
-                                    schema=INDIVIDUALS))  # fmt: skip
+        return individuals_of(side)
 
     @cached_property
     def tokenizer(self) -> str:
-        from reticent.trainer.foundation import train_tokenizer
-
         if self.base is not None:
             return (Path(self.base) / "tokenizer.json").read_text(encoding="utf-8")
         kind: Any = "bytelevel" if self.objective == "clm" else "wordpiece"
@@ -232,9 +256,6 @@ class Grid:
     @cached_property
     def spans(self) -> Any:
         """Direct identifiers that rules find; only the arms that replace them need any."""
-        from reticent.engine.detect import detect_spans, make_detectors
-        from reticent.engine.detect.spans import SpanReader
-
         place = self.folder / "spans"
         if not place.exists():
             place.mkdir(parents=True)
@@ -244,10 +265,6 @@ class Grid:
     def tokens(
         self, name: str, individuals: Any, splits: tuple[str, ...], index: Any, k: int, *, rewritten: bool = False
     ) -> Any:
-        from reticent.engine.protect import Policy
-        from reticent.engine.store import open_tokens
-        from reticent.engine.tokens import write_tokens
-
         place = self.folder / "tokens" / name
         if not (place / "view.parquet").exists():
             place.mkdir(parents=True, exist_ok=True)
@@ -262,13 +279,6 @@ class Grid:
         """The base model: the one that was given, one with its head trained on the public texts where a masked one has
         none, or a small one trained on them.
         """
-        from reticent.trainer.config import TrainConfig
-        from reticent.trainer.export import write_model
-        from reticent.trainer.foundation import new_model
-        from reticent.trainer.loop import train
-        from reticent.trainer.models import load_model, load_tokenizer
-        from reticent.trainer.recipes import get_recipe
-
         if self.base is not None and not (self.objective == "mlm" and self.size.get("head_epochs")):
             return Path(self.base)
         epochs = 2 if self.base is None else self.size["head_epochs"]
@@ -299,8 +309,6 @@ class Grid:
 
     def public_list(self, individuals: Any) -> set[str]:
         """Words of a strict public list: those that one in a hundred public reports uses, and five at least."""
-        from reticent.engine.index import IndexConfig, build_index
-
         public = build_index(self.corpus, individuals, splits=("reference",), config=IndexConfig(max_n=1))
         return common_words(public, max(5, public.num_units // 100))
 
@@ -310,15 +318,6 @@ class Grid:
 
     def train(self, arm: str, number: int) -> dict[str, Any]:
         """Train a model of an arm where it is not there; returns what is kept of it."""
-        from reticent.engine.index import IndexConfig, build_index
-        from reticent.engine.noisy_threshold import Noise, noisy_index
-        from reticent.engine.public_words import context_words, read_public_words
-        from reticent.engine.schema import MEMBERS
-        from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
-        from reticent.trainer.loop import train
-        from reticent.trainer.models import load_model
-        from reticent.trainer.recipes import get_recipe
-
         place, settings = self.folder / "models" / arm / f"{number:02}", ARMS[arm]
         done = place / "done.json"
         if done.exists():
@@ -367,10 +366,6 @@ class Grid:
         return name if self.objective == "clm" else name.replace("clm", "mlm")
 
     def auditor(self, number: int) -> Any:
-        from reticent.audit.config import AuditConfig, GenerationConfig, InversionConfig
-        from reticent.engine.index import IndexConfig, build_index
-        from reticent.engine.schema import HELDOUT, MEMBERS
-
         if number in self.auditors:
             return self.auditors[number]
         individuals, both = self.sides(number), (MEMBERS, HELDOUT)
@@ -395,9 +390,6 @@ class Grid:
     @cached_property
     def _auditor(self) -> Any:
         """An auditor that keeps the scores of a model: the documents are the same whoever is a member."""
-        from reticent.audit.evaluate import Auditor
-        from reticent.audit.scoring.token_scores import TokenScores
-
         folder = self.folder / "scores"
 
         class Kept(Auditor):
@@ -436,12 +428,6 @@ class Grid:
 
         Every model is asked the same: a decoy is a word of somebody who is on the same side in each of them.
         """
-        from reticent.audit.config import InversionConfig
-        from reticent.engine.schema import MEMBERS
-        from reticent.ext.inversion.identifiers import draw_targets, runs_of
-        from reticent.trainer.models import load_tokenizer, special_ids
-        from reticent.trainer.windows import cut_windows
-
         auditor = self.auditor(0)
         special = special_ids(load_tokenizer(self.base_folder), self.objective)
         windows = cut_windows(auditor.store, self.window, special)
@@ -459,12 +445,6 @@ class Grid:
 
     def _candidates(self, path: Path, place: Path) -> np.ndarray:
         """Log-probabilities of the candidates' windows by the model in ``path``; float64, shape (I, C)."""
-        import torch
-
-        from reticent.core.device import pick_device
-        from reticent.ext.inversion.inversion import score_candidates
-        from reticent.trainer.models import load_model
-
         windows, targets, _ = self._questions
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -486,9 +466,6 @@ class Grid:
         """Inversion of rare words by the first models of an arm, all by default: how often the true word is first where
         its individual is a member, and where not. Individuals are resampled with all that each model says of them.
         """
-        from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
-        from reticent.ext.inversion.inversion import ranks_of
-
         _, targets, sides = self._questions
         place, rows = self.folder / "inversion", targets.individuals
         base = self._candidates(self.base_folder, place / "base" / "00.npz")
@@ -545,10 +522,6 @@ class Grid:
         return 1 - float(side.ordinary_word_accuracy.value)
 
     def _entry(self, arm: str, number: int, epoch: int) -> Any:
-        from reticent.audit.evaluate import ModelEntry
-        from reticent.engine.noisy_threshold import Noise
-        from reticent.trainer.recipes import get_recipe
-
         recipe = get_recipe(self.recipe(arm))
         return ModelEntry(
             name=arm, recipe=recipe.name, objective=self.objective, epoch=epoch,
@@ -557,16 +530,12 @@ class Grid:
         )  # fmt: skip
 
     def _log_probs(self, arm: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-        from reticent.engine.schema import MEMBERS
-
         auditor = self.auditor(number)  # documents are in one order whoever is a member
         is_in = self.sides(number).mask(MEMBERS)[auditor.store.individual]
         return auditor.score(self._entry(arm, number, self.epoch_of(arm))).log_probs, is_in
 
     @cached_property
     def _base(self) -> Any:
-        from reticent.audit.evaluate import ModelEntry
-
         return ModelEntry(name="base", recipe="base", objective=self.objective, epoch=0, path=self.base_folder)
 
     def base_scores(self, number: int) -> Any:

@@ -14,19 +14,30 @@ language.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from benchmarks.engine_workers import make_corpus
 from benchmarks.record_io import DATA, STUDIES, markdown, write_record
-from studies.holes import common_words, listed_index, voters_of, words_of_users
+from benchmarks.runner import command
+from reticent.engine.corpus import open_corpus
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.noisy_threshold import Noise, noisy_index
+from reticent.engine.split import split_individuals
+from studies.holes import (
+    CORPORA,
+    common_words,
+    distinct_reports,
+    individuals_of,
+    listed_index,
+    open_texts,
+    voters_of,
+    words_of_users,
+)
 
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {"individuals": [60], "public": 60, "characters": 400, "generated": None},
@@ -39,9 +50,6 @@ KEY = bytes(range(32))
 
 def measured(corpus: Any, individuals: Any, public: set[str] | None, loose: set[str] | None) -> list[dict[str, Any]]:
     """Return a row for each rule; lists may be missing."""
-    from reticent.engine.index import IndexConfig, build_index
-    from reticent.engine.noisy_threshold import Noise, noisy_index
-
     index = build_index(corpus, individuals, config=IndexConfig(max_n=1))
     user, place = words_of_users(corpus, individuals, index)
     supports = np.asarray(index.words().column("support").to_numpy())
@@ -81,25 +89,13 @@ def _alone(index: Any, listed: set[str]) -> Any:
 
 def grid(size: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows for each number of individuals."""
-    from benchmarks.engine_workers import make_corpus
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.index import IndexConfig, build_index
-    from reticent.engine.split import split_individuals
-
-    with (DATA / "mtsamples" / "mtsamples.jsonl").open(encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"].strip()[: size["characters"]] for line in lines]
-    distinct = [text for text in dict.fromkeys(texts) if len(text) > 100]
-    distinct = [distinct[number] for number in np.random.default_rng(0).permutation(len(distinct))]
+    distinct = distinct_reports(CORPORA["mtsamples"], size["characters"])
     public, rest = distinct[: size["public"]], distinct[size["public"] :]
 
     with tempfile.TemporaryDirectory() as scratch:
 
         def opened(name: str, chosen: list[str]) -> tuple[Any, Any]:
-            (place := Path(scratch) / name).mkdir()
-            ids = [f"p{number:05}" for number in range(len(chosen))]
-            table = pa.table({"doc_id": ids, "individual_id": ids, "text": pa.array(chosen, pa.large_string())})
-            pq.write_table(table, place / "part-0.parquet")
-            return open_corpus(place), _members(ids)
+            return open_texts(Path(scratch) / name, chosen), individuals_of(np.zeros(len(chosen), dtype=np.int8))
 
         of_public = build_index(*opened("public", public), config=IndexConfig(max_n=1))
         strict, loose = (common_words(of_public, least) for least in (max(5, len(public) // 100), 2))
@@ -118,17 +114,6 @@ def grid(size: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
         return found
 
 
-def _members(ids: list[str]) -> Any:
-    """All individuals as members."""
-    from reticent.engine.schema import INDIVIDUALS, SPLITS
-    from reticent.engine.split import Individuals
-
-    sides = pa.DictionaryArray.from_arrays(pa.array([0] * len(ids), pa.int8()), pa.array(SPLITS))
-    units = pa.array(range(len(ids)), pa.uint32())
-    columns = [pa.array(ids), units, units, sides, pa.array([1] * len(ids), pa.uint32())]
-    return Individuals(pa.table(columns, schema=INDIVIDUALS))
-
-
 def table(found: dict[str, list[dict[str, Any]]]) -> str:
     heads = ["rule", *(f"{num} individuals" for num in found), *(f"told, {num}" for num in found)]
     rows = []
@@ -140,7 +125,9 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     return markdown(heads, rows)
 
 
-def run(size: str) -> None:
+def run(
+    size: Annotated[str, SIZES] = "toy", record: Annotated[bool, "keep the result under studies/record"] = False
+) -> None:
     """Print the table; nothing where the corpus is not there."""
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
@@ -152,21 +139,9 @@ def run(size: str) -> None:
         assert kept["k = 2"] >= kept["k = 5"] >= kept["k = 10"]
         if kept["public list, loose, alone"] is not None:
             assert kept["public list, strict, alone"] <= kept["public list, loose, alone"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=sorted(SIZES), default="toy")
-    parser.add_argument("--record", action="store_true", help="keep the result under benchmarks/record")
-    arguments = parser.parse_args()
-    if not (DATA / "mtsamples").exists():
-        print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
-        return
-    found = grid(SIZES[arguments.size])
-    print(table(found))
-    if arguments.record:
-        write_record("holes_vocabulary", {"settings": SIZES[arguments.size], "results": found}, arguments.size, STUDIES)
+    if record:
+        write_record("holes_vocabulary", {"settings": SIZES[size], "results": found}, size, STUDIES)
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

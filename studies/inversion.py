@@ -11,14 +11,21 @@ held-out individuals, whose identifiers and decoys were never trained on.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, write_record
+from benchmarks.runner import command
+from reticent.audit.evidence.audit import publish_audit
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.progress import Progress
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 #: Our name -> what differs from ppclm.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -69,14 +76,6 @@ def job_of(folder: Path, size: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     """Train the variants, audit them, and return what may be kept."""
-    from reticent.audit.evidence.audit import publish_audit
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.core.progress import Progress
-    from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     size, began = SIZES[size_name], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as temporary:
         folder = Path(temporary)
@@ -138,7 +137,7 @@ def check(result: dict[str, Any]) -> None:
     assert frozen["input"]["value"] == frozen["output"]["value"] == 0.5
 
 
-def run(size: str) -> dict[str, Any]:
+def run(size: Annotated[str, SIZES] = "toy") -> None:
     """Measure, check, print and keep the record."""
     result = measure(size)
     check(result)
@@ -146,10 +145,7 @@ def run(size: str) -> dict[str, Any]:
     counted = result["models"][0]["inversion"]
     print({kind: counted[kind]["num_targets"] for kind in ("direct", "indirect")}, counted["direct"]["chance"])
     write_record("inversion", result, size, STUDIES)
-    return result
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="toy")
-    run(parser.parse_args().size)
+    command(run)

@@ -11,12 +11,11 @@ promised in one of 20 trainings, so in at most 9 of 100; with noise divided by 1
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from benchmarks.record_io import STUDIES, markdown, spread, write_record
+from benchmarks.record_io import STUDIES, markdown, range_text, spread, write_record
+from benchmarks.runner import command
 from reticent import _rust
 from reticent.core.progress import Progress
 from reticent.engine.dp_vocabulary import gaussian_sigma
@@ -122,8 +122,8 @@ def gains(base: Path, trained: Path, texts: list[str]) -> np.ndarray:
     return found[1] - found[0]
 
 
-def run(size: str) -> dict[str, Any]:
-    """Audit, print and write the record; returns it."""
+def run(size: Annotated[str, SIZES] = "cpu") -> None:
+    """Audit, print and write the record."""
     num_canaries, *numbers = SIZES[size]
     canaries = canary_texts(num_canaries)
     vocabulary = gaussian_sigma(VOCABULARY["epsilon"], VOCABULARY["delta"] / 2), VOCABULARY["delta"] / 2
@@ -154,7 +154,6 @@ def run(size: str) -> dict[str, Any]:
         assert promised["over"] <= 9
         assert control["over"] == control["trainings"]
     print(write_record("private_audit", result, size, STUDIES))
-    return result
 
 
 def table(result: dict[str, Any]) -> str:
@@ -172,8 +171,8 @@ def table(result: dict[str, Any]) -> str:
             name,
             str(row["trainings"]),
             str(row["over"]),
-            _shown(row["bound"]),
-            _shown(row["right"]),
+            range_text(row["bound"]),
+            range_text(row["right"]),
             f"{row['most']:.2f}",
         ]
         for name, row in result["arms"].items()
@@ -181,15 +180,5 @@ def table(result: dict[str, Any]) -> str:
     return markdown(heads, rows)
 
 
-def _shown(value: dict[str, float]) -> str:
-    return f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    run(parser.parse_args().size)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -1,8 +1,7 @@
 """What does a recipe with a bound cost at a size where it can work, and what do attacks find in it?
 
 Arms: plain, protected (pp), protected with surrogates, and at each epsilon for an individual three private ones: DP-SGD
-on all targets, the same where a public list says which words are shared, and with a private vocabulary besides. An arm
-whose recipe this version does not have is left out, and the record says so.
+on all targets, the same where a public list says which words are shared, and with a private vocabulary besides.
 
 A cell is a collection of documents, an objective and a base model. In each, plain is first trained alone, and the epoch
 at which it gains most is that of all arms without DP-SGD; the private ones have a number of epochs that was fixed
@@ -19,7 +18,6 @@ Everything is kept under ``--work``, and each training, score and shadow model i
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -27,13 +25,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
+from benchmarks.runner import command
 from reticent.audit.report.selectors import strongest_attack
 from reticent.engine.schema import HELDOUT
 from reticent.engine.store import TokenStore
@@ -43,7 +42,7 @@ from reticent.job.config import parse_job
 from reticent.job.experiment import SIZES as EXPERIMENT
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.trainer.recipes import RECIPES, parted_name
+from reticent.trainer.recipes import parted_name
 from studies.dp_baseline import LARGE
 from studies.foundation_models import LORA, PACKAGES, KeptProgress, make_base, package_folder
 from studies.foundation_models import SIZES as FOUNDATIONS
@@ -242,7 +241,7 @@ class Cell:
         """Train and attack the arms, a job for each kind of private one; yield a row for each."""
         best, of_plain = self.plain
         open_recipes = [stem.format(self.objective) for stem in OPEN]
-        for number, (stem, sections) in enumerate(private_stems(self.objective).items()):
+        for number, (stem, sections) in enumerate(PRIVATE.items()):
             private = stem.format(self.objective)
             models = [self.model("private", [private], **self.private_train())]
             if number == 0:  # plain and protected arms stand beside the first
@@ -267,11 +266,6 @@ class Cell:
         dp = {"target_epsilon": list(self.size.epsilons), "sample_rate": self.size.sample_rate, "max_documents": 2}
         rate = {} if self.kind == "small" else {"learning_rate": 1e-3}
         return {**LARGE, **rate, "num_epochs": self.size.epochs[1], "dp": {**dp, "max_physical_batch_size": 64}}
-
-
-def private_stems(objective: str) -> dict[str, dict[str, Any]]:
-    """Return the private arms that this version has."""
-    return {stem: sections for stem, sections in PRIVATE.items() if stem.format(objective) in RECIPES}
 
 
 def row_of(model: Any) -> dict[str, Any]:
@@ -315,31 +309,35 @@ def shares(gains: np.ndarray, of_plain: np.ndarray, num_draws: int) -> dict[str,
     return found
 
 
-def run(size_name: str, *, work: Path | None = None, only: str | None = None) -> dict[str, Any]:
-    """Run the cells of a size, print their tables and write the record; returns it."""
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder to keep; what is there is not made again"] = None,
+    cell: Annotated[str | None, "only this one, as generated-clm or mtsamples-clm-smollm2"] = None,
+) -> None:
+    """Run the cells of a size, print their tables and write the record."""
     if work is None:
+        assert size == "toy", "days of work: --work FOLDER keeps it"
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-            return run(size_name, work=Path(folder), only=only)
-    size, result, left_out = SIZES[size_name], dict[str, Any](), []
-    for source, objective, kind in size.cells:
-        cell = Cell(work, size, source, objective, kind)
-        if only not in (None, cell.name):
-            left_out.append(f"{cell.name}: not asked for")
+            return run(size, Path(folder), cell)
+    about, result, left_out = SIZES[size], dict[str, Any](), []
+    for source, objective, kind in about.cells:
+        own = Cell(work, about, source, objective, kind)
+        if cell not in (None, own.name):
+            left_out.append(f"{own.name}: not asked for")
         elif source == "mtsamples" and not (DATA / "mtsamples").exists():
-            left_out.append(f"{cell.name}: no mtsamples under RETICENT_DATA")
+            left_out.append(f"{own.name}: no mtsamples under RETICENT_DATA")
         elif kind == "smollm2" and package_folder("smollm2") is None:
-            left_out.append(f"{cell.name}: no package {PACKAGES['smollm2']}")
+            left_out.append(f"{own.name}: no package {PACKAGES['smollm2']}")
         else:
-            rows = list(cell.rows())
-            result[cell.name] = {"plain_epoch": cell.plain[0], "rows": rows, "counts": counts(rows)}
-            print(f"{cell.name}\n\n{table(rows)}")
-        left_out += [f"{cell.name}: {name}" for stem in PRIVATE if (name := stem.format(objective)) not in RECIPES]
-    about = {"individuals": size.individuals, "epsilons": size.epsilons, "shadows": size.shadows, "cells": result}
-    about["left_out"] = [*left_out, "households: each individual is alone", "a choice of the epochs of private arms"]
-    print(json.dumps(about["left_out"]), file=sys.stderr)
-    assert all(cell["rows"] for cell in result.values())
-    write_record("private_recipe", about, size_name, STUDIES)
-    return about
+            rows = list(own.rows())
+            result[own.name] = {"plain_epoch": own.plain[0], "rows": rows, "counts": counts(rows)}
+            print(f"{own.name}\n\n{table(rows)}")
+    left_out += ["households: each individual is alone", "a choice of the epochs of private arms"]
+    print(json.dumps(left_out), file=sys.stderr)
+    assert all(each["rows"] for each in result.values())
+    kept = {"individuals": about.individuals, "epsilons": about.epsilons, "shadows": about.shadows}
+    write_record("private_recipe", {**kept, "cells": result, "left_out": left_out}, size, STUDIES)
+    return None
 
 
 def counts(rows: list[dict[str, Any]]) -> bool:
@@ -366,14 +364,5 @@ def table(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, required=True, help="folder to keep; what is there is not made again")
-    parser.add_argument("--cell", help="only this one, as generated-clm or mtsamples-clm-smollm2")
-    arguments = parser.parse_args()
-    run(arguments.size, work=arguments.work, only=arguments.cell)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

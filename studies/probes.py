@@ -10,21 +10,35 @@ because a null that beats chance on people who were never seen is skill, not mem
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import LABELS
 
-from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
+from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.report.page import probe_page
+from reticent.core.artifact import read_manifest
+from reticent.core.progress import Progress
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.propile.measure import probe_models, with_heldout
+from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+from reticent.ext.propile.subjects import subjects_from_rows
+from reticent.ext.propile.templates import read_templates
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 from studies.real_corpora import SCOPES
 
 RECIPES = ("clm", "clma", "ppclm", "dp-clm")
@@ -70,9 +84,6 @@ texts = ["Remitido por: {doctor} E-mail: ", "{doctor}, {name}. Correo: "]
 
 def hospital(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
     """Generate the hospital; returns corpus settings, columns of subjects, and what to ask."""
-    from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.ext.propile.templates import read_templates
-
     config = SynthConfig(
         num_individuals=size["individuals"], words_per_document=60, documents_per_individual=4.0,
         public_documents=size["public"], languages=("en",),
@@ -113,8 +124,6 @@ def _written(records: pa.Table, documents: pa.Table) -> pa.Table:
 
 def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
     """Cut the documents to their head and foot, where the identifiers stand; returns as `hospital` does."""
-    from reticent.ext.propile.templates import read_templates
-
     folder.mkdir()
     tuples = {r["doc_id"]: r for r in map(json.loads, (DATA / "meddocan/pii_by_doc.jsonl").open(encoding="utf-8"))}
     lines = [line for part in ("train", "dev") for line in (DATA / f"meddocan/{part}.jsonl").open(encoding="utf-8")]
@@ -149,18 +158,6 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
 
 def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, Any]:
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.page import probe_page
-    from reticent.core.artifact import read_manifest
-    from reticent.core.progress import Progress
-    from reticent.engine.schema import HELDOUT, MEMBERS
-    from reticent.ext.propile.measure import probe_models, with_heldout
-    from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-    from reticent.ext.propile.subjects import subjects_from_rows
-    from reticent.job.config import parse_job
-    from reticent.job.pipeline import execute
-    from reticent.job.run import Run
-
     size, progress = SIZES[size_name], Progress()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as temporary:
         folder = Path(temporary)
@@ -255,17 +252,18 @@ def probe_tables(record: dict[str, Any]) -> str:
 
 
 def _shown(estimate: dict[str, Any], digits: int = 3) -> str:
-    if estimate["value"] is None:
-        return "-"
     bound = f"{estimate['bound']} " if estimate.get("bound") else ""
-    ends = "" if estimate["low"] is None else f" [{estimate['low']:,.{digits}f}, {estimate['high']:,.{digits}f}]"
-    return f"{bound}{estimate['value']:,.{digits}f}{ends}"
+    return f"{bound}{estimate_text(estimate, digits)}"
 
 
-def run(size: str, corpora: tuple[str, ...] = CORPORA, pages: Path | None = None) -> dict[str, Any]:
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    corpus: Annotated[Sequence[str], CORPORA] = CORPORA,
+    pages: Annotated[Path | None, "write the page of each corpus into this folder"] = None,
+) -> None:
     """Measure each corpus that is there and write one record, again after each: what was measured is kept."""
     results: dict[str, Any] = {}
-    for name in corpora[:1] if size == "toy" else corpora:
+    for name in corpus[:1] if size == "toy" else corpus:
         if name == "meddocan" and not (DATA / name).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
@@ -273,13 +271,7 @@ def run(size: str, corpora: tuple[str, ...] = CORPORA, pages: Path | None = None
         path = write_record("probes", results, size, STUDIES)
     if size != "toy" and results:
         print(probe_tables(json.loads(path.read_text())))
-    return results
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--corpus", choices=CORPORA, action="append")
-    parser.add_argument("--pages", type=Path, metavar="FOLDER", help="write the page of each corpus there")
-    arguments = parser.parse_args()
-    run(arguments.size, tuple(arguments.corpus or CORPORA), arguments.pages)
+    command(run)

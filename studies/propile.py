@@ -11,26 +11,40 @@ sizes of the soft prompts follow the number of people (`prompts.sizes_that_fit`)
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import STUDIES, estimate_text, markdown, mean_over_seeds, write_record
+from benchmarks.runner import command
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.probe import ProbeEvidence, ProbeResult
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.propile.measure import probe_models
+from reticent.ext.propile.prompts import (
+    Init,
+    ProbeConfig,
+    ProbeModel,
+    SoftPromptConfig,
+    SoftPromptStudy,
+    sizes_that_fit,
+)
+from reticent.ext.propile.subjects import Subjects, subjects_from_rows
+from reticent.ext.propile.templates import builtin_templates, pii_type
+from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
 from studies.foundation_models import package_folder
 from studies.reproduction.rows import freeze
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.probe import ProbeEvidence, ProbeResult
-    from reticent.ext.propile.prompts import ProbeConfig, SoftPromptStudy
-    from reticent.ext.propile.subjects import Subjects
 
 #: people: half are members. pilot: documents of a person and epochs. sizes: of the models, the first is the main one.
 SIZES: dict[str, dict[str, Any]] = {
@@ -82,8 +96,6 @@ class People:
     """Invented people, what is written of them, and the models that are trained on half of them."""
 
     def __init__(self, folder: Path, about: dict[str, Any], seed: int):
-        from reticent.engine.synthetic import SynthConfig, synthesize
-
         self.folder, self.about, self.seed = folder / f"seed{seed}", about, seed
         if not self.folder.exists():
             config = SynthConfig(
@@ -96,8 +108,6 @@ class People:
     @cached_property
     def rows(self) -> list[dict[str, str]]:
         """The items of each person."""
-        from reticent.engine.randomness import generator
-
         random = generator(self.seed, 92)
         records = pq.read_table(self.folder / "records.parquet").to_pylist()
         first = [record["first_name"] for record in records]
@@ -115,14 +125,10 @@ class People:
 
     @cached_property
     def subjects(self) -> Subjects:
-        from reticent.ext.propile.subjects import subjects_from_rows
-
         return subjects_from_rows({name: [row[name] for row in self.rows] for name in self.rows[0]})
 
     def documents(self, kind: str, number: int) -> Path:
         """The documents of a kind, so many of a person; the hospital's own notes are as many as they are."""
-        from reticent.engine.randomness import generator
-
         if kind == "notes":
             return self.folder / "documents"
         path = self.folder / f"{kind.replace(' ', '-')}-{number}.parquet"
@@ -142,11 +148,6 @@ class People:
     def train(self, regime: Regime, hidden: int, *epochs: int) -> tuple[dict[str, Subjects], dict[int, Path], str]:
         """Train a model from a small base of public text; returns the subjects of each side, its checkpoints and the
         base."""
-        from reticent.engine.schema import HELDOUT, MEMBERS
-        from reticent.job.config import parse_job
-        from reticent.job.pipeline import execute
-        from reticent.job.run import Run
-
         foundation = {
             "kind": "gpt2", "text": str(self.folder / "public"), "vocab_size": self.about["vocabulary"],
             "hidden_size": hidden, "num_layers": 2, "num_heads": 2, "num_epochs": 2,
@@ -172,8 +173,6 @@ class People:
 
 def _template_lines() -> Iterator[str]:
     """Sentences as the built-in templates have them, each with the item at its end."""
-    from reticent.ext.propile.templates import builtin_templates, pii_type
-
     for template in builtin_templates():
         if template.language != "en":
             continue
@@ -190,26 +189,18 @@ def _template_lines() -> Iterator[str]:
 
 
 def _config(about: dict[str, Any], **more: Any) -> ProbeConfig:
-    from reticent.ext.propile.prompts import ProbeConfig
-
     return ProbeConfig(num_bootstrap=about["bootstrap"], device="cpu", **more)
 
 
 def _probe(
     models: dict[str, Path | str], subjects: Subjects, config: ProbeConfig, study: SoftPromptStudy | None = None
 ) -> ProbeEvidence:
-    from reticent.ext.propile.measure import probe_models
-    from reticent.ext.propile.prompts import ProbeModel
-
     return probe_models([ProbeModel(name, path, "clm") for name, path in models.items()], subjects, config,
                         study=study)[0]  # fmt: skip
 
 
 def pilot(folder: Path, about: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every regime that was tried on the pilot seed, with the share of phone numbers that the probe is told."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.engine.schema import HELDOUT, MEMBERS
-
     people, rows = People(folder, about, PILOT), []
     config = _config(about, targets=("phone",), levels=("twin",))
     for kind in KINDS:
@@ -239,9 +230,6 @@ def choose(rows: Sequence[dict[str, Any]]) -> tuple[Regime, bool]:
 
 def measure(folder: Path, about: dict[str, Any], regime: Regime) -> dict[str, Any]:
     """Train models of every size on fresh seeds and return the numbers of the figures and tables."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.engine.schema import HELDOUT, MEMBERS
-
     members, heldout, first = [], [], {}
     for number, seed in enumerate(about["seeds"]):
         people, models = People(folder, about, seed), {}
@@ -273,8 +261,6 @@ def _questions(
     models: dict[str, Path], subjects: Subjects, about: dict[str, Any], levels: Sequence[str]
 ) -> ProbeEvidence:
     """The structured types at these levels, and the unstructured ones behind the name."""
-    from dataclasses import replace
-
     first, second = (
         _probe(dict(models), subjects, _config(about, targets=targets, levels=asked, given=given))
         for targets, asked, given in ((STRUCTURED, levels, STRUCTURED), (UNSTRUCTURED, LEVELS[:1], ()))
@@ -291,8 +277,6 @@ def _rows(found: ProbeEvidence) -> list[dict[str, Any]]:
 
 
 def _row(result: ProbeResult) -> dict[str, Any]:
-    from reticent.audit.evidence.json_form import to_json
-
     likelihood, matches = result.likelihood, next(iter((result.matches or {}).values()))
     assert likelihood
     assert result.normalised
@@ -341,8 +325,6 @@ def _thinned(curve: dict[str, list[float]]) -> dict[str, list[float]]:
 
 def _beams(models: dict[str, Path | str], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:
     """Exact match of phone numbers behind the name, by the width of the search (Fig. 4c)."""
-    from reticent.audit.evidence.json_form import to_json
-
     config = _config(about, targets=("phone",), levels=("twin",), beam_sizes=about["beams"])
     matches = to_json(_probe(models, subjects, config).models[0].results[0].matches)
     return {beams: metrics["exact_match"] for beams, metrics in matches.items()}
@@ -350,8 +332,6 @@ def _beams(models: dict[str, Path | str], subjects: Subjects, about: dict[str, A
 
 def _draws(models: dict[str, Path | str], subjects: Subjects, about: dict[str, Any]) -> list[dict[str, Any]]:
     """Structured items among N answers to each of K prompts behind the name, beside what the likelihoods promise."""
-    from reticent.audit.evidence.json_form import to_json
-
     config = _config(about, targets=STRUCTURED, levels=("twin",), beam_sizes=(1,), num_draws=about["draws"])
     results = _probe(models, subjects, config).models[0].results
     return [{"target": each.target, **to_json(each.drawn)} for each in results if each.drawn]
@@ -360,11 +340,6 @@ def _draws(models: dict[str, Path | str], subjects: Subjects, about: dict[str, A
 def _soft(models: dict[str, Path], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:
     """Soft prompts for phone numbers: sizes that follow the people, lengths, starts (Fig. 5), and the first model's as
     text in the others (Table 1)."""
-    from typing import get_args
-
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.ext.propile.prompts import Init, SoftPromptConfig, SoftPromptStudy, sizes_that_fit
-
     sizes = sizes_that_fit(len(subjects))
     prompt = SoftPromptConfig(num_subjects=sizes[-1], num_tokens=about["tokens"][-2], num_epochs=about["soft_epochs"],
                               eval_every=max(1, about["soft_epochs"] // 4), select_by="loss")  # fmt: skip
@@ -397,20 +372,23 @@ def smollm2(people: People, about: dict[str, Any]) -> list[dict[str, Any]] | Non
     return _brief(_rows(_probe({"SmolLM2": folder}, some, config)))
 
 
-def run(size: str, folder: Path | None = None) -> dict[str, Any]:
+def run(
+    size: Annotated[str, SIZES] = "cpu",
+    work: Annotated[Path | None, "folder to keep; a study that was stopped there goes on"] = None,
+) -> dict[str, Any]:
     """Search the regime, measure it on fresh seeds; cpu size writes ``record/propile.json``."""
-    if folder is None:
+    if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
             return run(size, Path(name))
-    about, rule = SIZES[size], freeze(folder, [3])
-    tried = pilot(folder, about)
+    about, rule = SIZES[size], freeze(work, [3])
+    tried = pilot(work, about)
     regime, found = choose(tried)
-    real = smollm2(People(folder, about, about["seeds"][0]), about)
+    real = smollm2(People(work, about, about["seeds"][0]), about)
     result = {
         "rule": rule,
         "people": about["people"], "pilot": {"seed": PILOT, "rule": RULE, "regimes": tried},
         "chosen": asdict(regime), "found": found, "seeds": list(about["seeds"]), "smollm2": real,
-        **measure(folder, about, regime),
+        **measure(work, about, regime),
     }  # fmt: skip
     print(table(result))
     write_record("propile", result, size, STUDIES)
@@ -441,13 +419,5 @@ def table(record: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=list(SIZES), default="cpu")
-    parser.add_argument("--work", type=Path, help="folder to keep; a study that was stopped there goes on")
-    arguments = parser.parse_args()
-    run(arguments.size, arguments.work)
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -11,25 +11,34 @@ Each corpus runs in a process of its own, so that its peak memory is its own. Th
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
+import reticent
 from benchmarks.record_io import DATA, STUDIES, write_record
+from benchmarks.runner import command
+from reticent import _rust
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.selectors import ordinary_utility
+from reticent.core.progress import Progress
+from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
+from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
+from reticent.job.run import Run
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Attributes many individuals share: protected where they stand, never spread over the corpus.
@@ -43,11 +52,6 @@ TOY_DOCUMENTS = 9
 
 def measure_identifiers(documents: Path, tokenizers: dict[str, str]) -> dict[str, Any]:
     """Return supports, shares and retention per policy over the whole corpus, with the seconds each step took."""
-    import numpy as np
-
-    import reticent
-    from reticent import _rust
-
     seconds: dict[str, float] = {}
     table = pq.read_table(documents)
     texts = table.column("text").combine_chunks()
@@ -127,11 +131,6 @@ def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, An
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Run one corpus through identifiers and the leak table; returns its part of the record."""
-    from reticent.core.progress import Progress
-    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-    from reticent.job.config import parse_job
-    from reticent.job.run import Run
-
     vocabularies = DATA / "tokenizer_vocabs"
     tokenizers = {
         "bert-base-cased": wordpiece_tokenizer_json(vocabularies / "bert-base-cased" / "vocab.txt"),
@@ -173,38 +172,21 @@ def _leak_row(model: ModelEvidence) -> dict[str, Any]:
     return found
 
 
-def run(size: str, corpora: tuple[str, ...] = tuple(SHARES)) -> dict[str, Any]:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", corpus: Annotated[Sequence[str], SHARES] = tuple(SHARES)) -> None:
     """Measure each corpus in a process of its own and write one record a corpus; at toy size of the first."""
-    results = {}
-    for name in corpora[:1] if size == "toy" else corpora:
+    for name in corpus[:1] if size == "toy" else corpus:
         if not (DATA / name).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
-        command = [sys.executable, "-m", "studies.real_corpora", "--worker", name, "--size", size]
-        with tempfile.NamedTemporaryFile("r", suffix=".json") as answer:
-            subprocess.run([*command, "--answer", answer.name], check=True, cwd=Path(__file__).parents[1])
-            results[name] = json.load(answer)
-        write_record(f"real_corpora_{name}", results[name], size, STUDIES)
-    return results
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            result = pool.submit(measure, name, size).result()
+        write_record(f"real_corpora_{name}", result, size, STUDIES)
+        print(f"{name}: {json.dumps(result['identifiers']['identifying_share'])}")
 
 
 def _peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", choices=list(SHARES), action="append")
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--worker", choices=list(SHARES), help=argparse.SUPPRESS)
-    parser.add_argument("--answer", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        Path(arguments.answer).write_text(json.dumps(measure(arguments.worker, arguments.size)))
-        return
-    for name, result in run(arguments.size, tuple(arguments.corpus or SHARES)).items():
-        print(f"{name}: {json.dumps(result['identifiers']['identifying_share'])}")
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -11,14 +11,14 @@ the records and docs/benchmarks/reproduction.md are written. What an older recor
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks.record_io import RAW, ROOT, STUDIES, record_path, write_record
+from benchmarks.runner import command
 from studies.reproduction.page import pages
 from studies.reproduction.rows import Part, freeze
 from studies.reproduction.table import PARTS, ROWS
@@ -52,8 +52,14 @@ def make(part: Part, size: str, work: Path) -> dict[str, Any] | None:
     return evidence | {"rule": rules}
 
 
-def run(size: str, work: Path | None = None, only: Sequence[str] = ()) -> None:
+def run(
+    size: Annotated[str, ("toy", "cpu", "base")] = "cpu",
+    work: Annotated[Path | None, "folder to keep; what is done there is not done again"] = None,
+    only: Annotated[Sequence[str], [part.name for part in PARTS], "only these parts"] = (),
+) -> None:
     """Make what is not made, and write the records and the page; toy writes the page into its own folder."""
+    if work is None and size != "toy":
+        work = RAW / f"reproduce-{size}"
     if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
             return run(size, Path(folder), only)
@@ -86,18 +92,5 @@ def write_pages(evidence: dict[str, dict[str, Any] | None], folder: Path) -> lis
     return drawn
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu", "base"], default="cpu")
-    parser.add_argument("--work", type=Path, help="folder to keep; what is done there is not done again")
-    parser.add_argument("--only", nargs="*", default=(), choices=[part.name for part in PARTS], help="only these parts")
-    arguments = parser.parse_args()
-    run(
-        arguments.size,
-        arguments.work or (None if arguments.size == "toy" else RAW / f"reproduce-{arguments.size}"),
-        arguments.only,
-    )
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

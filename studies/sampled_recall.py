@@ -11,16 +11,16 @@ simulated (`simulate`).
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from fixtures.corpora import read_case
 from fixtures.sampling import GOAL, check_draws, drawn_ends, measure_draws
 
 from benchmarks.record_io import DATA, STUDIES, machine, machine_line, markdown, write_record
+from benchmarks.runner import command
 
 #: Corpus -> documents of a sample; ``tab`` has 92.
 SAMPLES = {"tab": (10, 20, 40), "meddocan": (20, 40, 100, 200)}
@@ -127,10 +127,10 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def run(size: str = "cpu", chosen: Sequence[str] = ()) -> dict[str, Any]:
-    """Measure the corpora that are there; their record is kept."""
+def run(size: Annotated[str, REPETITIONS] = "cpu", corpus: Annotated[Sequence[str], SAMPLES] = ()) -> None:
+    """Measure the corpora that are there; prints their tables, and keeps the record of all."""
     corpora = {}
-    for name in chosen or SAMPLES:
+    for name in corpus or SAMPLES:
         if not (DATA / name).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
@@ -142,10 +142,10 @@ def run(size: str = "cpu", chosen: Sequence[str] = ()) -> dict[str, Any]:
     if size != "toy":
         check_simulated(simulated)
     result = {"goal": GOAL, "corpora": corpora, "simulated": simulated}
-    if corpora and not chosen:
+    if corpora and not corpus:
         kept = {name: recorded(found) for name, found in corpora.items()}
         write_record("sampled_recall", {**result, "corpora": kept}, size, STUDIES)
-    return result
+    print(sampled_recall_tables({"machine": machine(), **result}))
 
 
 def recorded(result: dict[str, Any]) -> dict[str, Any]:
@@ -164,14 +164,5 @@ def recorded(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "samples": samples}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=sorted(REPETITIONS), default="cpu")
-    parser.add_argument("--corpus", choices=sorted(SAMPLES), action="append", default=[])
-    options = parser.parse_args(arguments)
-    sys.stdout.write(sampled_recall_tables({"machine": machine(), **run(options.size, options.corpus)}))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

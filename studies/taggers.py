@@ -12,18 +12,18 @@ individuals of meddocan, with the identifiers themselves and with surrogates for
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 from fixtures.tagger_names import PUBLIC, generated
 
-from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from benchmarks.record_io import DATA, STUDIES, markdown, range_text, write_record
+from benchmarks.runner import command
 from reticent.audit.evidence.json_form import to_json
 from reticent.core.progress import Progress
 from reticent.engine.corpus import Columns, open_corpus
@@ -154,7 +154,7 @@ def measure_cost(name: str, num_documents: int, num_epochs: int) -> list[dict[st
 HEADS = ("arm", "epochs", "pairs", "advantage", "blind", "more than blind", "MAP")
 
 
-def run(size: str) -> None:
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu") -> None:
     """Measure, print and write the record."""
     started = time.process_time()
     if size == "toy":
@@ -178,11 +178,8 @@ def run(size: str) -> None:
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    def of(name: str) -> str:
-        return f"{row[name]['value']:.2f} ({row[name]['low']:.2f} to {row[name]['high']:.2f})"
-
-    return [row["arm"], row["epoch"], row["test_pairs"], of("advantage"), f"{row['blind_advantage']['value']:.2f}",
-            of("excess"), f"{row['map']:.2f}"]  # fmt: skip
+    return [row["arm"], row["epoch"], row["test_pairs"], range_text(row["advantage"]),
+            f"{row['blind_advantage']['value']:.2f}", range_text(row["excess"]), f"{row['map']:.2f}"]  # fmt: skip
 
 
 def check(rows: list[dict[str, Any]]) -> None:
@@ -196,6 +193,4 @@ def check(rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    run(parser.parse_args().size)
+    command(run)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import graphlib
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,48 +124,27 @@ def read_arrows(root: Path = ROOT) -> list[Arrow]:
     return arrows
 
 
-def find_circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Return the strongly connected components of more than one module (Tarjan)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        index[name] = low[name] = len(index)
-        stack.append(name)
-        for other in sorted(edges.get(name, ())):
-            if other not in index:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in stack:
-                low[name] = min(low[name], index[other])
-        if low[name] == index[name]:
-            component = []
-            while not component or component[-1] != name:
-                component.append(stack.pop())
-            if len(component) > 1:
-                found.append(sorted(component))
-
-    sys.setrecursionlimit(10_000)
-    for name in sorted(edges):
-        if name not in index:
-            visit(name)
-    return found
-
-
 def is_row_of_a_sibling(arrow: Arrow) -> bool:
     """Whether a table names a module of ``ext``, to be loaded when it is asked for."""
     return arrow.kind == "late" and arrow.target.startswith(f"{PACKAGE}.ext.")
 
 
 def circles(arrows: list[Arrow]) -> list[list[str]]:
-    """Return the circles of all arrows."""
+    """Return the first circle of each module that is in one, without those of modules named before."""
     edges: dict[str, set[str]] = defaultdict(set)
     for arrow in arrows:
         if not is_row_of_a_sibling(arrow):
             edges[arrow.source].add(arrow.target)
-    return find_circles(edges)
+    found = []
+    while True:
+        try:
+            graphlib.TopologicalSorter(edges).prepare()
+        except graphlib.CycleError as error:
+            found.append(sorted(set(error.args[1])))
+            for name in found[-1]:
+                edges[name] = set()
+        else:
+            return found
 
 
 def upward(arrows: list[Arrow]) -> list[Arrow]:

@@ -18,14 +18,14 @@ from typing import Any
 
 from benchmarks.engine import TOKENIZERS, megabytes_per_second
 from benchmarks.protection import fastest
-from benchmarks.record_io import RECORD, record_path, spread
+from benchmarks.record_io import RECORD, estimate_text, record_path, spread
 from benchmarks.spark import EXPLODE, INDEX, ONE, READ, cpu_of
 from studies.reproduce import evidence_of_records
 from studies.reproduction.page import QUESTION
 from studies.reproduction.page import pages as reproduction
 from studies.sampled_recall import mean_and_worst
 from tools.figure import Dot, Dots, draw, draw_plane
-from tools.tables import TABLES, TB, megabytes, range_text
+from tools.tables import TABLES, TB, ends_text, megabytes
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "benchmarks"
@@ -36,25 +36,33 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A question, the records that answer it, the answer in words, and the rows of the figure."""
+    """A question, the answer in words, the rows of the figure, and the records that answer it: its own by default."""
 
     stem: str
     question: str
-    records: tuple[str, ...]
     answer: Callable[..., str]
     figure: Callable[..., Dots]
+    others: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        return self.others or (self.stem.replace("-", "_"),)
 
 
 def _in(estimate: Record, digits: int = 2, percent: bool = False) -> str:
     """An estimate in a sentence: ``0.95 [0.90, 0.98]``."""
-    factor, unit = (100, " %") if percent else (1, "")
-    middle = estimate["value"] if "value" in estimate else estimate["median"]
-    ends = ", ".join(f"{factor * estimate[end]:,.{digits}f}" for end in ("low", "high"))
-    return f"{factor * middle:,.{digits}f}{unit} [{ends}]"
+    return estimate_text(estimate, digits, percent)
 
 
 def _row(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
     return next(row for row in rows if all(row[key] == value for key, value in wanted.items()))
+
+
+def _by_way(key: str, axis: str, digits: int = 0) -> Callable[[Record], Dots]:
+    """A figure of the ways that a record measures under a name."""
+    return lambda record: Dots(
+        rows=[Dot.of(way, found, "") for way, found in record[key].items()], axis=axis, digits=digits
+    )
 
 
 def _last(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -620,26 +628,11 @@ def _tagging(record: Record) -> str:
     )
 
 
-def _tagging_figure(record: Record) -> Dots:
-    return Dots(
-        rows=[Dot.of(way, speed, "") for way, speed in record["mb_per_second"].items()],
-        axis="MB of text per second, median and range",
-    )
-
-
 def _scoring(record: Record) -> str:
     speed, goal = record["tokens_per_second"], record["goals"][0]["value"]
     return (
         f"{_in(speed['scoring pass'], 0)} tokens per second on {record['device']}, {_in(goal)} times as fast as "
         "scoring one text at a time (median and range)."
-    )
-
-
-def _scoring_figure(record: Record) -> Dots:
-    return Dots(
-        rows=[Dot.of(way, speed, "") for way, speed in record["tokens_per_second"].items()],
-        axis="tokens per second, median and range",
-        digits=0,
     )
 
 
@@ -652,11 +645,6 @@ def _scrub(record: Record) -> str:
     )
 
 
-def _scrub_figure(record: Record) -> Dots:
-    rows = [Dot.of(name, speed, "") for name, speed in record["mb_per_second"].items()]
-    return Dots(rows=rows, axis="MB of text per second, median and range", digits=0)
-
-
 def _guard(record: Record) -> str:
     added = record["cpu_microseconds_per_token"]["guarded, added"]
     return (
@@ -664,11 +652,6 @@ def _guard(record: Record) -> str:
         f"{record['unrelated_texts_blocked']:.2%} of unrelated texts, and {record['copies_of_49_blocked']:.2%} of "
         "copies that are one character too short to block."
     )
-
-
-def _guard_figure(record: Record) -> Dots:
-    rows = [Dot.of(name, row, "") for name, row in record["cpu_microseconds_per_token"].items()]
-    return Dots(rows=rows, axis="CPU µs per token, median and range", digits=0)
 
 
 # ------------------------------------------------------------------------------------ samples, databases, Spark
@@ -747,8 +730,8 @@ def spark_answer(record: Record) -> str:
         f"{largest['notes']:,} notes take {one:,.1f} CPU seconds on one machine, {ours:,.0f} on Spark (n = 1 to 3, its "
         f"start of {start:.0f} seconds aside), with equal supports, and {other:,.0f} by `explode` and "
         f"`countDistinct`, which go to n = 2 only. Spark shuffles {moved} MB, `explode` {exploded} MB. By the measured "
-        f"exponents {larger['notes']:,} such notes would take {range_text(larger['core_hours'], 0)} core-hours on "
-        f"Spark, which would shuffle {range_text([end / TB for end in tables])} TB of tables."
+        f"exponents {larger['notes']:,} such notes would take {ends_text(larger['core_hours'], 0)} core-hours on "
+        f"Spark, which would shuffle {ends_text([end / TB for end in tables])} TB of tables."
     )
 
 
@@ -767,95 +750,70 @@ def spark_figure(record: Record) -> Dots:
 CORPORA = tuple(f"real_corpora_{name}" for name in ("mtsamples", "tab", "meddocan"))
 #: The pages in the order of their list.
 PAGES = (
-    Page("demo", "What does the demo show, and how long does it take?", ("demo",), _demo, _demo_figure),
+    Page("demo", "What does the demo show, and how long does it take?", _demo, _demo_figure),
     Page(
         "identifiers",
         "How much of real text is identifying, and how much may still be learned?",
-        CORPORA,
         _identifiers,
         _identifiers_figure,
+        CORPORA,
     ),
-    Page("leaks", "What do small models leak of real text?", CORPORA, _leaks, _leaks_figure),
-    Page("experiment", "What does the published experiment show?", ("experiment",), _experiment, _experiment_figure),
-    Page(
-        "foundation-models",
-        "What do foundation models learn and leak?",
-        ("foundation_models",),
-        _foundation,
-        _foundation_figure,
-    ),
-    Page("egress", "Is a model that was trained elsewhere judged rightly?", ("egress",), _egress, _egress_figure),
-    Page("attacks", "Which attacks find members, under which recipe?", ("attacks",), _attacks, _attacks_figure),
-    Page(
-        "inversion",
-        "Can an identifier be inferred from the words around it?",
-        ("inversion",),
-        _inversion,
-        _inversion_figure,
-    ),
-    Page("canaries", "How many canaries does a model reproduce?", ("canary_lab",), _canaries, _canaries_figure),
-    Page("probes", "What do probes with individuals' own items find?", ("probes",), _probes, _probes_figure),
-    Page(
-        "taggers", "Can an attack find the names that a tagger was trained on?", ("taggers",), _taggers, _taggers_figure
-    ),
-    Page("dp-sgd", "Is DP-SGD as weak as an untuned baseline?", ("dp_baseline",), _dp, _dp_figure),
+    Page("leaks", "What do small models leak of real text?", _leaks, _leaks_figure, CORPORA),
+    Page("experiment", "What does the published experiment show?", _experiment, _experiment_figure),
+    Page("foundation-models", "What do foundation models learn and leak?", _foundation, _foundation_figure),
+    Page("egress", "Is a model that was trained elsewhere judged rightly?", _egress, _egress_figure),
+    Page("attacks", "Which attacks find members, under which recipe?", _attacks, _attacks_figure),
+    Page("inversion", "Can an identifier be inferred from the words around it?", _inversion, _inversion_figure),
+    Page("canaries", "How many canaries does a model reproduce?", _canaries, _canaries_figure, ("canary_lab",)),
+    Page("probes", "What do probes with individuals' own items find?", _probes, _probes_figure),
+    Page("taggers", "Can an attack find the names that a tagger was trained on?", _taggers, _taggers_figure),
+    Page("dp-sgd", "Is DP-SGD as weak as an untuned baseline?", _dp, _dp_figure, ("dp_baseline",)),
     Page(
         "classification",
         "What is a protected model worth downstream?",
-        ("classification_mtsamples", "classification_mts_dialog"),
         _classes,
         _classes_figure,
+        ("classification_mtsamples", "classification_mts_dialog"),
     ),
-    Page(
-        "detection",
-        "What does each detector find, and what do all of them miss?",
-        ("detection",),
-        _detection,
-        _detection_figure,
-    ),
-    Page(
-        "learned",
-        "How much does a tagger find that learned from marked notes?",
-        ("learned",),
-        _learned,
-        _learned_figure,
-    ),
-    Page("detection-speed", "How fast are direct identifiers found?", ("detection_speed",), _speed, _speed_figure),
-    Page(
-        "sampled-recall",
-        "Does a sample show how much detection misses?",
-        ("sampled_recall",),
-        recall_answer,
-        recall_figure,
-    ),
-    Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
-    Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),
-    Page("engine", "How fast is the engine compared with its peers?", ("engine",), _engine, _engine_figure),
-    Page(
-        "protection", "How long from documents to protected tokens?", ("protection",), _protection, _protection_figure
-    ),
-    Page(
-        "warehouse",
-        "How fast do notes come out of a database?",
-        ("warehouse",),
-        warehouse_answer,
-        warehouse_figure,
-    ),
-    Page("spark", "What does the index cost on Spark?", ("spark",), spark_answer, spark_figure),
-    Page("large", "How much time and memory do ten million documents take?", ("large",), _large, _large_figure),
-    Page("kernels", "How much time do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
-    Page("kill", "Is a run safe to kill?", ("kill",), _kill, _kill_figure),
-    Page("training", "How fast does the loop train?", ("training",), _training, _training_figure),
+    Page("detection", "What does each detector find, and what do all of them miss?", _detection, _detection_figure),
+    Page("learned", "How much does a tagger find that learned from marked notes?", _learned, _learned_figure),
+    Page("detection-speed", "How fast are direct identifiers found?", _speed, _speed_figure),
+    Page("sampled-recall", "Does a sample show how much detection misses?", recall_answer, recall_figure),
+    Page("escapes", "Does an identifier escape by its spelling?", _escapes, _escapes_figure),
+    Page("duplicates", "How fast are near copies found, and how many?", _dedup, _dedup_figure, ("dedup",)),
+    Page("engine", "How fast is the engine compared with its peers?", _engine, _engine_figure),
+    Page("protection", "How long from documents to protected tokens?", _protection, _protection_figure),
+    Page("warehouse", "How fast do notes come out of a database?", warehouse_answer, warehouse_figure),
+    Page("spark", "What does the index cost on Spark?", spark_answer, spark_figure),
+    Page("large", "How much time and memory do ten million documents take?", _large, _large_figure),
+    Page("kernels", "How much time do the Numba kernels save?", _kernels, _kernels_figure),
+    Page("kill", "Is a run safe to kill?", _kill, _kill_figure),
+    Page("training", "How fast does the loop train?", _training, _training_figure),
     Page(
         "tagging-speed",
         "How fast does a trained model find names on a GPU?",
-        ("tagging_speed-gpu",),
         _tagging,
-        _tagging_figure,
+        _by_way("mb_per_second", "MB of text per second, median and range", 2),
+        ("tagging_speed-gpu",),
     ),
-    Page("scoring", "How fast are texts scored?", ("scoring",), _scoring, _scoring_figure),
-    Page("scrub", "How fast are identifiers replaced?", ("scrub",), _scrub, _scrub_figure),
-    Page("guard", "What does the output guard cost?", ("guard",), _guard, _guard_figure),
+    Page(
+        "scoring",
+        "How fast are texts scored?",
+        _scoring,
+        _by_way("tokens_per_second", "tokens per second, median and range"),
+    ),
+    Page(
+        "scrub",
+        "How fast are identifiers replaced?",
+        _scrub,
+        _by_way("mb_per_second", "MB of text per second, median and range"),
+    ),
+    Page(
+        "guard",
+        "What does the output guard cost?",
+        _guard,
+        _by_way("cpu_microseconds_per_token", "CPU µs per token, median and range"),
+    ),
 )
 
 

@@ -14,11 +14,11 @@ from benchmarks.learned import learned_tables
 from benchmarks.protection import protection_table
 from benchmarks.record_io import estimate_text, machine_line, markdown
 from benchmarks.spark import GROWING
-from studies import canary_lab, dp_baseline, egress, experiment, foundation_models, inversion, probes, taggers
+from studies import canary_lab, dp_baseline, egress, foundation_models, inversion, probes, taggers
 from studies.escapes import escape_tables
 from studies.sampled_recall import sampled_recall_tables
 
-__all__ = ["TABLES", "TB", "megabytes", "range_text"]
+__all__ = ["TABLES", "TB", "ends_text", "megabytes"]
 
 Record = Mapping[str, Any]
 TB = 1e12
@@ -29,7 +29,7 @@ def megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.0f}"
 
 
-def range_text(ends: list[float], digits: int = 1) -> str:
+def ends_text(ends: list[float], digits: int = 1) -> str:
     """Two ends, in words: ``1.2 to 3.4``."""
     low, high = (f"{end:,.{digits}f}" for end in ends)
     return low if low == high else f"{low} to {high}"
@@ -333,13 +333,28 @@ def _taggers(record: dict[str, Any]) -> str:
 
 
 def _experiment(record: dict[str, Any]) -> str:
+    epochs = sorted({row["epoch"] for row in record["rows"] if row["epoch"]})
+    shown = []
+    for recipe in dict.fromkeys(row["recipe"] for row in record["rows"]):
+        of = {row["epoch"]: row for row in record["rows"] if row["recipe"] == recipe}
+        last = of[max(of)]
+        cells = [of.get(epoch) or (of.get(0) if epoch == epochs[0] else None) for epoch in epochs]
+        shown.append(
+            [
+                recipe,
+                *(f"{c['utility']['value']:.2f} / {c['privacy']['value']:.3f}" if c else "-" for c in cells),
+                estimate_text(last["privacy"], 3),
+                estimate_text(last["loss_auc"], 2),
+            ]
+        )
+    heads = ["utility / Privacy", *(f"{epoch} epochs" for epoch in epochs), "Privacy at the end", "AUC of the loss"]
     people, num_seeds = record["individuals"], len(record["seeds"])
     seeds = "one seed" if num_seeds == 1 else f"means over {num_seeds} seeds"
     return (
         f"Generated hospital, {people['members']} members, {people['heldout']} "
         f"held-out individuals, {record['documents']:,} documents; {seeds}. Utility: "
         "share of ordinary words of held-out individuals predicted right; Privacy: share of the members' identifiers "
-        f"that are predicted nowhere. {machine_line(record)}\n\n" + experiment.table(record)
+        f"that are predicted nowhere. {machine_line(record)}\n\n" + markdown(heads, shown)
     )
 
 
@@ -362,8 +377,7 @@ def warehouse_tables(record: Record) -> str:
 
 
 def _timed(own: Record) -> tuple[str, str]:
-    speed, cpu = own["mb_per_second"], own["cpu_seconds"]["median"]
-    return f"{speed['median']:,.0f} [{speed['low']:,.0f}, {speed['high']:,.0f}]", f"{cpu:.2f}"
+    return estimate_text(own["mb_per_second"], 0), f"{own['cpu_seconds']['median']:.2f}"
 
 
 def spark_tables(record: Record) -> str:
@@ -397,26 +411,22 @@ def spark_tables(record: Record) -> str:
     )
 
 
-def _one(own: Record, name: str, divisor: float) -> str:
-    return f"{own[name] / divisor:,.1f}" if name in own else "-"
-
-
 def _larger(found: Record) -> list[tuple[str, str]]:
     return [
         ("text", f"{found['text_bytes'] / TB:,.1f} TB"),
         ("text that is shuffled, once", f"{found['shuffled_bytes_of_text'] / TB:,.1f} TB"),
-        ("tables that are shuffled", f"{range_text([end / TB for end in found['shuffled_bytes_of_tables']])} TB"),
+        ("tables that are shuffled", f"{ends_text([end / TB for end in found['shuffled_bytes_of_tables']])} TB"),
         *(
-            (f"rows of parts that are grouped, n = {n}", f"{range_text([end / 1e9 for end in own])} thousand million")
+            (f"rows of parts that are grouped, n = {n}", f"{ends_text([end / 1e9 for end in own])} thousand million")
             for n, own in found.get("rows_of_parts", {}).items()
         ),
-        ("processors", f"{range_text(found['core_hours'], 0)} core-hours"),
-        ("nodes of 16 cores", f"{range_text(found['node_hours_of_16_cores'], 0)} node-hours"),
-        ("price, at 0.05 a core-hour", range_text(found["price"], 0)),
+        ("processors", f"{ends_text(found['core_hours'], 0)} core-hours"),
+        ("nodes of 16 cores", f"{ends_text(found['node_hours_of_16_cores'], 0)} node-hours"),
+        ("price, at 0.05 a core-hour", ends_text(found["price"], 0)),
         ("the same by `explode`, n to 2", f"{found['core_hours_of_explode']:,.0f} core-hours"),
         (
             "its shuffle",
-            f"{range_text([end / TB for end in found['shuffled_bytes_of_explode']])} TB",
+            f"{ends_text([end / TB for end in found['shuffled_bytes_of_explode']])} TB",
         ),
         ("the core alone, on one machine", f"{found['core_hours_of_one_machine']:,.0f} core-hours"),
     ]

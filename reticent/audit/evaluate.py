@@ -23,7 +23,7 @@ from reticent.audit.leakage.utility import numbers_beside, utility, without_pred
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, user_inference_score
+from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, reference_score
 from reticent.audit.membership.groups import group_membership
 from reticent.audit.membership.hidden_states import identified
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
@@ -301,7 +301,7 @@ class Auditor:
             further, controls = further | of_shadows, controls | of_base
         if holdout and compared:
             assert compared.holdout is not None  # the settings are the same
-            further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
+            further[USER_INFERENCE], holdout = reference_score(holdout, compared.holdout), None
         told = out = None
         if shadow_tokens is not None and base_scores is not None:
             out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))

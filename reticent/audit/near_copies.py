@@ -5,11 +5,11 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES, is_told
-from reticent.audit.stats.seeds import over_seeds
+from reticent.audit.stats.seeds import last_checkpoints
 from reticent.audit.texts import FOUND, NOT_FOUND, Mark, Marked, model_name
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
         n=t.count(found.num_copied, cell),
         heldout=t.count(found.num_heldout, cell),
     )
-    attacked = [(model, attack) for model in _last(audit.every_model) if (attack := _strongest(model))]
+    trained = (model for model in last_checkpoints(audit.every_model) if model.recipe != "base")
+    attacked = [(model, attack) for model in trained if (attack := _strongest(model))]
     if not attacked:
         yield t("near_copies.they_are_so_few_that_no_number_leaves")
     for model, attack in attacked:
@@ -64,15 +65,6 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
         names = t.listed(list(dict.fromkeys(recipe for recipe, _ in follow)))
         text = t("near_copies.the_verdict_takes_the_worse_of_the_two", models=names)
         yield Marked(text, *(mark for _, mark in follow))
-
-
-def _last(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
-    for model in over_seeds([one for one in models if one.recipe != "base"]):
-        key = (model.model, model.objective, model.recipe)
-        if key not in last or model.epoch > last[key].epoch:
-            last[key] = model
-    return list(last.values())
 
 
 def _strongest(model: ModelEvidence) -> MeasuredAttack | None:

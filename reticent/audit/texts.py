@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "ENGLISH",

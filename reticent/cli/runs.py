@@ -46,6 +46,7 @@ from reticent.job.export import copy_members_tokens as copied
 from reticent.job.pipeline import execute, report_again
 from reticent.job.reach import reach_lines, sides_of
 from reticent.job.run import Run
+from reticent.job.text_checks import check_text
 from reticent.trainer.distributed import launched
 from reticent.trainer.privacy import BUDGET_FILE
 from reticent.trainer.recipes import RECIPES
@@ -120,8 +121,6 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
 
 
 def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
-    from reticent.job.text_checks import check_text
-
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
     found = check_text(Run(job, new_progress(quiet)))
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,11 +15,8 @@ from reticent.core.artifact import write_private
 from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.prompts import objective_of
-from reticent.ext.score.texts import read_texts, without_repeats
+from reticent.ext.score.texts import Candidate, read_texts, without_repeats
 from reticent.job.run import Run
-
-if TYPE_CHECKING:
-    from reticent.ext.score.texts import Candidate
 
 __all__ = ["score"]
 

@@ -497,7 +497,8 @@ def _unicity(corpus: CorpusEvidence) -> Table:
     for row in corpus.unicity or ():
         if row.share.value is not None:
             ends = f"{_share(row.share.low)} to {_share(row.share.high)}"
-            table.add_row(str(row.m), f"{_bound(row.share.bound)}{_share(row.share.value)}", ends)
+            bound = {"below": "at most ", "above": "at least "}.get(row.share.bound or "", "")
+            table.add_row(str(row.m), f"{bound}{_share(row.share.value)}", ends)
     return table
 
 
@@ -519,10 +520,6 @@ def _count(number: int | None) -> str:
 
 def _share(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def _bound(bound: str | None) -> str:
-    return {"below": "at most ", "above": "at least "}.get(bound or "", "")
 
 
 # ------------------------------------------------------------------------------------------------ classification table

@@ -858,7 +858,8 @@ class VerifiedFiles:
                         self._remember(path / name, state, about["sha256"])
         self._made.clear()
         if self._known != self._saved and self._folder.is_dir():
-            here = {name: [*state, digest] for name, (state, digest) in self._known.items() if self._is_there(name)}
+            known = ((name, kept) for name, kept in self._known.items() if (self._folder / name).is_file())
+            here = {name: [*state, digest] for name, (state, digest) in known}
             with suppress(OSError, ArtifactError):
                 write_private(self._folder / VERIFIED, json.dumps({"format": FORMAT_VERIFIED, "files": here}).encode())
                 self._saved = dict(self._known)
@@ -875,9 +876,6 @@ class VerifiedFiles:
             return {name: (tuple(state), digest) for name, (*state, digest) in content["files"].items()}
         except (AttributeError, KeyError, TypeError, ValueError):  # made again
             return {}
-
-    def _is_there(self, name: str) -> bool:
-        return (self._folder / name).is_file()
 
     def _name(self, path: Path) -> str:
         return os.path.relpath(path, self._folder)

@@ -14,17 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import ProgressColumn
 from rich.text import Text
 
-from reticent.core.eta import span_of
-
-if TYPE_CHECKING:
-    from reticent.core.eta import Plan
+from reticent.core.eta import Plan, span_of
 
 __all__ = [
     "FORMATS",

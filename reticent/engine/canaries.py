@@ -12,9 +12,10 @@ documents, because an adversary who knows which canaries were written can defeat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -24,20 +25,15 @@ import pyarrow.parquet as pq
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import Arm, CanaryConfig
-from reticent.engine.corpus import Columns, open_corpus
+from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.parquet import document_writer
+from reticent.engine.split import Individuals
 from reticent.engine.store import TokenStore
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.split import Individuals
 
 __all__ = [
     "ARMS",

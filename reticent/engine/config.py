@@ -6,16 +6,13 @@ They stand apart from the code that they configure, so a job is checked before t
 # No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import MAX_K, MAX_N
-
-if TYPE_CHECKING:
-    from reticent.engine.noisy_threshold import Noise
 
 __all__ = [
     "Arm",

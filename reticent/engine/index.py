@@ -212,7 +212,7 @@ def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: in
 def write_index(index: NgramIndex, folder: Path | str) -> None:
     """Write the tables of an index into ``folder``; equal indexes give byte-equal files."""
     levels = [(index.num_ngrams(n), functools.partial(index.level, n)) for n in range(2, index.max_n + 1)]
-    write_tables(Path(folder), _about(index), (index.num_words, index.words), levels)
+    write_tables(Path(folder), {key: getattr(index, key) for key in _ABOUT}, (index.num_words, index.words), levels)
 
 
 #: The rows of a table: how many there are, and what returns ``length`` of them from ``start`` on.
@@ -283,10 +283,6 @@ def open_index(path: Path | str) -> NgramIndex:
 
 
 _ABOUT = ("max_n", "num_units", "num_documents", "min_support", "surface")
-
-
-def _about(index: NgramIndex) -> dict[str, Any]:
-    return {key: getattr(index, key) for key in _ABOUT}
 
 
 def _read(path: Path) -> pa.Table:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +19,9 @@ import pyarrow.parquet as pq
 from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.config import DedupConfig
+from reticent.engine.corpus import Corpus
 from reticent.engine.schema import HELDOUT, MEMBERS
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.split import Individuals
+from reticent.engine.split import Individuals
 
 __all__ = ["MAX_BYTES", "heldout_with_copies", "read_copied", "write_copied"]
 

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
-
-if TYPE_CHECKING:
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.public_words import PublicWords
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.public_words import PublicWords
 
 __all__ = ["NormalisedPrompt", "PromptNormaliser"]
 

@@ -9,18 +9,16 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
+from reticent.engine.corpus import Corpus
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import SPANS
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
 
 __all__ = ["ReusedSpans", "differing_texts", "ranges", "rows_before", "spans_of", "with_same_individual"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +17,10 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.corpus import as_corpus
+from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
-
-if TYPE_CHECKING:
-    from reticent import _rust
-    from reticent.engine.corpus import Corpus, Documents
 
 __all__ = [
     "Individuals",

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.corpus import as_corpus
+from reticent.engine.corpus import Corpus, Documents, as_corpus
+from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
 from reticent.engine.kernels import protected_words
-from reticent.engine.protect import POLICIES
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus, Documents
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.protect import Policy
-    from reticent.engine.split import Individuals
+from reticent.engine.split import Individuals
 
 __all__ = ["cdf", "corpus_statistics", "detected_spans"]
 
@@ -109,7 +105,7 @@ def corpus_statistics(
     support, occurrences = table.column("support").to_numpy(), table.column("occurrences").to_numpy()
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
-    marks = _marks(supports, flags, stream.offsets, k)
+    marks = _marks(supports, flags, k)
     of_stream, of_individual = np.unique(stream.individual, return_inverse=True)
     per_individual = count_distinct(stream, of_individual, len(of_stream), marks)
     units, of_unit = np.unique(stream.unit, return_inverse=True)
@@ -191,7 +187,7 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
         )
 
 
-def _marks(supports: list[np.ndarray], flags: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
+def _marks(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
     """Kind of each n-gram, uint8 (N, W): bits by number; those of words on n = 1 only."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,8 @@ import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.split import Individuals
+from reticent.engine.corpus import Corpus
+from reticent.engine.split import Individuals
 
 __all__ = ["read_zlib_bytes", "write_text_sizes"]
 

@@ -10,34 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine.corpus import as_corpus
+from reticent.engine.corpus import Corpus, Documents, as_corpus
+from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.names import SurrogateNames
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.packed import PackedTokens
 from reticent.engine.protect import Policy
+from reticent.engine.pseudonymize import Style
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x, words_of_view
 from reticent.engine.schema import DIRECT, INDIRECT, SPANS
 from reticent.engine.single_pass import Encoding, SinglePass
+from reticent.engine.split import Individuals
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 from reticent.engine.survey import survey_documents
 from reticent.engine.token_views import NumberedCorpus, documents_of, num_set, write_view
 from reticent.engine.word_ids import NumberedWords, SpanWriter, WordSpans
-
-if TYPE_CHECKING:
-    from reticent import _rust
-    from reticent.engine.corpus import Corpus, Documents
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.pseudonymize import Style
-    from reticent.engine.split import Individuals
 
 __all__ = ["RewrittenTokens", "write_tokens"]
 
@@ -94,7 +90,10 @@ def write_tokens(
     if style == "lower" or (style is None and index is None and spans is None):
         words = FlaggedWords(corpus, individuals, **common)
         lowered = style == "lower"
-        texts = ((each, _lowered(each, num_threads) if lowered else _as_they_are(each)) for each in words)
+        texts = (
+            (each, lower_case(each.part.texts, num_threads=num_threads) if lowered else _as_they_are(each))
+            for each in words
+        )
         encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
         return _write(folder, words, texts, encoder, tokenizer_json, progress)
     protected = index, spans or NO_SPANS, policy
@@ -301,10 +300,6 @@ class RewrittenTokens:
 def _as_they_are(documents: Flagged) -> Rewritten:
     part, words, flags, starts, gaps = documents
     return Rewritten(part.texts, words, flags, starts, gaps)
-
-
-def _lowered(documents: Flagged, num_threads: int) -> Rewritten:
-    return lower_case(documents.part.texts, num_threads=num_threads)
 
 
 def _write(

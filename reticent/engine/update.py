@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from reticent.engine.corpus import Corpus
 from reticent.engine.index import IndexConfig, count_documents
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import MEMBERS
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.split import Individuals
+from reticent.engine.split import Individuals
 
 __all__ = ["Moved", "Update", "update_index"]
 

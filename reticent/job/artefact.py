@@ -31,6 +31,7 @@ __all__ = [
     "Outputs",
     "Step",
     "Training",
+    "is_last",
     "measurements_of",
     "starts_of",
     "time_of_making",
@@ -211,6 +212,11 @@ def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
     own = trainings_by_recipe(job, model)
     base = [] if job.subject is not None and job.subject.base is None else [Measurement(model)]
     return [*base, *(Measurement(model, training, epoch) for training in own for epoch in kept)]
+
+
+def is_last(job: Job, measurement: Measurement) -> bool:
+    """Whether a measurement is of a base model, or of the last checkpoint of a training, which is judged."""
+    return measurement.training is None or measurement.epoch == job.training(measurement.model).num_epochs
 
 
 def times_as_long(num_repeated: int, num_members: int) -> float:

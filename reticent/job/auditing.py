@@ -42,11 +42,10 @@ from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.engine.withdrawn import read_ids
-from reticent.job.artefact import times_as_long
+from reticent.job.artefact import is_last, times_as_long
 from reticent.job.stages.near_copies import copied_individuals
 
 if TYPE_CHECKING:
-    from reticent.audit.config import AuditConfig
     from reticent.audit.evaluate import Auditor
     from reticent.engine.protect import Policy
     from reticent.engine.store import TokenStore
@@ -57,11 +56,9 @@ if TYPE_CHECKING:
 __all__ = [
     "TEXT_SIZES",
     "Workload",
-    "audit_config",
     "audited_tokens",
     "earlier_epochs",
     "extraction_work",
-    "is_last",
     "named_groups",
     "needs_text_sizes",
     "open_auditor",
@@ -92,11 +89,6 @@ def needs_text_sizes(run: Run) -> bool:
     return not ATTACKS_ON_SIZES.isdisjoint(run.job.audit.attacks)
 
 
-def audit_config(run: Run) -> AuditConfig:
-    """Return the settings of the audit of a job."""
-    return run.job.audit
-
-
 def resampling_settings(run: Run) -> dict[str, str]:
     """Return what intervals resample, for a manifest: nothing where that is individuals, as before there was another
     unit."""
@@ -123,7 +115,7 @@ def open_auditor(run: Run, model: str) -> Auditor:
         audited_tokens(run, model, "train"),
         audit_store,
         members,
-        audit_config(run),
+        run.job.audit,
         categories=categories,
         units=run.individuals.units,
         copied=copied_individuals(run),
@@ -168,14 +160,9 @@ def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
     return np.flatnonzero(draw_repeated(run.individuals, num, seed=run.job.seed)[store.individual])
 
 
-def is_last(run: Run, measurement: Measurement) -> bool:
-    """Whether a measurement is of a base model, or of the last checkpoint of a training, which is judged."""
-    return measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
-
-
 def earlier_epochs(run: Run, measurement: Measurement) -> tuple[int, ...]:
     """Return the epochs of the checkpoints before a last one that an attack asks too."""
-    if CHECKPOINTS not in run.job.audit.attacks or measurement.training is None or not is_last(run, measurement):
+    if CHECKPOINTS not in run.job.audit.attacks or measurement.training is None or not is_last(run.job, measurement):
         return ()
     return run.job.training(measurement.model).epochs_kept()[:-1]
 
@@ -305,7 +292,7 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     """
     settings, model = run.job.audit, measurement.model
     masked = model.objective == "mlm"
-    folds = audit_config(run).folds if masked else 1
+    folds = run.job.audit.folds if masked else 1
     audit = token_counts(run, model, "audit")
     parts = {"documents": audit["tokens"] * folds}
     for name in own_tokens(run):
@@ -319,11 +306,11 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
     asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
-    if GRADIENT in settings.attacks and is_last(run, measurement):  # a backward pass costs two forward ones
+    if GRADIENT in settings.attacks and is_last(run.job, measurement):  # a backward pass costs two forward ones
         parts["gradients"] = 3 * audit["tokens"] * asked_share
     if STATES in settings.attacks:
         parts["states"] = audit["tokens"] * asked_share
-    if SELF_CALIBRATION in settings.attacks and not masked and is_last(run, measurement):
+    if SELF_CALIBRATION in settings.attacks and not masked and is_last(run.job, measurement):
         passes = 1 + 3 * CALIBRATION_EPOCHS  # a text is written once; a backward pass costs two forward ones
         parts["self-calibration"] = audit["tokens"] + CALIBRATION_TEXTS * CALIBRATION_TOKENS * passes
     if CHECKPOINTS in settings.attacks:

@@ -6,7 +6,6 @@ import glob
 from collections.abc import Iterable, Iterator, Mapping, Set
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.core.artifact import JOB
@@ -14,24 +13,22 @@ from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.core.resolve import resolve
+from reticent.core.section import Section
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
+from reticent.engine.public_words import read_public_words
 from reticent.engine.withdrawn import read_lines
-from reticent.job.config import load_kept_job, parse_job
+from reticent.job.config import Job, load_kept_job, parse_job
 from reticent.job.config.job import kept_content
+from reticent.job.dependencies import privacy_unit, surrogate_names, unaccounted_stages
 from reticent.job.noise import recipes_of
 from reticent.job.releases import open_earlier
+from reticent.job.run import Run
 from reticent.trainer.base_files import check_base
-from reticent.trainer.config import TrainConfig
+from reticent.trainer.config import FoundationConfig, ModelSection, TrainConfig
 from reticent.trainer.given import positions_of
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 from reticent.trainer.tokenizer_of_model import tokenizer_notices
-
-if TYPE_CHECKING:
-    from reticent.core.section import Section
-    from reticent.job.config import Job
-    from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig, ModelSection
 
 __all__ = [
     "check_budget",
@@ -301,8 +298,6 @@ def _check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later, and for settings of
     DP-SGD, or of plain training, that no recipe looks at.
     """
-    from reticent.job.dependencies import privacy_unit, unaccounted_stages
-
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
     if not wanted and any(run.job.training(model).dp for model in run.job.model):
@@ -388,12 +383,8 @@ def _require_pool(run: Run) -> None:
         sources["surrogates.pool"] = run.job.surrogates.pool
     for setting, source in sources.items():
         if source is not None:
-            from reticent.engine.public_words import read_public_words
-
             read_public_words(source, setting)
     if any(recipe.context == "surrogate" for recipe in recipes):
-        from reticent.job.dependencies import surrogate_names
-
         surrogate_names(run.job).pool()
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
+from reticent.job.artefact import Training
+from reticent.job.config import Job, ModelSection
 from reticent.job.noise import vocabulary_name, vocabulary_noise
-from reticent.trainer.privacy import BUDGET_FILE
-
-if TYPE_CHECKING:
-    from reticent.job.artefact import Training
-    from reticent.job.config import Job, ModelSection
-    from reticent.job.run import Run
-    from reticent.trainer.privacy import PrivacyConfig
-    from reticent.trainer.recipes import Recipe
+from reticent.job.run import Run
+from reticent.trainer.privacy import BUDGET_FILE, PrivacyConfig
+from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "by_household",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,8 @@ from reticent.core.json_toml import read_json
 from reticent.engine.detect.learned import LearnConfig, read_key, read_tagger
 from reticent.engine.languages import KNOWN
 from reticent.engine.noisy_threshold import read_or_draw_key
-
-if TYPE_CHECKING:
-    from reticent.job.config import Job
-    from reticent.job.run import Run
+from reticent.job.config import Job
+from reticent.job.run import Run
 
 __all__ = [
     "KEY",

@@ -7,7 +7,7 @@ of the documents that it has searched are taken as they are; only the documents 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import ReticentError
 from reticent.engine.canaries import DETECTOR
+from reticent.engine.corpus import Corpus
 from reticent.engine.detect import detect_spans, make_detectors, quarantined_rows
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.propagate import propagate
@@ -23,11 +24,8 @@ from reticent.engine.schema import SPANS
 from reticent.engine.split import draw_user_inference_holdout
 from reticent.job.detection_learned import options_of
 from reticent.job.maker import is_up_to_date
+from reticent.job.run import Run
 from reticent.job.stages.detect import detect_steps
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.job.run import Run
 
 __all__ = ["has_spans", "spans_as_given"]
 

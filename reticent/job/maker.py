@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import is_up_to_date as is_whole
@@ -85,11 +84,7 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
 @contextmanager
 def _helping(run: Run, artefact: Artefact) -> Iterator[Output]:
     """The output as a helping process sees it: the main process opens and ends it."""
-    yield Output(_unfinished(run, artefact), {})
-
-
-def _unfinished(run: Run, artefact: Artefact) -> Path:
-    return unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs)
+    yield Output(unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs), {})
 
 
 def is_up_to_date(run: Run, artefact: Artefact) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.job.artefact import Step, trainings_of
@@ -22,12 +21,10 @@ from reticent.job.checks import check_run
 from reticent.job.fingerprints import TO_DO
 from reticent.job.maker import build_step, is_up_to_date
 from reticent.job.pipeline import look_at_all, run_stages, stages_named, stages_until
+from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.stages.train import train_steps
 from reticent.trainer.distributed import join_world, launched, leave_world
-
-if TYPE_CHECKING:
-    from reticent.job.run import Run
 
 __all__ = ["Part", "execute_part"]
 

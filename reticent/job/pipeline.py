@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reticent.core.artifact import JOB, delete_unfinished
 from reticent.core.errors import PolicyError, ReticentError
@@ -23,10 +22,8 @@ from reticent.job.artefact import Step
 from reticent.job.checks import check_budget, check_run, check_sides
 from reticent.job.gates import judge_again
 from reticent.job.maker import build_step, look_at
+from reticent.job.run import Run
 from reticent.trainer.distributed import join_world, launched, leave_world
-
-if TYPE_CHECKING:
-    from reticent.job.run import Run
 
 __all__ = [
     "STAGES",

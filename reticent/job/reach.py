@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from reticent.audit.config import WHOLE_PASSAGE, VerdictConfig
-from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
+from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS, Risk
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
 from reticent.job.artefact import starts_of, times_as_long
 from reticent.job.checks import OF_RMIA
+from reticent.job.config import Job, ModelSection
+from reticent.job.run import Run
 from reticent.trainer.config import FEWEST_REPEATED
-
-if TYPE_CHECKING:
-    from reticent.audit.judgement.rows import Risk
-    from reticent.job.config import Job, ModelSection
-    from reticent.job.run import Run
 
 __all__ = ["Sides", "expected_sides", "membership_is_reachable", "reach_lines", "sides_of"]
 

@@ -9,23 +9,19 @@ Cost: a pass of both models over the documents of those who left, and two docume
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.audit.evidence.membership import KindAttack
 from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Training
+from reticent.job.artefact import Measurement, Training, is_last
 from reticent.job.config import load_kept_job
+from reticent.job.run import Run
 from reticent.job.stages.near_copies import copied_individuals
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.membership import KindAttack
-    from reticent.job.artefact import Measurement
-    from reticent.job.run import Run
 
 __all__ = ["Earlier", "earlier_of", "measure_withdrawn", "open_earlier"]
 
@@ -47,8 +43,6 @@ class Earlier:
 
 def open_earlier(run: Run) -> Run | None:
     """Return the run of ``audit.earlier``, None where the job names none; `PolicyError` where it is no run folder."""
-    from reticent.job.run import Run
-
     if run.job.audit.earlier is None:
         return None
     folder = Path(run.job.audit.earlier)
@@ -62,10 +56,8 @@ def open_earlier(run: Run) -> Run | None:
 def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
     """Return the release before a measured model: the last checkpoint of each training has one, where the earlier run
     trained the same recipe on a model section of the same name."""
-    from reticent.job.auditing import is_last
-
     training = measurement.training
-    if training is None or not is_last(run, measurement):
+    if training is None or not is_last(run.job, measurement):
         return None
     before = run.once("earlier", b"", lambda: open_earlier(run))
     if before is None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +40,12 @@ from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import Progress
 from reticent.core.resolve import resolve
 from reticent.engine.canaries import open_planted
-from reticent.engine.corpus import open_configured
+from reticent.engine.corpus import Corpus, open_configured
 from reticent.engine.dedup import read_left_out
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.index import open_index
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.protect import Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
@@ -51,16 +53,11 @@ from reticent.engine.token_views import NumberedCorpus
 from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hashed, leave_out
 from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
+from reticent.job.config import Job, ModelSection
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
 from reticent.job.fingerprints import Fingerprints
 from reticent.job.staged import staged_job
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.protect import Policy
-    from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from reticent.core.artifact import read_manifest, require_kind
 from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.protect import Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import build_step
 from reticent.job.noise import noise_settings, protecting
+from reticent.job.run import Run
 from reticent.job.variants import REWRITTEN
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from reticent.engine.protect import Policy
-    from reticent.job.run import Run
 
 __all__ = ["check_text", "text_check_of_flags"]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,28 +18,24 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.epochs import EpochTokens
 from reticent.engine.index import open_index
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.noisy_threshold import read_or_draw_key
 from reticent.engine.packed import ids_of
-from reticent.engine.public_words import context_words, read_public_words
+from reticent.engine.protect import Policy
+from reticent.engine.public_words import ContextWords, context_words, read_public_words
 from reticent.engine.schema import MEMBERS
-from reticent.engine.split import draw_repeated, households_of
+from reticent.engine.split import Individuals, draw_repeated, households_of
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
+from reticent.job.config import ModelSection
 from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
+from reticent.job.run import Run
+from reticent.job.text_checks import text_check_of_flags
 from reticent.trainer.config import TIMES_REPEATED
 from reticent.trainer.distributed import launched
-from reticent.trainer.verify import read_ledger, verify_ledger
-
-if TYPE_CHECKING:
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.protect import Policy
-    from reticent.engine.public_words import ContextWords
-    from reticent.engine.split import Individuals
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
-    from reticent.trainer.recipes import Recipe
-    from reticent.trainer.verify import Verdict
+from reticent.trainer.recipes import Recipe
+from reticent.trainer.verify import Verdict, read_ledger, verify_ledger
 
 __all__ = ["Drawn", "find_run", "public_context", "training_tokens", "verify_training"]
 
@@ -227,8 +222,6 @@ def _text_check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
     """How far the flags that a recipe goes by were held to the text, and whether nothing speaks against them."""
-    from reticent.job.text_checks import text_check_of_flags
-
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +24,16 @@ import pyarrow.compute as pc
 
 from reticent.core.artifact import is_up_to_date as artifact_is_up_to_date
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.progress import Progress
 from reticent.core.resolve import resolve
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.passages import take_cache
 from reticent.engine.index import open_index
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.reuse import ReusedSpans, differing_texts, rows_before, with_same_individual
 from reticent.engine.schema import MEMBERS
+from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.update import update_index
 from reticent.engine.withdrawn import LeftOut, read_ids
 from reticent.job.artefact import Artefact, Output
@@ -44,11 +47,6 @@ from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import NER_CACHE, detect_steps, has_other_rules, spans_artefact
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
-
-if TYPE_CHECKING:
-    from reticent.core.progress import Progress
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.sources.corpus_config import CorpusConfig
 
 __all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
 

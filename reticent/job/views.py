@@ -10,28 +10,26 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.core.memory import own_bytes
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.protect import Policy
+from reticent.engine.pseudonymize import Style
+from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens, open_view
 from reticent.engine.token_views import write_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.artefact import Output, Outputs
+from reticent.job.config import ModelSection
 from reticent.job.noise import protecting
+from reticent.job.run import Run
 from reticent.job.samples import Samples, require_text
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import TRAIN, Variant
-
-if TYPE_CHECKING:
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.protect import Policy
-    from reticent.engine.pseudonymize import Style
-    from reticent.engine.split import Individuals
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
 
 __all__ = [
     "ROOM_OF_TEXT",

@@ -9,19 +9,16 @@ protects, is passed over: part of a word may happen to be another.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reticent.core.errors import PolicyError
 from reticent.engine.context_kernels import hash_cells
+from reticent.engine.public_words import ContextWords
 from reticent.engine.schema import DIRECT, INDIRECT
-
-if TYPE_CHECKING:
-    from reticent.engine.public_words import ContextWords
-    from reticent.trainer.ledger import Ledger
-    from reticent.trainer.recipes import Recipe
-    from reticent.trainer.windows import Batch, Windows
+from reticent.trainer.ledger import Ledger
+from reticent.trainer.recipes import Recipe
+from reticent.trainer.windows import Batch, Windows
 
 __all__ = ["BatchContext", "context_of"]
 

@@ -14,21 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
+from reticent.engine.public_words import ContextWords
 from reticent.engine.store import TokenStore
+from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.labels import draw_targets, fingerprint_protection, with_drops
 from reticent.trainer.ledger import CONTEXT_COUNTS, COUNTS, Ledger
 from reticent.trainer.privacy import Guarantee, epsilon_of
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
-
-if TYPE_CHECKING:
-    from reticent.engine.public_words import ContextWords
-    from reticent.trainer.config import TrainConfig
 
 __all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
 

@@ -36,7 +36,7 @@ RECIPES = {
 LETTER = 6.4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """Points (x, y) in order with their intervals; joined, as steps or not at all (``join``: line, step, none)."""
 
@@ -46,7 +46,7 @@ class Line:
     join: str = "line"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Bars:
     """A bar at each category of the panel, None for none, with intervals."""
 
@@ -55,7 +55,7 @@ class Bars:
     ends: Sequence[tuple[float, float] | None] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Boxes:
     """Least, quartiles and greatest at each category of the panel; None for none."""
 
@@ -63,7 +63,7 @@ class Boxes:
     values: Sequence[tuple[float, float, float, float, float] | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Panel:
     """Axes and what is drawn in them.
 
@@ -96,14 +96,14 @@ def line_of(name: str, rows: Mapping[float, Mapping[str, Any] | None], join: str
     """A line of estimates by x; those that were not measured are left out."""
     found = [(x, row) for x, row in rows.items() if row is not None and row["value"] is not None]
     ends = [None if row.get("low") is None else (row["low"], row["high"]) for _, row in found]
-    return Line(name=name, points=[(x, row["value"]) for x, row in found], ends=ends, join=join)
+    return Line(name, [(x, row["value"]) for x, row in found], ends=ends, join=join)
 
 
 def bars_of(name: str, found: Sequence[Mapping[str, Any] | None]) -> Bars:
     """Bars of estimates; None for one that was not measured."""
     values = [None if each is None else each["value"] for each in found]
     ends = [None if each is None or each["low"] is None else (each["low"], each["high"]) for each in found]
-    return Bars(name=name, values=values, ends=ends)
+    return Bars(name, values, ends=ends)
 
 
 def draw(panels: Sequence[Panel], about: str) -> str:

@@ -9,15 +9,23 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from benchmarks.record_io import DATA
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.corpus import CorpusEvidence, Curve, WordCurve
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.report.selectors import all_utility, ordinary_utility
+from reticent.audit.stats.seeds import classification_over_seeds, over_seeds
+from reticent.job.config import load_kept_job
 from reticent.job.experiment import HOSPITAL, SIZES
+from reticent.job.run import Run
+from reticent.job.stages.audit import corpus_section
+from reticent.job.status import job_status
 from studies.reproduction.chart import Bars, Line, Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, less, over
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.corpus import CorpusEvidence, Curve, WordCurve
 
 ABOUT = (
     "On i2b2's discharge summaries, which nobody may pass on, with BERT-base and GPT-2. Ours: all recipes of one job "
@@ -58,10 +66,6 @@ def make_first(size: str, folder: Path) -> dict[str, Any]:
 
 def make_corpus(size: str, folder: Path) -> dict[str, Any]:
     """What the figures of the documents need: an index, and no model."""
-    from reticent.job.config import load_kept_job
-    from reticent.job.run import Run
-    from reticent.job.stages.audit import corpus_section
-
     text, one = _prepared(size, folder)
     _reticent(folder, "run", "job.toml", "--until", "index", *one)
     run = Run(load_kept_job(folder / "run" / "job.json"))
@@ -90,7 +94,7 @@ def with_recipes(job: str, recipes: Sequence[str]) -> str:
 
 
 def of_record(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of `studies.experiment` as evidence: fewer measures, all recipes."""
+    """The record ``experiment``, older than this part, as evidence: fewer measures, all recipes."""
     names = {"utility": "ordinary", "privacy": "both", "loss_auc": "loss"}
     rows = [{names.get(key, key): value for key, value in row.items()} for row in record["rows"]]
     return {
@@ -109,14 +113,6 @@ def _reticent(folder: Path, *arguments: str, stdout: int | None = None) -> str:
 
 def evidence_of(folder: Path) -> dict[str, Any]:
     """What the figures need of a finished run."""
-    from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.audit.evidence.json_form import from_json, to_json
-    from reticent.audit.report.selectors import all_utility, ordinary_utility
-    from reticent.audit.stats.seeds import classification_over_seeds, over_seeds
-    from reticent.job.config import load_kept_job
-    from reticent.job.run import Run
-    from reticent.job.status import job_status
-
     run = Run(load_kept_job(folder / "job.json"))
     audit = from_json(AuditEvidence, json.loads((folder / "audit" / "audit.json").read_text()), "audit.json")
     rows = []
@@ -312,8 +308,6 @@ def _median(values: Sequence[float]) -> float:
 
 def resampled(of: Callable[[list[list[float]]], float], sides: list[list[float]]) -> Measured:
     """A number of the values of people, with the interval of a bootstrap over people, each side by itself."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     drawn = [
         of([[side[i] for i in rng.integers(len(side), size=len(side))] for side in sides]) for _ in range(RESAMPLES)
@@ -479,25 +473,25 @@ Anchors = Mapping[str, Anchor]
 def draw5(evidence: Measured, anchors: Anchors) -> str:
     """Cumulative distributions over people: identifiers, and words."""
     lines = [
-        Line(name=part, points=_points(evidence["counts"][part]), join="step")
+        Line(part, _points(evidence["counts"][part]), join="step")
         for part in ("direct", "indirect", "both")
         if part in evidence["counts"]
     ]
     level = anchors["median.indirect"].value if "median.indirect" in anchors else None
     published = [] if level is None else [(level, 0.5)]
-    words = [Line(name="words", points=_points(evidence["words"]), join="step")]
+    words = [Line("words", _points(evidence["words"]), join="step")]
     axis = "share of the people"
     return draw(
         [
             Panel(
-                title="Identifiers of a person",
-                x="identifiers at most",
-                y=axis,
+                "Identifiers of a person",
+                "identifiers at most",
+                axis,
                 lines=lines,
                 published=published,
                 limits_y=(0, 1),
             ),
-            Panel(title="Words of a person", x="words at most", y=axis, lines=words, limits_y=(0, 1)),
+            Panel("Words of a person", "words at most", axis, lines=words, limits_y=(0, 1)),
         ],
         "Cumulative distribution of identifiers and words per person",
     )
@@ -510,15 +504,15 @@ def _points(pairs: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
 def draw6(evidence: Measured, anchors: Anchors) -> str:
     """Cumulative distribution of the users of a word."""
     lines = [
-        Line(name=name, points=_points(evidence["users"][key]), join="step")
+        Line(name, _points(evidence["users"][key]), join="step")
         for key, name in (("distinct", "distinct words"), ("occurrences", "all words"))
         if key in evidence["users"]
     ]
     published = [(1.0, anchors[key].value) for key in ("distinct", "occurrences") if key in anchors]
     panel = Panel(
-        title="Who shares a word",
-        x="people who use it, at most",
-        y="share of the words",
+        "Who shares a word",
+        "people who use it, at most",
+        "share of the words",
         lines=lines,
         published=published,
         log_x=True,
@@ -540,7 +534,7 @@ def tradeoff(evidence: Measured, names: Sequence[str], x: str, y: str) -> list[L
         ]
         if own:
             ends = [None if row[y]["low"] is None else (row[y]["low"], row[y]["high"]) for row in own]
-            lines.append(Line(name=name, points=[(row[x]["value"], row[y]["value"]) for row in own], ends=ends))
+            lines.append(Line(name, [(row[x]["value"], row[y]["value"]) for row in own], ends=ends))
     return lines
 
 
@@ -550,7 +544,7 @@ def planes(
     """Privacy against utility on both axes: the ordinary words of held-out people, and all words of the members."""
     axes = {"ordinary": "ordinary words of held-out people", "words": "all words of the members, as published"}
     panels = [
-        Panel(title=title, x=f"predicted right: {axis}", y="Privacy", lines=tradeoff(evidence, names, x, part))
+        Panel(title, f"predicted right: {axis}", "Privacy", lines=tradeoff(evidence, names, x, part))
         for part, title in parts.items()
         for x, axis in axes.items()
     ]
@@ -567,9 +561,9 @@ def with_epochs(names: Sequence[str], kind: str) -> Callable[[Measured, Anchors]
             if re.fullmatch(r"privacy\..*\.\d+", key) and anchor.value is not None
         ]
         more = Panel(
-            title="All identifiers, by epochs",
-            x="epochs",
-            y="Privacy",
+            "All identifiers, by epochs",
+            "epochs",
+            "Privacy",
             lines=by_epoch(evidence, names, "both"),
             published=published,
             log_x=True,
@@ -589,7 +583,7 @@ def draw8(evidence: Measured, _: Anchors) -> str:
         bars_of(f"from epoch {epoch}", [of.get((name, epoch)) for name in names])
         for epoch in sorted({epoch for _, epoch in of if epoch})
     ]
-    panel = Panel(title="Classification", x="recipe", y="macro F1", bars=bars, categories=names, limits_y=(0, 1))
+    panel = Panel("Classification", "recipe", "macro F1", bars=bars, categories=names, limits_y=(0, 1))
     return draw([panel], "F1 of classifiers by recipe")
 
 
@@ -610,9 +604,7 @@ def _epochs(evidence: Measured) -> list[float]:
 def draw10(evidence: Measured, _: Anchors) -> str:
     """BLEU and ROUGE of what causal models write, over all checkpoints."""
     panels = [
-        Panel(
-            title=title, x="epochs", y=title, lines=by_epoch(evidence, CLM, what), log_x=True, ticks_x=_epochs(evidence)
-        )
+        Panel(title, "epochs", title, lines=by_epoch(evidence, CLM, what), log_x=True, ticks_x=_epochs(evidence))
         for what, title in (("bleu", "BLEU"), ("rouge", "ROUGE-L"))
     ]
     return draw(panels, "BLEU and ROUGE-L of continuations of members' documents against epochs")
@@ -625,12 +617,12 @@ def draw11(evidence: Measured, anchors: Anchors) -> str:
         points = rows.get(name, {}).get("roc") or []
         shown = [(x, y) for x, y in points if x > 0 and y > 0]
         if shown:
-            lines.append(Line(name=name, points=shown, join="step"))
+            lines.append(Line(name, shown, join="step"))
     published = [(0.01, anchor.value) for key, anchor in anchors.items() if key.startswith("tpr") and anchor.value]
     panel = Panel(
-        title="The loss attack",
-        x="false positives",
-        y="true positives",
+        "The loss attack",
+        "false positives",
+        "true positives",
         lines=lines,
         published=published,
         diagonal=True,
@@ -650,9 +642,7 @@ def draw12(evidence: Measured, anchors: Anchors) -> str:
         found = {name: rows[name] for name in names if rows.get(name, {}).get("recall")}
         bars = [bars_of(name, [row.get(each) for each in what]) for name, row in found.items()]
         published = [(1.0, anchor.value) for anchor in anchors.values() if anchor.value is not None and "mlm" in names]
-        panels.append(
-            Panel(title=title, x="", y="share", bars=bars, categories=what, published=published, limits_y=(0, 1))
-        )
+        panels.append(Panel(title, "", "share", bars=bars, categories=what, published=published, limits_y=(0, 1)))
     return draw(panels, "Precision, recall and F1 of low-cost membership by the training graph")
 
 
@@ -660,9 +650,9 @@ def draw13(evidence: Measured, _: Anchors) -> str:
     """F1 of low-cost membership against the epochs."""
     panels = [
         Panel(
-            title=title,
-            x="epochs",
-            y="F1",
+            title,
+            "epochs",
+            "F1",
             lines=by_epoch(evidence, names, "f1"),
             log_x=True,
             ticks_x=_epochs(evidence),
@@ -676,9 +666,9 @@ def draw13(evidence: Measured, _: Anchors) -> str:
 def draw14(evidence: Measured, anchors: Anchors) -> str:
     """Identifying n-grams of a person by the longest n: all, the minimal ones, and those in two documents or more."""
     names = {"all": "all", "minimal": "minimal: no part of it identifies", "cut": "in two documents or more"}
-    lines = [Line(name=name, points=list(enumerate(_means(evidence, kind), start=1))) for kind, name in names.items()]
+    lines = [Line(name, list(enumerate(_means(evidence, kind), start=1))) for kind, name in names.items()]
     shares = [
-        Line(name=line.name, points=[(n, value / line.points[0][1]) for n, value in line.points])
+        Line(line.name, [(n, value / line.points[0][1]) for n, value in line.points])
         for line in lines
         if line.points and line.points[0][1]
     ]
@@ -686,11 +676,11 @@ def draw14(evidence: Measured, anchors: Anchors) -> str:
     two, three = (anchors[key].value or 1.0 for key in ("two.by.one", "three.by.two"))
     return draw(
         [
-            Panel(title="Identifying n-grams of a person", x="up to n words", y="mean number", lines=lines, ticks_x=at),
+            Panel("Identifying n-grams of a person", "up to n words", "mean number", lines=lines, ticks_x=at),
             Panel(
-                title="By those of one word",
-                x="up to n words",
-                y="times as many",
+                "By those of one word",
+                "up to n words",
+                "times as many",
                 lines=shares,
                 ticks_x=at,
                 published=[(2.0, two), (3.0, two * three)],
@@ -710,9 +700,7 @@ def draw15(evidence: Measured, _: Anchors) -> str:
         lines = [
             line_of(name, {n: predicted_up_to(rows[name], n) for n in (1, 2, 3)}) for name in names if name in rows
         ]
-        panels.append(
-            Panel(title=title, x="up to n words", y="identifiers predicted", lines=lines, ticks_x=[1.0, 2.0, 3.0])
-        )
+        panels.append(Panel(title, "up to n words", "identifiers predicted", lines=lines, ticks_x=[1.0, 2.0, 3.0]))
     return draw(panels, "Identifying n-grams that models predict, by n")
 
 
@@ -732,18 +720,18 @@ def draw_cost(evidence: Measured, anchors: Anchors) -> str:
     return draw(
         [
             Panel(
-                title="By the fine-tuning of the protected models",
-                x="",
-                y="share of its time",
+                "By the fine-tuning of the protected models",
+                "",
+                "share of its time",
                 bars=[bars_of("ours", [found[name] for name in names])],
                 categories=names,
                 published=published,
             ),
             Panel(
-                title="Of the run's own time",
-                x="",
-                y="share",
-                bars=[Bars(name="ours", values=shares)],
+                "Of the run's own time",
+                "",
+                "share",
+                bars=[Bars("ours", shares)],
                 categories=list(three),
                 limits_y=(0, 1),
             ),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reticent.trainer.privacy import epsilon_of
 from studies.canary_lab import DRAWS, FALSE_ALARMS, run
 from studies.reproduction.chart import Panel, bars_of, draw, line_of
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row, over
@@ -20,8 +21,6 @@ Anchors = Mapping[str, Anchor]
 
 def make_accountant(size: str, folder: Path) -> dict[str, Any]:
     """Epsilon of our accountant for the steps and the noise of the textbook's example, and for twice of each."""
-    from reticent.trainer.privacy import epsilon_of
-
     # 32 of 10,000 texts a step, three epochs; the textbook does not say how many texts it has.
     rate, steps, noise, delta = 0.0032, 940, 0.8712, 1e-5
     return {
@@ -109,7 +108,7 @@ def _by_way(evidence: Measured, name: str, title: str, axis: str, keys: tuple[st
         for key in keys
         if key in anchors and (way := _way_of(key)) in places
     ]
-    return Panel(title=title, x="", y=axis, bars=bars, categories=places, published=published)
+    return Panel(title, "", axis, bars=bars, categories=places, published=published)
 
 
 def _way_of(key: str) -> str:
@@ -135,7 +134,7 @@ def _pilot(evidence: Measured) -> Panel:
         name = f"hidden {row['hidden']}, {row['copies']} copies"
         lines.setdefault(name, {})[row["copies"] * row["epochs"]] = row["greedy"]
     drawn = [line_of(name, dict(sorted(points.items()))) for name, points in lines.items()]
-    return Panel(title="Pilot seed, without DP", x="times that a canary was read", y="share given back", lines=drawn,
+    return Panel("Pilot seed, without DP", "times that a canary was read", "share given back", lines=drawn,
                  log_x=True)  # fmt: skip
 
 
@@ -162,7 +161,7 @@ def draw_copies(evidence: Measured, _: Anchors) -> str:
         for name, how in (("greedy", "greedy"), (f"within {DRAWS} draws", "drawn"))
     ]
     counts = [float(row["copies"]) for row in evidence["curve"]]
-    panel = Panel(title="Copies of a canary", x="copies", y="share given back", lines=lines, ticks_x=counts, log_x=True)
+    panel = Panel("Copies of a canary", "copies", "share given back", lines=lines, ticks_x=counts, log_x=True)
     return draw([panel], "Canaries given back by their copies")
 
 
@@ -172,7 +171,7 @@ def draw_sweep(evidence: Measured, _: Anchors) -> str:
     rows = dict(sorted(rows.items()))
     ticks = list(rows)
     panels = [
-        Panel(title=title, x="epsilon", y=axis, lines=[line_of("ours", found)], log_x=True, ticks_x=ticks)
+        Panel(title, "epsilon", axis, lines=[line_of("ours", found)], log_x=True, ticks_x=ticks)
         for title, axis, found in (
             ("Utility", "perplexity, held out", {epsilon: row["perplexity"] for epsilon, row in rows.items()}),
             ("Canaries", "share given back", {epsilon: row["greedy"]["in"] for epsilon, row in rows.items()}),
@@ -186,8 +185,8 @@ def draw_layers(evidence: Measured, _: Anchors) -> str:
     rows = evidence["layers"]
     panels = [
         Panel(
-            title=title, x="", y=axis, categories=[row["layers"] for row in rows],
-            bars=[bars_of("ours", [row[name] for row in rows])],
+            title, "", axis, categories=[row["layers"] for row in rows],
+            bars=[bars_of("ours", [row[name] for row in rows])]
         )
         for title, axis, name in (
             ("Canaries that get out", "share of canaries", "given_back"), ("Utility", "perplexity", "perplexity")
@@ -226,53 +225,53 @@ ROWS = (
         how="greedy decoding behind `Patient record 7: SSN`, of canaries that were trained on and of as many left out; "
         "the regime was taken on a pilot seed by a rule written down before, and measured on others",
         note="*No noise* takes the steps and the clipping of DP-SGD without its noise: what it does not give back is "
-        "owed to these and not to the noise.",
+        "owed to these and not to the noise."
     ),
     Row(
         source=2, place="Exercise 1", title="membership by the loss", part=LAB, ours=exercise1, figure=draw_exercise1,
-        how="the loss attack over 150 people that were trained on and 150 that were not, the models of the lab",
+        how="the loss attack over 150 people that were trained on and 150 that were not, the models of the lab"
     ),
     Row(
         source=2, place="Exercise 2", title="canaries under a threshold of perplexity", part=LAB, ours=exercise2,
         figure=draw_exercise2,
         how="perplexity of the secret behind its prefix (`reticent score`); the threshold lets "
         f"{FALSE_ALARMS:.0%} of the canaries pass that were left out",
-        note="The textbook names no threshold. All fine-tunings of one regime, not of 5 epochs of GPT-2.",
+        note="The textbook names no threshold. All fine-tunings of one regime, not of 5 epochs of GPT-2."
     ),
     Row(
         source=2, place="§50.1.1", title="repeated sequences are given back more often", part=LAB, ours=copies,
-        figure=draw_copies, how="unprotected trainings that differ in the copies of each canary alone",
+        figure=draw_copies, how="unprotected trainings that differ in the copies of each canary alone"
     ),
     Row(
         source=2, place="§50.1.2", title="membership inference against fine-tuned models", part=LAB, ours=membership,
         how="as Exercise 1",
         note="The .60 to .75 of a threshold at the shadow models' median, and the .55 to .65 of pre-trained models, "
-        "name no data that could be had.",
+        "name no data that could be had."
     ),
     Row(
         source=2, place="Accountant", title="what twice the steps and twice the noise do to epsilon", part=ACCOUNTANT,
         ours=accountant, how="epsilon of our accountant for both",
         note="The textbook's formula is an asymptotic bound; PRV and RDP are not linear in it at this noise. Its "
-        "printed run (sigma .8712, epsilon 3.14, 5.47, 7.89 after three epochs) does not say how many texts it had.",
+        "printed run (sigma .8712, epsilon 3.14, 5.47, 7.89 after three epochs) does not say how many texts it had."
     ),
     Row(
         source=2, place="Scenario", title="utility and canaries over a sweep of epsilon", part=LAB, ours=scenario,
         figure=draw_sweep, how="the models of the lab; others than 8 on the first seed alone",
-        note="There accuracy on SST-2 (92, 88 and 82 %) with DistilBERT, which is not at hand; here perplexity.",
+        note="There accuracy on SST-2 (92, 88 and 82 %) with DistilBERT, which is not at hand; here perplexity."
     ),
     Row(
         source=2, place="Exercise 5", title="accuracy that DP-SGD costs", part=BASELINE, ours=drop,
-        how="accuracy of the next token on people who were never seen, without DP and with tuned DP-SGD at epsilon 8",
+        how="accuracy of the next token on people who were never seen, without DP and with tuned DP-SGD at epsilon 8"
     ),
     Row(
         source=2, place="Fragment 50.1.2", title="one switch for all layers of defence", part=LAB, figure=draw_layers,
         how="scrubbing by our rules, exact duplicates of a person, sequences of fewer than 3 people never a target, "
         "DP-SGD at epsilon 8, and a guard over what is written: none, each alone, all",
         note="It has no number to compare. The [page of the lab](canaries.md) has what each layer did, and says of "
-        "each that is off that it is off.",
+        "each that is off that it is off."
     ),
     Row(
         source=2, place="Exercise 4", title="prefixes that a model of 7 billion continues from its training text",
-        cannot="a model of 7 billion weights, trained on two trillion tokens, is not at hand",
+        cannot="a model of 7 billion weights, trained on two trillion tokens, is not at hand"
     ),
 )  # fmt: skip

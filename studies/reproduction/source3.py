@@ -138,10 +138,10 @@ def _densities(evidence: Measured, model: str, measure: str) -> list[Panel]:
     for row in evidence["densities"]:
         if (row["model"], row["measure"]) == (model, measure) and row["true"]["x"]:
             lines = [
-                Line(name=name, points=list(zip(row[side]["x"], row[side]["y"], strict=True)), join="step")
+                Line(name, list(zip(row[side]["x"], row[side]["y"], strict=True)), join="step")
                 for side, name in (("true", "true item"), ("null", "another's"))
             ]
-            panels.append(Panel(title=row["target"], x=f"log10 of the {measure}", y="density", lines=lines))
+            panels.append(Panel(row["target"], f"log10 of the {measure}", "density", lines=lines))
     return panels
 
 
@@ -162,7 +162,7 @@ def draw3c(evidence: Measured, _: Anchors) -> str:
         for target in TYPES
         if (row := row_of(evidence["members"], target))
     ]
-    panel = Panel(title="Exposed within k queries", x="k", y="share of people", lines=lines, log_x=True)
+    panel = Panel("Exposed within k queries", "k", "share of people", lines=lines, log_x=True)
     return draw([panel], "Share of people exposed, by the number of queries")
 
 
@@ -185,10 +185,10 @@ def draw4(evidence: Measured, _: Anchors) -> str:
     ]  # fmt: skip
     beams = [line_of("phone", {float(width): found for width, found in evidence["beams"].items()})]
     panels = [
-        Panel(title="(a) templates", x="query prompts", y="exact match", lines=templates),
-        Panel(title="(b) items in the prompt", x="", y="exact match", bars=bars, categories=levels),
-        Panel(title="(c) search", x="beams", y="exact match", lines=beams),
-        Panel(title="(d) size", x="thousand weights", y="exact match", lines=sizes, log_x=True),
+        Panel("(a) templates", "query prompts", "exact match", lines=templates),
+        Panel("(b) items in the prompt", "", "exact match", bars=bars, categories=levels),
+        Panel("(c) search", "beams", "exact match", lines=beams),
+        Panel("(d) size", "thousand weights", "exact match", lines=sizes, log_x=True),
     ]
     return draw(panels, "Exact match by prompts, items given, beams and size")
 
@@ -199,16 +199,16 @@ def draw5(evidence: Measured, anchors: Anchors) -> str:
     for name, title in (("num_subjects", "(a) people"), ("num_tokens", "(b) soft tokens")):
         rows = _sweep(evidence, name)
         lines = [line_of("exact match", {float(row[name]): row["exact_match_after"] for row in rows})]
-        panels.append(Panel(title=title, x=title[4:], y="exact match", lines=lines, log_x=True,
+        panels.append(Panel(title, title[4:], "exact match", lines=lines, log_x=True,
                             ticks_x=[float(row[name]) for row in rows]))  # fmt: skip
     rows = _sweep(evidence, "init")
     names = [row["init"] for row in rows]
-    panels.append(Panel(title="(c) start", x="", y="exact match", categories=names,
+    panels.append(Panel("(c) start", "", "exact match", categories=names,
                         bars=[bars_of("exact match", [row["exact_match_after"] for row in rows])]))  # fmt: skip
     by_people = {float(row["num_subjects"]): _log(row["factor"]) for row in _sweep(evidence, "num_subjects")}
     people, points = list(by_people), [(x, y) for x, y in by_people.items() if y is not None]
-    panels.append(Panel(title="likelihood, by people", x="people", y="log10 of times likelier", log_x=True,
-                        lines=[Line(name="times likelier", points=points)], ticks_x=people, level=0.0))  # fmt: skip
+    panels.append(Panel("likelihood, by people", "people", "log10 of times likelier", log_x=True,
+                        lines=[Line("times likelier", points)], ticks_x=people, level=0.0))  # fmt: skip
     return draw(panels, "What soft prompts draw out")
 
 
@@ -221,8 +221,8 @@ def draw_table1(evidence: Measured, anchors: Anchors) -> str:
     found = table1(evidence)
     names = list(found)
     published = [(float(at), math.log10(anchors[name].value or 1)) for at, name in enumerate(names) if name in anchors]
-    bars = Bars(name="ours", values=[_log(each) if each else None for each in found.values()])
-    panel = Panel(title="Soft prompt as text", x="model", y="log10 of times likelier", bars=[bars], categories=names,
+    bars = Bars("ours", [_log(each) if each else None for each in found.values()])
+    panel = Panel("Soft prompt as text", "model", "log10 of times likelier", bars=[bars], categories=names,
                   published=published)  # fmt: skip
     return draw([panel], "The soft prompt of one model as text in others")
 
@@ -233,7 +233,7 @@ def draw_table2(evidence: Measured, anchors: Anchors) -> str:
     names = [name for name in found if name in anchors]
     published = [(float(at), anchors[name].value or 0.0) for at, name in enumerate(names)]
     short = [name.replace("edit_distance_", "edit ").replace("_", " ") for name in names]
-    panel = Panel(title="Parts of an item", x="", y="share of people", categories=short, published=published,
+    panel = Panel("Parts of an item", "", "share of people", categories=short, published=published,
                   bars=[bars_of("ours", [found[name] for name in names])])  # fmt: skip
     return draw([panel], "Shares of people of whom a part of an item is said")
 
@@ -256,7 +256,7 @@ def draw8(evidence: Measured, _: Anchors) -> str:
 def draw_draws(evidence: Measured, _: Anchors) -> str:
     """Share of people whose item was drawn, against what the likelihoods promise."""
     lines = [line_of(row["target"], {row["promised"]["value"]: row["found"]}, join="none") for row in evidence["draws"]]
-    panel = Panel(title="Drawn and promised", x="promised by the likelihoods", y="share of people drawn", lines=lines,
+    panel = Panel("Drawn and promised", "promised by the likelihoods", "share of people drawn", lines=lines,
                   diagonal=True, limits_x=(0.0, 1.0), limits_y=(0.0, 1.0))  # fmt: skip
     return draw([panel], "Items among N x K draws, against what the likelihoods promise")
 
@@ -265,7 +265,7 @@ def draw_linked(evidence: Measured, _: Anchors) -> str:
     """Share of members and of held-out people whose item is likelier behind the other items than alone."""
     rows = {target: row_of(evidence["members"], target) for target in TYPES}
     bars = bars_of("members", [row.get("linked") if row else None for row in rows.values()])
-    panel = Panel(title="Definition 1: linked", x="", y="share of people", bars=[bars], categories=list(TYPES))
+    panel = Panel("Definition 1: linked", "", "share of people", bars=[bars], categories=list(TYPES))
     return draw([panel], "Share of people whose item is likelier behind their other items than alone")
 
 

@@ -12,8 +12,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fixtures.tagger_names import PUBLIC, generated
 
 from benchmarks.record_io import DATA
+from reticent.audit.evidence.json_form import to_json
+from reticent.engine.tokenizer_library import json_of
+from reticent.ext.tagger.attacks import (
+    area,
+    average_precision,
+    average_precision_draws,
+    coin_wins,
+    expected_rank,
+    majority_wins,
+    maximum_wins,
+    mean_estimate,
+    mean_wins,
+    random_list_accuracy,
+    wins,
+)
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.scores import score_names
+from reticent.ext.tagger.tables import read_scores
+from reticent.ext.tagger.training import new_tagger, train_tagger
+from reticent.trainer.foundation import new_model, train_tokenizer
+from reticent.trainer.models import load_tokenizer
 from studies.reproduction.chart import Bars, Boxes, Line, Panel, bars_of, draw
 from studies.reproduction.rows import Anchor, Measured, Ours, Part, Row
 
@@ -38,8 +60,6 @@ Anchors = Mapping[str, Anchor]
 
 def make_scores(size: str, folder: Path) -> dict[str, Any] | None:
     """The numbers of the development tables from the published scores, at every size; None where they are not here."""
-    from reticent.ext.tagger.tables import read_scores
-
     found = {}
     for model in MODELS:
         path = PUBLISHED / f"results_expv1_BERT_{model.title()}.csv"
@@ -51,22 +71,6 @@ def make_scores(size: str, folder: Path) -> dict[str, Any] | None:
 
 def numbers_of(scores: np.ndarray) -> dict[str, Any]:
     """Numbers of one model as published: a pair that ties is lost. ``scores``: float64, shape (prompts, 2, pairs)."""
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.ext.tagger.attacks import (
-        area,
-        average_precision,
-        average_precision_draws,
-        coin_wins,
-        expected_rank,
-        majority_wins,
-        maximum_wins,
-        mean_estimate,
-        mean_wins,
-        random_list_accuracy,
-        wins,
-    )
-    from reticent.ext.tagger.prompts import PROMPTS
-
     n = scores.shape[-1]
     won = wins(scores[:, 0], scores[:, 1], strict=True)
 
@@ -125,14 +129,6 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def make_taggers(size: str, folder: Path) -> dict[str, Any]:
     """Train two sizes of tagger on generated sentences, plainly and with surrogates, and attack dev and test pairs."""
-    from fixtures.tagger_names import PUBLIC, generated
-
-    from reticent.engine.tokenizer_library import json_of
-    from reticent.ext.tagger.scores import score_names
-    from reticent.ext.tagger.training import new_tagger, train_tagger
-    from reticent.trainer.foundation import new_model, train_tokenizer
-    from reticent.trainer.models import load_tokenizer
-
     about = SIZES[size]
     arms, attack_set, public = generated(about["names"], most=2 * OFTEN - 4)
     tokenizer = load_tokenizer(train_tokenizer([PUBLIC + public], "wordpiece", 1200))
@@ -271,9 +267,9 @@ def draw41(evidence: Measured, _: Anchors) -> str:
         ]
         panels.append(
             Panel(
-                title=f"bert-{model}-NER",
-                x="utterance",
-                y="accuracy of pairs",
+                f"bert-{model}-NER",
+                "utterance",
+                "accuracy of pairs",
                 bars=bars,
                 categories=kinds,
                 level=0.5,
@@ -290,14 +286,13 @@ def draw42(evidence: Measured, _: Anchors) -> str:
         arms = {arm: evidence[f"{model}, {arm}"]["by_mentions"] for arm in ("plain", "surrogates")}
         kinds = list(dict.fromkeys(kind for boxes in arms.values() for kind in boxes))
         boxes = [
-            Boxes(name=arm, values=[tuple(own[kind][:5]) if kind in own else None for kind in kinds])
-            for arm, own in arms.items()
+            Boxes(arm, [tuple(own[kind][:5]) if kind in own else None for kind in kinds]) for arm, own in arms.items()
         ]  # type: ignore[misc]
         panels.append(
             Panel(
-                title=f"{_size(model)} tagger, trained here",
-                x="mentions of the name",
-                y="mean score",
+                f"{_size(model)} tagger, trained here",
+                "mentions of the name",
+                "mean score",
                 boxes=boxes,
                 categories=kinds,
                 level=HIGH,
@@ -316,11 +311,11 @@ def draw44(evidence: Measured, _: Anchors) -> str:
     kinds = [f"c{number}" for number in range(1, len(evidence["base"]["prompts"]) + 1)]
     panels = [
         Panel(
-            title=f"bert-{model}-NER", x="prompt", y="pairs won", categories=kinds,
+            f"bert-{model}-NER", "prompt", "pairs won", categories=kinds,
             bars=[
-                Bars(name=name, values=[row[key]["value"] for row in evidence[model]["prompts"]])
+                Bars(name, [row[key]["value"] for row in evidence[model]["prompts"]])
                 for name, key in (("absent name", "fp"), ("trained name", "tp"))
-            ],
+            ]
         )
         for model in MODELS
     ]  # fmt: skip
@@ -333,14 +328,14 @@ def draw46(evidence: Measured, _: Anchors) -> str:
     for model in MODELS:
         pairs = evidence[f"{model}, plain"]["most"]
         lines = [
-            Line(name=name, points=[(float(at), pair[side]) for at, pair in enumerate(pairs, start=1)], join="none")
+            Line(name, [(float(at), pair[side]) for at, pair in enumerate(pairs, start=1)], join="none")
             for side, name in enumerate(("trained name", "absent name"))
         ]
         panels.append(
             Panel(
-                title=f"{_size(model)} tagger, trained here",
-                x="test pair",
-                y="MAX score",
+                f"{_size(model)} tagger, trained here",
+                "test pair",
+                "MAX score",
                 lines=lines,
                 level=HIGH,
                 limits_y=(0, 1),
@@ -358,9 +353,9 @@ def draw47(evidence: Measured, anchors: Anchors) -> str:
         bars = [bars_of(f"{_size(model)} tagger", [row["ap"] for row in rows[model]]) for model in MODELS]
         panels.append(
             Panel(
-                title=f"trained on {'names' if arm == 'plain' else 'surrogates'}",
-                x="prompt",
-                y="average precision, test",
+                f"trained on {'names' if arm == 'plain' else 'surrogates'}",
+                "prompt",
+                "average precision, test",
                 bars=bars,
                 categories=kinds,
                 level=0.5,

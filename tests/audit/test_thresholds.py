@@ -29,7 +29,7 @@ from reticent.audit.report import findings, selectors
 from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
 from reticent.audit.report.format_estimate import percent
 from reticent.audit.report.selectors import LITTLE
-from reticent.audit.stats.intervals import tpr_at_fpr
+from reticent.audit.stats.intervals import clopper_pearson, tpr_at_fpr
 from reticent.audit.texts import ENGLISH
 
 STEP = 1e-9
@@ -134,11 +134,17 @@ def test_a_rate_is_given_where_ten_nonmembers_fall_under_it(num: int, fpr: float
         (0.5, 0.9, 5, True, FAIL),
         (0.05, 0.09, 300, False, NO_POWER),
         (0.05, 0.09, 300, None, NO_POWER),
-        (0.1 + STEP, 0.2, 300, False, FAIL),
+        (0.1 + STEP, 0.2, 300, False, FAIL),  # what is seen needs no control
+        (0.1 + STEP, 0.2, 300, None, FAIL),
+        (0.0, clopper_pearson(0, 29, one_sided=True)[1], 300, True, PASS),
+        (0.0, clopper_pearson(0, 28, one_sided=True)[1], 300, True, NO_POWER),  # a zero of too few
+        (0.0, None, 300, True, NO_POWER),
+        (None, None, 300, True, NO_POWER),
     ],
 )
-def test_a_gate_at_its_threshold(value: float, high: float, n: int, control: bool | None, outcome: str) -> None:
+def test_a_gate_at_its_threshold(value: Any, high: Any, n: int, control: bool | None, outcome: str) -> None:
     assert gate_outcome(as_estimate(estimate(value, 0.0, high, n)), 0.1, control, small_cell=5)[0] == outcome
+    assert gate_outcome(None, 0.1, control)[0] == NO_POWER
 
 
 def outcome_of(measure: str, at_most: float, models: list[dict[str, Any]], *asked: dict[str, Any]) -> str | None:

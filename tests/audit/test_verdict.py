@@ -6,40 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fixtures.audits import as_estimate, filled
+from fixtures.audits import filled
 
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.judgement.rows import FAIL, NO_HEAD, PASS, GateConfig
-from reticent.audit.judgement.verdict import gate_outcome, verdict, verdict_lines
+from reticent.audit.judgement.verdict import verdict, verdict_lines
 from reticent.audit.membership.names import STATES
 from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
 from reticent.audit.report.page import extraction_html
-from reticent.audit.stats.intervals import clopper_pearson
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 300) -> dict[str, Any]:
     return {"value": value, "low": low, "high": high, "n": n, "unit": "individuals"}
-
-
-@pytest.mark.parametrize(
-    ("found", "at_most", "control", "outcome"),
-    [
-        (estimate(0.0, 0.0, clopper_pearson(0, 299, one_sided=True)[1]), 0.01, True, PASS),
-        (estimate(0.0, 0.0, clopper_pearson(0, 59, one_sided=True)[1]), 0.01, True, NO_POWER),  # a zero of too few
-        (estimate(0.01, 0.005, 0.01), 0.01, True, PASS),  # on the threshold is within it
-        (estimate(0.02, 0.0, 0.05), 0.01, True, FAIL),
-        (estimate(0.02, 0.0, 0.05), 0.01, None, FAIL),  # what is seen needs no control
-        (estimate(0.0, 0.0, 0.001), 0.01, False, NO_POWER),
-        (estimate(0.0, 0.0, 0.001), 0.01, None, NO_POWER),
-        (estimate(None), 0.01, True, NO_POWER),
-        (None, 0.01, True, NO_POWER),
-        (estimate(0.0, 0.0, 0.001, n=4), 0.01, True, NO_POWER),
-        (estimate(0.0, 0.0, None), 0.01, True, NO_POWER),
-    ],
-)
-def test_outcomes(found: Any, at_most: float, control: bool | None, outcome: str) -> None:
-    assert gate_outcome(found and as_estimate(found), at_most, control)[0] == outcome
 
 
 def model(recipe: str, epoch: int, auc: dict[str, Any], excess: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -228,12 +207,6 @@ def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: f
     assert reasons[expected] in str(row.reason)
     page = extraction_html(None, replace(found, fixed_before_training=True), 5)
     assert f"<td>–<small>at least {at_least:.2f}</small></td>" in page
-
-
-@pytest.mark.parametrize(("missed_low", "expected"), [(5.0, PASS), (-0.5, NO_POWER)])
-def test_exposure_is_controlled_by_the_arm_that_nothing_protects(missed_low: float, expected: str) -> None:
-    found = judged(canaries(0.0, 3.0, missed_low, estimate(1.4, 1.0, 1.8)), [gate("exposure", 2.0)])
-    assert outcome(found)[0] == expected
 
 
 @pytest.mark.parametrize(("num_references", "bits"), [(2, "0.14"), (8, "0.95"), (256, "1.42"), (4096, "1.44")])

@@ -306,12 +306,3 @@ def test_damaged_rows_to_leave_out_are_refused(tmp_path: Path) -> None:
     (tmp_path / "left_out.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(ArtifactError, match=r"left_out\.parquet: not a readable deduplication"):
         read_left_out(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"mode": "all"}, {"scope": "all"}, {"threshold": 0.0}, {"threshold": 1.5}, {"shingle_words": 0}, {"k": 1}],
-)
-def test_settings_out_of_range_are_refused(wrong: dict) -> None:
-    with pytest.raises(PolicyError):
-        DedupConfig(**wrong)

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent.core.errors import PolicyError
-from reticent.engine.convert import write_documents
 from reticent.engine.corpus import BATCH_ROWS, Columns, CsvDialect, Markup, as_corpus, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.index import IndexConfig, build_index
@@ -153,9 +152,7 @@ def test_stages_take_a_frame_where_they_take_a_corpus(tmp_path: Path) -> None:
     for name, documents in (("frame", frame), ("corpus", corpus)):
         (tmp_path / name).mkdir()
         detect_spans(documents, make_detectors(["rules"]), tmp_path / name)
-        write_documents(documents, tmp_path / f"{name}.parquet")
     assert (tmp_path / "frame" / "spans.parquet").read_bytes() == (tmp_path / "corpus" / "spans.parquet").read_bytes()
-    assert (tmp_path / "frame.parquet").read_bytes() == (tmp_path / "corpus.parquet").read_bytes()
     assert as_corpus(corpus) is corpus
 
 

@@ -32,7 +32,6 @@ from hypothesis import strategies as st
 from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.convert import write_documents
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.sources import compressed, formats
 from reticent.engine.sources.config import CsvDialect
@@ -498,8 +497,6 @@ def test_documents_without_a_text_are_skipped_counted_and_nothing_else_changes(t
     assert documents(corpus.without([0, 7])) == expected[1:-1]
     assert corpus.without([0]).reading.num_skipped == 4
     assert open_corpus(path, on_null="skip").fingerprint() != open_corpus(path).fingerprint()
-    (tmp_path / "y").mkdir()
-    assert write_documents(corpus, tmp_path / "y" / "z.parquet")["skipped"] == 4
 
 
 def test_skipping_changes_nothing_where_nothing_is_null(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.convert import write_documents
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.gold import GoldDetector
-from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.config import Markup
 
 ALL = ("doc_id", "individual_id", "text", "label", "spans", "mentions")
@@ -311,23 +308,6 @@ def test_marks_written_in_any_unit_come_back_where_they_stood(
     write(folder / "a.ann", f"T1\tNAME {begin} {begin + size}\t{text[start:end]}\n")
     (read,) = documents(open_corpus(folder, format="brat", markup=Markup(offsets=unit)))
     assert [(span["start"], span["end"]) for span in read["spans"]] == [(start, end)]
-
-
-def test_converted_documents_are_a_private_parquet_with_the_same_content(tmp_path: Path) -> None:
-    for name in ("1-1", "2-1"):
-        write(tmp_path / "xml" / f"{name}.xml", xml_2014("Ann", [("NAME", "PATIENT", 0, 3, "Ann")]))
-    corpus = open_corpus(tmp_path / "xml", format="i2b2-2014")
-    out = tmp_path / "documents.parquet"
-    assert write_documents(corpus, out) == {"documents": 2, "spans": 2}
-    assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    assert pq.read_schema(out).metadata[b"reticent.schema"] == DOCUMENTS.metadata[b"reticent.schema"]
-    again = open_corpus(out, columns=Columns(spans="spans", mentions="mentions"))
-    columns = ("doc_id", "individual_id", "text", "spans", "mentions")
-    assert list(again.batches(columns=columns)) == list(corpus.batches(columns=columns))
-    write(tmp_path / "xml" / "3-1.xml", "<a>")
-    refused("3-1", lambda: write_documents(open_corpus(tmp_path / "xml", format="i2b2-2014"), out))
-    assert pq.read_metadata(out).num_rows == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.parquet", "xml"]
 
 
 def test_index_of_marked_documents_believes_the_marks_and_says_what_was_repaired(

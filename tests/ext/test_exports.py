@@ -27,7 +27,7 @@ from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.ext.exports import contents
 from reticent.ext.exports import source as exports
 from reticent.ext.exports.cda import read_document
-from reticent.ext.exports.contents import UnreadableError, html_text, text_of
+from reticent.ext.exports.contents import CELL, LINE, UnreadableError, folded, html_text, text_of
 from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
@@ -263,11 +263,11 @@ def test_reports_of_one_message_and_messages_of_one_file() -> None:
 
 def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> None:
     data = message(
-        "OBR|1||R1", "OBX|1|TX|||of 123\nMRI", "PID|||B", "OBR|1||R2", "OBX|1|FT|||C:\\a\\.br\\b\\X4\\\\F\\\r\nc"
+        "OBR|1||R1", "OBX|1|TX|||of 123\nMSHA MSH^", "PID|||B", "OBR|1||R2", "OBX|1|FT|||C:\\a\\.br\\b\\X4\\\\F\\\r\nc"
     )
     wrong = message("OBX|1|TX|||a", "OBX|2|TX|||not his||||||W", "OBX|3|TX|||b||||||D", control="M3")
     assert [each[:3] for each in read_messages(b"\xef\xbb\xbf" + data + wrong, "m")] == [
-        ("R1", "123", "of 123\nMRI"),
+        ("R1", "123", "of 123\nMSHA MSH^"),
         ("R2", "B", "C:\\a\nb\\X4\\|\nc"),
         ("M3/1", "123", "a"),
     ]
@@ -473,6 +473,12 @@ def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     assert html_text(page + "<table><tr><td>1</td><td>2</td></tr></table><!-- no --></body>") == "a\nb\nMüller x\n1\t2"
 
 
+@given(st.text(st.sampled_from(f"ab \t\n\r\f\v\xa0{LINE}{CELL}")))
+def test_folded_lines_match_oracle(text: str) -> None:
+    cells = re.sub(r"[ \t\n\r\f]+", " ", text).replace(CELL, "\t")
+    assert folded(text) == re.sub(rf"[ \t]*{LINE}[ \t{LINE}]*", "\n", cells).strip()
+
+
 def pdf(text: str) -> bytes:
     stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
     objects = [
@@ -611,6 +617,47 @@ def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, 
         ("line 4", True),
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"Binary.ndjson{suffix}", "DocumentReference.ndjson"]
+
+
+ONE, OTHER = "https://one.example/fhir", "https://other.example/fhir"
+
+
+@pytest.mark.parametrize(
+    ("references", "read"),
+    [
+        ([("Patient/7", f"{ONE}/Binary/b1")], [0]),
+        ([(f"{ONE}/Patient/7", f"{ONE}/Binary/b1")], [0]),
+        ([(f"{ONE}/Patient/7", f"{OTHER}/Binary/b1")], []),
+        ([(f"{ONE}/Patient/7/_history/2", f"{OTHER}/Binary/b1/_history/1")], []),
+        ([("Patient/7", f"{ONE}/Binary/b1"), ("Patient/7", f"{OTHER}/Binary/b1")], []),
+        ([("Patient/7", "Binary/b1"), (f"{ONE}/Patient/7", f"{OTHER}/Binary/b1")], [0]),
+        ([("Patient/7", f"{ONE}/Binary/b1"), ("Patient/7", f"{ONE}/old/Binary/b1")], []),
+        ([("Patient/7", "/fhir/Binary/b1"), ("Patient/7", "//other.example/fhir/Binary/b1")], [0]),
+        ([("Patient/7", f"{ONE}:8443/Binary/b1"), ("Patient/7", f"{ONE}/Binary/b1")], []),
+    ],
+)
+@pytest.mark.parametrize("form", ["lines", "lines that escape", "bundle"])
+def test_an_attachment_of_another_server_is_none_of_this_export(
+    references: list[tuple[str, str]], read: list[int], form: str, tmp_path: Path
+) -> None:
+    """Its Binary of the same id is another one; which server is that of the export, one alone can say."""
+    kept = {"resourceType": "Binary", "id": "b1", "contentType": "text/plain", "data": b64(b"Zanzibar")}
+    (tmp_path / "Binary.ndjson").write_text(json.dumps(kept))
+    rows = [
+        reference(id=f"d{n}", subject={"reference": who}, attachment={"data": None, "url": url})
+        for n, (who, url) in enumerate(references)
+    ]
+    if form == "bundle":
+        bundle = {"resourceType": "Bundle", "entry": [{"resource": row} for row in rows]}
+        (tmp_path / "bundle.json").write_text(json.dumps(bundle, indent=1))
+    else:
+        text = "\n".join(map(json.dumps, rows))
+        (tmp_path / "a.ndjson").write_text(text.replace("/", r"\/") if form == "lines that escape" else text)
+    found, unread = found_in(tmp_path, "fhir")
+    assert [row[0] for row in found] == [f"DocumentReference/d{n}" for n in read]
+    assert {row[2] for row in found} <= {"Zanzibar"}
+    assert len(unread) == len(rows) - len(read)
+    assert all("never fetched" in each.reason for each in unread)
 
 
 def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:

@@ -295,22 +295,6 @@ def test_a_job_for_ones_own_documents_and_models() -> None:
     assert alone.split.reference > 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"seeds": []}, "train.seeds"),
-        ({"seeds": [0, 1, 0]}, "a seed is listed twice"),
-        ({"seeds": [-1]}, r"train\.seeds\.0: .* 0, got -1"),
-        ({"checkpoint_epochs": [4, 4]}, "increasing"),
-        ({"checkpoint_epochs": [8, 4]}, "increasing"),
-        ({"checkpoint_epochs": [0, 4]}, "first epoch is 1"),
-    ],
-)
-def test_seeds_and_epochs_that_mean_nothing_are_refused(settings: Values, said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
-        parse_job({"out": "run", "corpus": {"source": "x.parquet"}, "train": settings})
-
-
 def test_an_unknown_size_is_refused() -> None:
     with pytest.raises(PolicyError, match="one of toy, cpu, small, base"):
         experiment_job("huge")

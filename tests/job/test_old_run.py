@@ -1,7 +1,8 @@
 """A run, its update and its signed dossier as commit 5750ba4a wrote them: they open, nothing is trained anew, and the
 dossier holds.
 
-``old-run.tar.xz`` was made by ``tools/make_old_run.py``, in another folder than it is unpacked in here.
+``old-run.tar.xz`` was made by a script that the history keeps (``tools/make_old_run.py``), in another folder than it
+is unpacked in here.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from fixtures.command import command
 
 from reticent.audit.judgement.rows import RISKS
-from reticent.audit.membership.shadow import draw_population
+from reticent.audit.membership.draws import draw_population
 from reticent.audit.texts import Texts
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import parse_toml

@@ -501,6 +501,9 @@ def test_a_model_that_reads_little_is_asked_for_no_whole_passage(
     assert command("audit-model", *map(str, (model, *args, "--out", tmp_path / "run"))) == 0
     assert (jobs[0].extraction is not None) == asked
     assert jobs[0].train.window_length == positions
+    served = ("partner", *args, "--endpoint", "http://localhost/v1", "--base", model, "--out", tmp_path / "run")
+    assert command("audit-model", *map(str, served)) == 0
+    assert jobs[1].train.window_length == positions - 1  # a server writes a token behind them
 
 
 def test_weights_that_a_model_should_have_are_not_drawn(place: Path, tmp_path: Path) -> None:
@@ -745,9 +748,14 @@ def test_an_answer_that_is_no_scores_ends_with_its_reason_and_no_text(
     assert len((tmp_path / "kept").read_text().splitlines()) == more.get("dies_after", 0)
 
 
+#: A server that writes a token behind a window has no room for a longer one.
+READ_BY_SERVER = {"window_length": LENGTH - 1, "device": "cpu"}
+
+
 def by_endpoint(place: Path, out: Path, url: str, **subject: Any) -> dict[str, Any]:
     own = {"model": "partner", "endpoint": url, **subject}
-    return values_of(place, str(out), subject=own, audit={"num_bootstrap": 100, "attacks": ["loss", "reference"]})
+    audit = {"num_bootstrap": 100, "attacks": ["loss", "reference"]}
+    return values_of(place, str(out), subject=own, train=READ_BY_SERVER, audit=audit)
 
 
 def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
@@ -768,7 +776,7 @@ def test_a_server_is_asked_for_what_the_weights_say_and_goes_on_when_it_died(
         execute(Run(parse_job(values)))
         lines = kept.read_text().splitlines()
         assert server.asked == len(lines) - 30 == len({line[:66] for line in lines}) - 30
-    local = values_of(place, str(tmp_path / "local"), audit=values["audit"])
+    local = values_of(place, str(tmp_path / "local"), train=READ_BY_SERVER, audit=values["audit"])
     execute(there := Run(parse_job(local)))
     (own,), (weights,) = ([m for m in each.evidence.models if m.recipe == "given"] for each in (run, there))
     for name, attack in weights.membership.items():

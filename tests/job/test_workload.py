@@ -23,7 +23,6 @@ from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.job.artefact import Measurement, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
-    audit_config,
     audited_tokens,
     extraction_work,
     needs_text_sizes,
@@ -105,7 +104,7 @@ def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) 
     variants = ("audit", "lowercase", "user_inference_holdout")
     audit, lower, holdout = (read_manifest(run.folder / f"tokens/{objective}/{variant}").counts for variant in variants)
     found = scoring_work(run, Measurement(model)).parts
-    folds = {"clm": 1, "mlm": audit_config(run).folds}[objective]
+    folds = {"clm": 1, "mlm": run.job.audit.folds}[objective]
     expected = {"documents": audit["tokens"] * folds, "lowercase": lower["tokens"] * folds}
     expected["user_inference_holdout"] = holdout["tokens"] * folds
     if objective == "mlm":
@@ -178,7 +177,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         members=run.individuals.mask(MEMBERS)[stores["audit"].individual],
         models=[ModelEntry(name=objective, recipe=objective, objective=objective, epoch=measurement.epoch, path=path)],
         bases={objective: Path(run.base_of(measurement.model))},
-        config=audit_config(run).replace(inversion=None),
+        config=run.job.audit.replace(inversion=None),
         lowercase_store=stores["lowercase"],
         user_inference_holdout=stores["user_inference_holdout"],
         zlib_bytes=read_zlib_bytes(run.folder / TEXT_SIZES) if needs_text_sizes(run) else None,

@@ -197,6 +197,19 @@ def test_flash_attention_of_windows_has_a_gradient_also_with_dropout(causal: boo
     assert [state.grad.shape for state in states] == [(8, 2, 16)] * 3
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("near", [None, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_flash_attention_on_a_gpu_is_that_of_each_window(causal: bool, near: int | None) -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    options: Any = {"device": "cuda", "generator": generator}
+    states = [torch.randn(17, 2, 16, **options).bfloat16() for _ in range(3)]
+    bounds = torch.tensor([0, 5, 9, 17], dtype=torch.int32, device="cuda")
+    options = {"dropout": 0.0, "scale": None, "causal": causal, "reach": near}
+    found = attention._flash(*states, bounds, 17, **options).float()
+    assert float((found - attention._one_by_one(*(s.float() for s in states), bounds, **options)).abs().max()) < 0.03
+
+
 def test_scores_that_attention_changes_in_another_way_are_refused() -> None:
     model = small_model("gemma2", "clm", num_key_value_heads=2)
     with attention_by_host(model, packed=True), pytest.raises(TrainingError, match="attention by softcap"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
+
+import numpy as np
 
 from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate, clopper_pearson
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = [
     "AllOccurrences",

@@ -14,11 +14,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from reticent.audit.config import WHOLE_PASSAGE
+from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel, Passages
+from reticent.audit.evidence.heads import ToldAttribute
+from reticent.audit.evidence.inversion import InPlace
+from reticent.audit.evidence.ladder import Ladder
+from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
+from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
+from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.membership.names import (
     CLASSIFIER,
     DIFFERENCES,
@@ -39,17 +46,7 @@ from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHO
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson, simultaneous
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel, Passages
-    from reticent.audit.evidence.heads import ToldAttribute
-    from reticent.audit.evidence.inversion import InPlace
-    from reticent.audit.evidence.ladder import Ladder
-    from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
-    from reticent.audit.evidence.model import ModelEvidence
-    from reticent.audit.stats.estimate import Estimate
-    from reticent.trainer.recipes import Recipe
+from reticent.trainer.recipes import Recipe
 
 __all__ = [
     "ABOVE",

@@ -7,9 +7,9 @@ held-out individuals, so identifiers that are common in such documents cancel.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -21,6 +21,7 @@ from reticent.audit.evidence.leakage import Continuations, Generated, Generation
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.leakage import Compared, excess_leakage, exposed_individuals
 from reticent.audit.leakage.words import SurfaceTable
+from reticent.audit.membership.coverage import words_of_text
 from reticent.audit.scoring.generate import Decoding, generate
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import Bootstrap, cluster_sums, clusters_of, iter_resamples, ratio_estimate
@@ -64,13 +65,6 @@ ROUGE = ("rouge1", "rouge2", "rougeL")
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
-class _Tokens:
-    """Runs of letters and digits, case folded."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return re.findall(r"[^\W_]+", text.casefold())
-
-
 def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> np.ndarray:
     """Return sacrebleu's counts of each text against its references: float64, shape (texts, 2 x MAX_ORDER + 2)."""
     from sacrebleu.metrics import BLEU
@@ -103,7 +97,7 @@ def rouge_scores(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
     """Return the F-measures of ROUGE-1, -2 and -L: float64, shape (texts, 3)."""
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer = RougeScorer(list(ROUGE), tokenizer=_Tokens())
+    scorer = RougeScorer(list(ROUGE), tokenizer=SimpleNamespace(tokenize=words_of_text))
     scores = (scorer.score(reference, text) for text, reference in zip(texts, references, strict=True))
     rows = [[score[name].fmeasure for name in ROUGE] for score in scores]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(ROUGE))
@@ -282,13 +276,16 @@ def generated_leakage(
     identifiers : identifiers of the store, over the surfaces that ``table`` numbers
     compared : as for `excess_leakage`
     """
-    documents, made = continued.documents, continued.made
+    documents = continued.documents
     heldout = of_members = None
     written = np.zeros(identifiers.num, dtype=bool)
     if len(documents):
-        written = newly_written(continued.prompts, made, identifiers, table, tokenizer)
+        written = newly_written(continued.prompts, continued.made, identifiers, table, tokenizer)
+        true, texts = texts_of(continued, store, config, tokenizer)
         heldout, of_members = (
-            _continued(store, documents, side, made, config, tokenizer, **bootstrap) if side.any() else None
+            _continued(np.flatnonzero(side), store.individual[documents], true, texts, **bootstrap)
+            if side.any()
+            else None
             for side in (~members[documents], members[documents])
         )
     is_member = members[identifiers.words.documents]
@@ -304,25 +301,17 @@ def generated_leakage(
 
 
 def _continued(
-    store: TokenStore,
-    documents: np.ndarray,
-    side: np.ndarray,
-    made: np.ndarray,
-    config: GenerationConfig,
-    tokenizer: PreTrainedTokenizerFast,
+    chosen: np.ndarray,
+    individuals: np.ndarray,
+    true: Sequence[str],
+    texts: Sequence[Sequence[str]],
     **bootstrap: Unpack[Bootstrap],
 ) -> Continuations:
     """BLEU and ROUGE of one side's continuations against the same number of tokens of the documents themselves."""
-    first = store.doc_offsets[documents] + config.prefix_tokens
-    end = np.minimum(first + config.num_tokens, store.doc_offsets[documents + 1])
-    chosen = np.flatnonzero(side)
-    decode = core_tokenizer(tokenizer).decode
-    true = decode([store.input_ids[first[i] : end[i]].tolist() for i in chosen], skip_special_tokens=True)
-    rows = [[token for token in sample if token >= 0] for i in chosen for sample in made[i].tolist()]
-    num_samples = made.shape[1]
+    num_samples = len(texts[0])
     return continuations(
-        decode(rows, skip_special_tokens=True),
-        [text for text in true for _ in range(num_samples)],
-        np.repeat(store.individual[documents[chosen]], num_samples),
+        [text for i in chosen for text in texts[i]],
+        [true[i] for i in chosen for _ in range(num_samples)],
+        np.repeat(individuals[chosen], num_samples),
         **bootstrap,
     )

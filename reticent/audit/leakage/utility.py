@@ -4,19 +4,17 @@ much less it loses on the texts of members than of others."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from reticent.audit.evidence.leakage import Gap, NumbersBeside, SideUtility
+from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_difference, ratio_estimate
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.kernels import words_all
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.model import ModelEvidence
 
 __all__ = ["numbers_beside", "utility", "without_predictions"]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from reticent.audit.membership.attacks import ATTACKS, reference_score
+from reticent.audit.membership.attacks import ATTACKS, document_means, reference_score
 from reticent.audit.membership.coverage import coverage_score
 from reticent.audit.membership.heads import HEAD_ATTACKS
 from reticent.audit.membership.hidden_states import states_score
@@ -24,7 +24,6 @@ from reticent.audit.membership.names import (
 )
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
-from reticent.engine.document_kernels import document_sums
 
 __all__ = [
     "ASKING_ATTACKS",
@@ -55,8 +54,7 @@ def information_score(information: np.ndarray, mask: np.ndarray, doc_offsets: np
     information : float array, shape (T,), of `reticent.audit.scoring.scores.score_information`
     mask : bool array, shape (T,)
     """
-    totals, counts = document_sums(information, mask & ~np.isnan(information), doc_offsets)
-    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+    return document_means(information, mask & ~np.isnan(information), doc_offsets)
 
 
 def checkpoints_score(means: np.ndarray) -> np.ndarray:

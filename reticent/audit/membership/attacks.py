@@ -31,7 +31,6 @@ __all__ = [
     "needing",
     "reference_score",
     "scores_of",
-    "user_inference_score",
 ]
 
 FPRS = (0.01, 0.001)
@@ -124,15 +123,7 @@ def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.nda
     place = np.arange(len(known)) - (np.cumsum(counts) - counts)[documents]
     hard = np.zeros(len(gain), dtype=bool)
     hard[known[place < np.maximum(1, counts // 5)[documents]]] = True
-    totals, num_hard = document_sums(gain, hard, offsets)
-    return np.where(num_hard > 0, totals / np.maximum(num_hard, 1), np.nan)
-
-
-def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the base model's energy of a document minus the model's, a masked token (after Mireshghallah et al. 2022,
-    whose energy is a sum: it tells long documents from short ones under a model that knows nobody). Each fold of
-    `score_masked` is one pattern."""
-    return reference_score(target, base)
+    return document_means(gain, hard, offsets)
 
 
 def end_of_text_score(target: TokenScores, *_: Any) -> np.ndarray:
@@ -143,17 +134,6 @@ def end_of_text_score(target: TokenScores, *_: Any) -> np.ndarray:
 
 #: Sizes of the windows of `wbc`, in tokens [@chen2026].
 WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
-
-
-def user_inference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the model's mean log p minus the base model's, in nats per token, of the user-inference holdout.
-
-    One rule draws the holdout documents on both sides (`reticent.engine.split.draw_user_inference_holdout`), and no
-    model is trained on them. So the mean over the documents of an individual shows whether the *individual* is a
-    member, not the document (Kandpal et al. 2024). Members and held-out individuals are compared by equal shares of
-    their documents, in the blind baseline of this attack too.
-    """
-    return reference_score(target, base)
 
 
 #: Every likelihood attack by name. A new attack is a new row here. All score functions take (target, base, zlib_bytes,
@@ -237,9 +217,11 @@ ATTACKS: Mapping[str, Attack] = table_of(
             source="Jawad et al. 2026",
             needs=frozenset({Need.BASE}),
         ),
+        # The energy of a document in the source is a sum, which tells long documents from short ones under a model that
+        # knows nobody; here it is a mean over the masked tokens of all folds, each of which is one pattern.
         Attack(
             name="mlm_ratio",
-            score=mlm_ratio_score,
+            score=reference_score,
             title="Ratio of masked likelihoods",
             about="the model predicts masked words better than the base model does (difference of the losses, a token)",
             source="Mireshghallah et al. 2022",
@@ -254,9 +236,11 @@ ATTACKS: Mapping[str, Attack] = table_of(
             needs=frozenset({Need.ENDS}),
             objectives=frozenset({"clm"}),
         ),
+        # One rule draws the documents of the holdout on both sides, and no model is trained on them: their mean shows
+        # whether the *individual* is a member.
         Attack(
             name=USER_INFERENCE,
-            score=user_inference_score,
+            score=reference_score,
             title="User inference",
             about="the model predicts documents of the person that were held back from training better than the base "
             "model does; the attack asks whether the person is a member, not the document",
@@ -343,5 +327,10 @@ def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _mean(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
-    totals, counts = _sum(values, doc_offsets)
+    return document_means(values, ~np.isnan(values), doc_offsets)
+
+
+def document_means(values: np.ndarray, chosen: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
+    """Return the mean of each document's ``chosen`` values, float64 (D,); NaN without one."""
+    totals, counts = document_sums(values, chosen, doc_offsets)
     return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)

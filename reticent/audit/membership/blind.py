@@ -29,7 +29,7 @@ from reticent.audit.stats.intervals import LEVEL, Estimate
 from reticent.engine.document_kernels import document_ranks
 from reticent.engine.randomness import generator
 
-__all__ = ["blind_baseline", "blind_scores", "year_of"]
+__all__ = ["Shown", "blind_baseline", "blind_scores", "year_of"]
 
 NUM_FOLDS = 5
 NUM_PERMUTATIONS = 199
@@ -54,34 +54,15 @@ def year_of(text: str) -> float:
     return (first or last) + max((month or other_month) - 1, 0) / 12 + max((day or other_day) - 1, 0) / 360
 
 
-def blind_baseline(
-    words: Words,
-    surfaces: np.ndarray,
-    is_member: np.ndarray,
-    *,
-    dates: np.ndarray | None = None,
-    groups: Mapping[str, np.ndarray] | None = None,
-    units: np.ndarray | None = None,
-    seed: int = 0,
-) -> Blind:
+def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     """Return the area under the ROC curve at which members are best distinguished without the model, and by what.
 
     The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
     has fewer than two individuals with words, or if no two individuals share a word.
 
-    Parameters
-    ----------
-    words : Words of the documents
-    surfaces : integer array, shape (S,), the surface number of each word; negative for none
-    is_member : bool array, shape (documents,)
-    dates : float array, shape (S,), in years, of words that are dates; NaN for others. None: no word is one
-    groups : name -> label of each individual of the documents (by code, ascending)
-    units : household of each individual (by code); all of one are on one side. None: every individual is one
-
     Cost: 400 additions for each distinct word of each individual, ten times as many where chance has not done as well
     in 199 permutations; memory is 25 numbers for each distinct word.
     """
-    shown = _Shown.of(words, surfaces, is_member, dates, groups, units)
     codes, unit_member, unit = shown.codes, shown.unit_member, shown.unit
     num_members = int(np.count_nonzero(unit_member[unit]))
     num_nonmembers = len(codes) - num_members
@@ -118,23 +99,13 @@ def blind_baseline(
     return Blind(auc=auc, by=name, p_value=p_value, num_members=num_members, num_nonmembers=num_nonmembers)
 
 
-def blind_scores(
-    words: Words,
-    surfaces: np.ndarray,
-    is_member: np.ndarray,
-    *,
-    dates: np.ndarray | None = None,
-    groups: Mapping[str, np.ndarray] | None = None,
-    units: np.ndarray | None = None,
-    seed: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
+def blind_scores(shown: Shown, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the codes of the individuals with words, and of each the log-odds of membership by all that shows without
     the model, together: a logistic regression on what each of these says, learned from the other folds. Nobody where
-    `blind_baseline` has no area; its parameters.
+    `blind_baseline` has no area.
     """
     from sklearn.linear_model import LogisticRegression
 
-    shown = _Shown.of(words, surfaces, is_member, dates, groups, units)
     if shown.are_too_few:
         return np.empty(0, dtype=np.int64), np.empty(0)
     member, fold = shown.unit_member[shown.unit], _deal(shown.unit_member, seed)[shown.unit]
@@ -150,7 +121,7 @@ def blind_scores(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class Shown:
     """What individuals show without the model: bags by name, and numbers that are not all equal; the side of each unit,
     and the unit of each individual."""
 
@@ -166,10 +137,22 @@ class _Shown:
         words: Words,
         surfaces: np.ndarray,
         is_member: np.ndarray,
-        dates: np.ndarray | None,
-        groups: Mapping[str, np.ndarray] | None,
-        units: np.ndarray | None,
-    ) -> _Shown:
+        *,
+        dates: np.ndarray | None = None,
+        groups: Mapping[str, np.ndarray] | None = None,
+        units: np.ndarray | None = None,
+    ) -> Shown:
+        """Return what words show.
+
+        Parameters
+        ----------
+        words : Words of the documents
+        surfaces : integer array, shape (S,), the surface number of each word; negative for none
+        is_member : bool array, shape (documents,)
+        dates : float array, shape (S,), in years, of words that are dates; NaN for others. None: no word is one
+        groups : name -> label of each individual of the documents (by code, ascending)
+        units : household of each individual (by code); all of one are on one side. None: every individual is one
+        """
         known = surfaces >= 0
         codes, first, rows = np.unique(words.individuals[known], return_index=True, return_inverse=True)
         member = is_member[words.documents[known][first]]

@@ -106,22 +106,6 @@ class HeadShadows:
         return mean_where(values, ~self.is_in)
 
 
-def loss_score(target: HeadScores, _: HeadShadows | None = None) -> np.ndarray:
-    """Return minus the cross entropy of the true label (Yeom et al. 2018)."""
-    return target.own
-
-
-def confidence_score(target: HeadScores, _: HeadShadows | None = None) -> np.ndarray:
-    """Return the log-probability of the likeliest label, whichever is true (Salem et al. 2019, adversary 3)."""
-    return target.top
-
-
-def label_only_score(target: HeadScores, _: HeadShadows | None = None) -> np.ndarray:
-    """Return whether the label that is given is the true one: the gap attack (Yeom et al. 2018; Choquette-Choo et al.
-    2021)."""
-    return target.right
-
-
 def shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
     """Return the log-odds of an attack classifier for each label, trained on the outputs of the shadows (Shokri et al.
     2017); labels of fewer than `FEWEST_OF_LABEL` documents share one."""
@@ -165,7 +149,7 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
     (
         Attack(
             name="label_loss",
-            score=loss_score,
+            score=lambda target, *_: target.own,  # minus the cross entropy
             title="Loss of the label",
             about="it gives the true label a high probability",
             source="Yeom et al. 2018",
@@ -173,7 +157,7 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
         ),
         Attack(
             name="label_confidence",
-            score=confidence_score,
+            score=lambda target, *_: target.top,  # adversary 3 of the source
             title="Confidence",
             about="it is sure of its answer, right or wrong; the attacker need not know the true label",
             source="Salem et al. 2019",
@@ -181,7 +165,7 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
         ),
         Attack(
             name="label_only",
-            score=label_only_score,
+            score=lambda target, *_: target.right,  # the gap attack of Yeom et al. 2018
             title="Right or wrong",
             about="its answer is the true label; the attacker sees no probability",
             source="Choquette-Choo et al. 2021",

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Unpack
 import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
-from reticent.audit.membership.attacks import scores_of
+from reticent.audit.membership.attacks import document_means, scores_of
 from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.names import NUM_FAMILIES
 from reticent.audit.membership.shadow_attacks import (
@@ -51,7 +51,6 @@ from reticent.audit.stats.intervals import (
     ratio_estimate,
     tpr_at_fpr,
 )
-from reticent.engine.document_kernels import document_sums
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
@@ -129,8 +128,7 @@ class KindAudit:
         """Return each document's mean log-probability of the tokens of a kind, float64 (D,); NaN without such a
         token."""
         bounded = np.maximum(log_probs, LOG_PROB_LIMITS[0])
-        totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
-        return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+        return document_means(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
 
     def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
         """Return counterfactual memorisation of the whole text, in nats a token: the mean over individuals of their
@@ -139,12 +137,7 @@ class KindAudit:
         """
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
-        known = np.isfinite(own)
-        every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
-        chosen, totals, times = exposed_d_primes(numbers, is_in)
-        if not len(times):
-            return every, None
-        return every, ratio_estimate(totals * spread, times, self.codes[chosen], limit=None, **self.bootstrap)
+        return self._every_and_exposed(own, numbers, is_in, spread)
 
     def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
         """Return the score of each individual (by code, ascending), float64; NaN for none."""
@@ -199,7 +192,10 @@ class KindAudit:
                             self.is_member, self._uncopied, **self.bootstrap)  # fmt: skip
         result = {}
         for number, (kind, mask) in enumerate(masks.items()):
-            d_primes = (None, None) if shadows is None else self._d_primes(shadows.numbers[number], shadows.is_in)
+            every = exposed = None
+            if shadows is not None:
+                numbers = shadows.numbers[number], shadows.is_in
+                every, exposed = self._every_and_exposed(d_primes(*numbers), *numbers)
             result[kind] = KindMembership(
                 share=float(mask.mean()),
                 num_shadows=None if shadows is None else len(shadows.is_in),
@@ -213,8 +209,8 @@ class KindAudit:
                     )
                     for name, one in asked[kind].items()
                 },
-                d_prime=d_primes[0],
-                d_prime_exposed=d_primes[1],
+                d_prime=every,
+                d_prime_exposed=exposed,
             )
         return result, {key[1]: area for key, area in areas.items() if not key[0]}
 
@@ -280,15 +276,16 @@ class KindAudit:
             num_nonmembers=len(sides[1]),
         )
 
-    def _d_primes(self, numbers: np.ndarray | None, is_in: np.ndarray) -> tuple[Estimate | None, Estimate | None]:
-        assert numbers is not None  # because there are shadows
-        own = d_primes(numbers, is_in)
+    def _every_and_exposed(
+        self, own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, spread: float = 1.0
+    ) -> tuple[Estimate, Estimate | None]:
+        """The mean of ``own`` over all individuals, and that of d' times ``spread`` over the most exposed."""
         known = np.isfinite(own)
         every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
         chosen, totals, times = exposed_d_primes(numbers, is_in)
         if not len(times):
             return every, None
-        return every, ratio_estimate(totals, times, self.codes[chosen], limit=None, **self.bootstrap)
+        return every, ratio_estimate(totals * spread, times, self.codes[chosen], limit=None, **self.bootstrap)
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:

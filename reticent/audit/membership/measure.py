@@ -10,16 +10,16 @@ import hashlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
+from reticent.audit.config import AuditConfig
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, WorstSubgroup
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import ATTACKS, attack, needing, scores_of
-from reticent.audit.membership.blind import blind_baseline, blind_scores, year_of
+from reticent.audit.membership.blind import Shown, blind_baseline, blind_scores, year_of
 from reticent.audit.membership.kinds import Compared
 from reticent.audit.membership.matched import matched_area, strata_of
 from reticent.audit.membership.most_exposed import told_members
@@ -30,9 +30,6 @@ from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_estimate, best_attack, best_of
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-
-if TYPE_CHECKING:
-    from reticent.audit.config import AuditConfig
 
 __all__ = [
     "AttackedIndividuals",
@@ -167,10 +164,11 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
-        """Return the blind baseline of these documents, from their words alone; ``units`` as for `blind_baseline`."""
+        """Return the blind baseline of these documents, from their words alone; ``units`` as of `Shown`."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
-        return blind_baseline(words, surfaces, self.members, dates=_dates(table, surfaces), units=units, seed=seed)
+        shown = Shown.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
+        return blind_baseline(shown, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,21 +351,19 @@ class MembershipAudit(AttackedIndividuals):
         results, compared = self.attacked(document_scores, before)
         blind = of_holdout = None
         if base is None and results:
-            blind = blind_baseline(self.words, self.surfaces, self.members, **self._shown)
+            blind = blind_baseline(self._shown, self.config.seed)
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         return Membership(results, compared, blind, of_holdout)
 
-    @property
-    def _shown(self) -> dict[str, Any]:
-        """What `blind_baseline` and `blind_scores` look at, beside words."""
+    @cached_property
+    def _shown(self) -> Shown:
         dates = _dates(self.table, self.surfaces)
-        return {"dates": dates, "groups": self._columns, "units": self.units, "seed": self.config.seed}
+        return Shown.of(self.words, self.surfaces, self.members, dates=dates, groups=self._columns, units=self.units)
 
     @cached_property
     def _strata(self) -> np.ndarray:
-        found = blind_scores(self.words, self.surfaces, self.members, **self._shown)
-        return strata_of(self.codes, *found, units=self.units)
+        return strata_of(self.codes, *blind_scores(self._shown, self.config.seed), units=self.units)
 
     def strata(self) -> np.ndarray | None:
         return self._strata if self.split_given else None

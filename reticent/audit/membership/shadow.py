@@ -1,8 +1,6 @@
-"""Shadow models: the individuals that each is trained on, its scores of the documents, and the attacks with them.
+"""Shadow models: the scores that each gives the documents, and the attacks with them.
 
-definitions.md#shadow-models defines the attacks. The individuals of a shadow are drawn by unit (the household, if there
-is one), from the seed and the shadow's number alone. Shadows come in pairs, a random half and its complement. So each
-individual is in exactly half of them, and additional shadows do not change the earlier ones.
+definitions.md#shadow-models defines the attacks; :mod:`reticent.audit.membership.draws` has whom each is trained on.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.audit.membership.attacks import document_means
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
@@ -36,67 +35,14 @@ from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
-from reticent.engine.document_kernels import document_sums
-from reticent.engine.randomness import generator
-from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
-from reticent.engine.split import Individuals
 
 __all__ = [
     "SHADOW_ATTACKS",
     "DocumentScores",
     "ShadowAttacks",
     "ShadowControl",
-    "draw_half",
-    "draw_population",
-    "shadow_individuals",
     "shadow_scores",
-    "training_seed",
 ]
-
-_STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 << 32) + 2
-
-# ------------------------------------------------------------------------- draws
-
-
-def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
-    """Return whether shadow ``number`` is trained on each individual; bool (I,).
-
-    Parameters
-    ----------
-    units : uint32 array, shape (I,), unit of each individual
-    candidates : bool array, shape (I,), true for an individual who may be drawn
-    """
-    pool = np.unique(units[candidates])
-    keys = generator(seed, _STREAM_PAIRS + number // 2).random(int(units.max()) + 1)
-    shuffled = pool[np.argsort(keys[pool], kind="stable")]
-    half = len(shuffled) // 2
-    return candidates & np.isin(units, shuffled[:half] if number % 2 == 0 else shuffled[half:])
-
-
-def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
-    """Return the split of shadow ``number``: its members are its half of the members and held-out individuals."""
-    candidates = individuals.mask(MEMBERS, HELDOUT)
-    drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
-    sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
-    sides[candidates] = np.where(drawn, SPLITS.index(MEMBERS), SPLITS.index(HELDOUT))[candidates]
-    column = pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS))
-    at = individuals.table.column_names.index("split")
-    return Individuals(individuals.table.set_column(at, individuals.table.schema.field("split"), column))
-
-
-def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
-    """Return the individuals whose documents RMIA compares with, bool (I,): a share of the held-out units, at least
-    one."""
-    pool = np.unique(units[heldout])
-    keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
-    chosen = pool[np.argsort(keys[pool], kind="stable")][: max(1, round(share * len(pool)))]
-    return heldout & np.isin(units, chosen)
-
-
-def training_seed(seed: int, number: int) -> int:
-    """Return the training seed of shadow ``number``: its own, because an attacker does not know the model's."""
-    return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])
-
 
 # ------------------------------------------------------------------------ scores
 
@@ -125,8 +71,11 @@ class DocumentScores:
         """Return the document scores of a scoring pass."""
         offsets = scores.doc_offsets
         bounded = np.maximum(scores.log_probs, LOG_PROB_LIMITS[0])  # else one impossible token decides
-        top = _means(np.exp(scores.top_log_probs), offsets)
-        return cls(scores.log_probs, _means(bounded, offsets), top, _means(scores.entropy, offsets), offsets)
+        top, mean, entropy = (
+            document_means(values, ~np.isnan(values), offsets)
+            for values in (np.exp(scores.top_log_probs), bounded, scores.entropy)
+        )
+        return cls(scores.log_probs, mean, top, entropy, offsets)
 
     @property
     def features(self) -> np.ndarray:
@@ -155,11 +104,6 @@ class DocumentScores:
 
 
 _MEANS = ("mean_log_prob", "top_probability", "entropy")
-
-
-def _means(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
-    totals, counts = document_sums(values, ~np.isnan(values), doc_offsets)
-    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
 
 # ----------------------------------------------------------------------- attacks

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from reticent.engine.document_kernels import document_sums
+from reticent.audit.membership.attacks import document_means
 
 __all__ = [
     "Gaussians",
@@ -136,8 +136,7 @@ def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows:
     shadows : Gaussians of `logit_confidence` of the same tokens
     """
     ratios = lira_online_score(logit_confidence(log_probs), shadows)
-    totals, counts = document_sums(ratios, ~np.isnan(ratios), doc_offsets)
-    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+    return document_means(ratios, ~np.isnan(ratios), doc_offsets)
 
 
 def logit_confidence(log_probs: np.ndarray) -> np.ndarray:

@@ -12,17 +12,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent.audit.evidence.membership import KindMembership, MeasuredAttack
+from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.membership.names import DIFFERENCES, ON_HOLDOUT, USER_INFERENCE
-from reticent.audit.stats.estimate import CHANCE, simultaneous
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.membership import KindMembership, MeasuredAttack
-    from reticent.audit.evidence.model import ModelEvidence
-    from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.estimate import CHANCE, Estimate, simultaneous
 
 __all__ = [
     "CHANCE",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from reticent.audit.evidence.corpus import CorpusEvidence, Curve, IdentifiersByLength, NgramCounts, WordCurve
 from reticent.audit.report.figure import (
     LOOKS,
     PAPER,
@@ -28,9 +29,6 @@ from reticent.audit.report.figure import (
 )
 from reticent.audit.report.selectors import retention_rows
 from reticent.audit.texts import ENGLISH, Texts
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.corpus import CorpusEvidence, Curve, IdentifiersByLength, NgramCounts, WordCurve
 
 __all__ = ["corpus_panels", "write_corpus_plots"]
 

@@ -13,15 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
+from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.trainer.recipes import parted_name
-
-if TYPE_CHECKING:
-    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "GRID",

@@ -34,6 +34,7 @@ from reticent.audit.report.selectors import (
     is_distinguishable,
     leaks_more,
     learned_little,
+    lies_over,
     only_invalid,
     retention_rows,
     strongest_attack,
@@ -88,6 +89,9 @@ class Outcomes:
         """Return whether anything was found, over the threshold or under it."""
         result = self.results(model).get(risk)
         return result is not None and is_found(result)
+
+    def is_any_found(self, model: ModelEvidence) -> bool:
+        return any(map(is_found, self.results(model).values()))
 
     def outcome(self, model: ModelEvidence, risk: str) -> str:
         result = self.results(model).get(risk)
@@ -311,15 +315,11 @@ def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> st
     own, other = model.privacy["both"].types, plain.privacy["both"].types
     if not (has_value(own) and has_value(other)) or own.low is None or other.low is None:
         return ""
-    if _lies_over(own, other):
+    if lies_over(own, other):
         return t("findings.fewer_than_recipe", recipe=plain.recipe)
-    if _lies_over(other, own):
+    if lies_over(other, own):
         return t("findings.more_than_recipe", recipe=plain.recipe)
     return t("findings.not_measurably_fewer_than_recipe", recipe=plain.recipe)
-
-
-def _lies_over(one: Estimate, other: Estimate) -> bool:
-    return one.low is not None and other.high is not None and one.low > other.high
 
 
 def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
@@ -608,7 +608,7 @@ def decisions(
         yield Marked(text, *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
     silent = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)
               and not only_invalid(m) and protects(m, audit) and _is_quiet(m, outcomes)]  # fmt: skip
-    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or _found_risks(m, outcomes)]
+    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or outcomes.is_any_found(m)]
     if found_some:
         text = "findings.some_attacks_found_something_in_names_weigh"
         yield Marked(t(text, names=_names(found_some, t)), *_marks(found_some, "any", "every attack", FOUND))
@@ -650,10 +650,6 @@ def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence
 def _has(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
     """Whether learned identifiers were found in a model, with this outcome against the threshold."""
     return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
-
-
-def _found_risks(model: ModelEvidence, outcomes: Outcomes) -> list[str]:
-    return [risk for risk in outcomes.results(model) if outcomes.is_found(model, risk)]
 
 
 def _is_quiet(model: ModelEvidence, outcomes: Outcomes) -> bool:

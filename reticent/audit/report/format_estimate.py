@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from reticent.audit.evidence.leakage import Privacy
+from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.leakage import Privacy
-    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "at_most",

@@ -14,10 +14,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
+from reticent.audit.evidence.audit import FORMAT, AuditEvidence, ModelEvidence, publish_audit
+from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
+from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.inversion import InvertedKind
 from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import GATES, PASSAGE_OF, RISKS, why_no_whole
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
@@ -48,7 +52,6 @@ from reticent.audit.report.selectors import (
     about_recipe,
     all_utility,
     groups_of,
-    last_checkpoints,
     loss_auc,
     ordinary_utility,
     retention_rows,
@@ -56,18 +59,11 @@ from reticent.audit.report.selectors import (
 )
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
-from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
+from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.seeds import classification_over_seeds, last_checkpoints, num_seeds, over_seeds
 from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, capital, digits_beside
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import ModelEvidence
-    from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
-    from reticent.audit.evidence.extraction import Extraction, Verdict
-    from reticent.audit.evidence.inversion import InvertedKind
-    from reticent.audit.evidence.probe import ProbeEvidence
-    from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["extraction_html", "page_digest", "probe_page", "probe_section", "self_html", "write_report"]
 

@@ -7,10 +7,17 @@ by its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.probe import (
+    LikelihoodComparison,
+    ProbedModel,
+    ProbeEvidence,
+    ProbeResult,
+    SoftPromptRow,
+)
 from reticent.audit.report.figure import (
     LOOKS,
     SOFT,
@@ -28,17 +35,8 @@ from reticent.audit.report.figure import (
     to_svg,
     whiskers,
 )
+from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, Texts
-
-if TYPE_CHECKING:
-    from reticent.audit.evidence.probe import (
-        LikelihoodComparison,
-        ProbedModel,
-        ProbeEvidence,
-        ProbeResult,
-        SoftPromptRow,
-    )
-    from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["MAX_DENSITIES", "probe_panels"]
 

@@ -44,7 +44,8 @@ from reticent.audit.judgement.verdict import (
 from reticent.audit.membership.names import CLASSIFIER, TAGGER
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, own_recipes, recipe_of
-from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
+from reticent.audit.report.selectors import broken_rule
+from reticent.audit.stats.seeds import last_checkpoints, passages_over_seeds
 from reticent.audit.texts import (
     FOUND,
     NOT_FOUND,
@@ -146,14 +147,10 @@ class ShownModel:
 
 def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
     """Return the trained models of a published audit, those of the verdict, in its order."""
-    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
-    for model in over_seeds(audit.every_model, audit.cell):
-        key = (model.model, model.objective, model.recipe)
-        if model.recipe != "base" and (key not in last or model.epoch > last[key].epoch):
-            last[key] = model
+    trained = [model for model in last_checkpoints(audit.every_model, audit.cell) if model.recipe != "base"]
     rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
     found = []
-    for number, model in enumerate(last.values()):
+    for number, model in enumerate(trained):
         recipe = recipe_of(model.recipe, audit)
         found.append(
             ShownModel(
@@ -398,7 +395,7 @@ def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
     row = model.risks
     if row is None:
         return "", ""
-    if _broke_rule(model):
+    if broken_rule(model.evidence):
         return Marked(words("verdict.training_broke_its_own_rule"), _broken(model)), ""
     deciding = _deciding(model)
     marks = _marks(model, deciding)
@@ -427,7 +424,7 @@ def change_of(model: ShownModel, words: Texts) -> str:
     row = model.risks
     if row is None:
         return ""
-    if _broke_rule(model):
+    if broken_rule(model.evidence):
         return Marked(words("verdict.report_it_and_train_again"), _broken(model))
     deciding = _deciding(model)
     marks = _marks(model, deciding)
@@ -481,10 +478,6 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
 def _deciding(model: ShownModel) -> list[RiskResult]:
     row = model.risks
     return [r for r in row.results if r.relevant and r.outcome == row.outcome] if row else []
-
-
-def _broke_rule(model: ShownModel) -> bool:
-    return bool(model.evidence.ledger and model.evidence.ledger.violations)
 
 
 def _reason(result: RiskResult, words: Texts) -> str:

@@ -14,7 +14,6 @@ from reticent.audit.evidence.corpus import RetentionRow
 from reticent.audit.judgement.rows import RISKS, Subject, is_over
 from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, holds_chance
 from reticent.audit.report.figure import look_of
-from reticent.audit.stats.seeds import over_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +39,6 @@ __all__ = [
     "groups_of",
     "is_anything_found",
     "is_distinguishable",
-    "last_checkpoints",
     "last_of",
     "leaks_more",
     "learned_little",
@@ -145,18 +143,6 @@ def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[M
 
 def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence]:
     return [entries[-1] for entries in by_recipe(models, group).values()]
-
-
-def last_checkpoints(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
-    seeds where there are several (:func:`reticent.audit.stats.seeds.over_seeds`).
-    """
-    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
-    for model in over_seeds(models):
-        key = (model.model, model.objective, model.recipe)
-        if key not in last or model.epoch > last[key].epoch:
-            last[key] = model
-    return list(last.values())
 
 
 def about_recipe(recipe: str, t: Texts) -> str:
@@ -264,8 +250,8 @@ def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
     names = (model.recipe, f"{model.recipe} of {model.model}")
     probed = [one for one in (audit.probe.models if audit.probe else ()) if one.name in names]
     return any(
-        _lies_over(row.likelihood.factor if row.likelihood else None, row.heldout.factor)
-        or _lies_over(row.exact_match, row.heldout.exact_match)
+        lies_over(row.likelihood.factor if row.likelihood else None, row.heldout.factor)
+        or lies_over(row.exact_match, row.heldout.exact_match)
         for one in probed
         for row in one.results
         if row.heldout
@@ -283,7 +269,7 @@ def _key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]
     return entry.model, entry.recipe
 
 
-def _lies_over(one: Estimate | None, other: Estimate | None) -> bool:
+def lies_over(one: Estimate | None, other: Estimate | None) -> bool:
     return bool(one and other and one.low is not None and other.high is not None and one.low > other.high)
 
 

@@ -13,12 +13,11 @@ from reticent.audit.evidence.corpus import ClustersSide
 from reticent.audit.evidence.membership import over_households
 from reticent.audit.report.selectors import (
     all_utility,
-    last_checkpoints,
     loss_auc,
     ordinary_utility,
     shared_objectives,
 )
-from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.stats.seeds import last_checkpoints, num_seeds
 from reticent.audit.texts import ENGLISH, Mark, Marked, Texts, model_name
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, p
 from reticent.audit.report.epsilon_plot import epsilon_panels
 from reticent.audit.report.findings import charged_together
 from reticent.audit.report.format_estimate import percent
-from reticent.audit.report.selectors import last_checkpoints
-from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.stats.seeds import last_checkpoints, num_seeds
 from reticent.audit.texts import Texts
 
 if TYPE_CHECKING:

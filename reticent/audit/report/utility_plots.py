@@ -27,8 +27,6 @@ from reticent.audit.texts import ENGLISH, Texts
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
-    from reticent.audit.evidence.leakage import Continuations
-    from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["LIKENESS", "continuation_panels", "f1_panels", "start_name"]
 
@@ -48,7 +46,7 @@ def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> 
         for row, model in enumerate(entries):
             assert model.generated is not None
             assert model.generated.heldout is not None
-            found = _of(model.generated.heldout)
+            found = {name: getattr(model.generated.heldout, name) for name in LIKENESS}
             for number, (name, (_, marker)) in enumerate(LIKENESS.items()):
                 if has_value(found[name]):
                     value, low, high = spread([found[name]])
@@ -64,10 +62,6 @@ def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> 
         title = t("plots.continuations_against_the_documents_group", group=group.title(t))
         panels.append(to_svg(figure, f"fig-continuations-{group.slug}", alt_text(t, title, said), t))
     return panels
-
-
-def _of(found: Continuations) -> dict[str, Estimate]:
-    return {name: getattr(found, name) for name in LIKENESS}
 
 
 @styled

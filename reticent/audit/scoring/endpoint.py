@@ -73,6 +73,11 @@ def is_endpoint(folder: Path) -> bool:
     return (folder / ENDPOINT).is_file()
 
 
+def _positions(folder: Path) -> int:
+    """Tokens that the base, whose settings stand beside, reads at once."""
+    return positions_in(folder) or 1 << 30
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -149,6 +154,7 @@ def score_endpoint(
     Parameters
     ----------
     folder : model folder with `ENDPOINT`: the address, the name of the model there, and the file of answers
+    window_length : tokens of a window at most; one fewer than the base has positions, as a server writes one behind it
 
     Raises
     ------
@@ -166,7 +172,7 @@ def score_endpoint(
     scores = unscored(store.num_tokens)
     if not about["log_probs"]:
         return TokenScores(doc_offsets=store.doc_offsets, **scores)
-    windows = cut_windows(store, window_length, special)
+    windows = cut_windows(store, min(window_length, _positions(folder) - 1), special)  # it writes a token
     file.touch(mode=0o600)
     with file.open("a", encoding="utf-8") as answers:
         for number in range(len(windows)):
@@ -214,8 +220,8 @@ class Server:
 
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast):
         self._about, self._tokenizer = read_json(folder / ENDPOINT), core_tokenizer(tokenizer)
-        #: Tokens that the base, whose settings stand beside, reads at once; it is not asked for more.
-        self.num_positions = positions_in(folder) or 1 << 30
+        #: Tokens that it reads and writes at once; it is not asked for more.
+        self.num_positions = _positions(folder)
         check_host(self._about["url"], self._about["host"])
 
     def write(

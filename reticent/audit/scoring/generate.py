@@ -20,6 +20,7 @@ import torch
 from reticent.audit.scoring.endpoint import Server
 from reticent.core.device import autocast, pick_device
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.progress import log_warning
 from reticent.trainer.models import logits_at, max_positions, without_own_settings
 from reticent.trainer.windows import SpecialIds
 
@@ -33,6 +34,8 @@ MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
 #: Keys and values that a batch of a GPU may hold, in numbers: with `MAX_LOGITS` they say how many rows are more than
 #: ``batch_size``. They are fixed, because what is drawn depends on the rows of a batch.
 MAX_KEYS = 1 << 30
+#: Steps that a model is compiled for on a GPU, at least: a compiler takes a minute, and saves milliseconds a step.
+FEWEST_COMPILED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,8 @@ def generate(
 
     Prompts of like length go together, padded on the left, or of the same length where padding moves what a model
     writes; the prefix token of the model goes before each, as it did
-    in training. Keys and values are kept between steps.
+    in training. Keys and values are kept between steps. A GPU that has many steps to take compiles the model for them,
+    where its class has room for keys and values from the start.
 
     Parameters
     ----------
@@ -134,29 +138,44 @@ def generate(
     order = np.argsort(-lengths, kind="stable")
     made = np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
     ends = end_ids(net, special)
-    config = _generation_config(decoding, num_tokens, num_samples, special, ends)
-    done = 0
     if device_.type == "cuda":
         batch_size = max(batch_size, _num_rows(net.config, int(lengths.max(initial=1)) + num_tokens) // num_samples)
-    with _seeded(seed, device_), without_own_settings(net), torch.inference_mode():
-        starts = np.arange(0, len(order), batch_size)
-        if len(np.unique(lengths)) > 1 and _moved_by_padding(net, special, device_):
-            changes = np.flatnonzero(np.diff(lengths[order])) + 1
-            starts = np.union1d(starts, changes)
-        for rows in np.split(order, starts[1:]):
-            ids, attention = _left_padded([prompts[row] for row in rows], special)
-            with autocast(bf16, device_):
-                output = net.generate(
-                    torch.from_numpy(ids).to(device_),
-                    attention_mask=torch.from_numpy(attention).to(device_),
-                    generation_config=config,
-                )
-            new = output[:, ids.shape[1] :].cpu().numpy()
-            new = np.where(_ended(new, ends if decoding.may_end else []), -1, new).reshape(len(rows), num_samples, -1)
-            made[rows, :, : new.shape[2]] = new
-            done += len(rows)
-            if progress:
-                progress(done)
+    starts = np.arange(0, len(order), batch_size)
+    if len(np.unique(lengths)) > 1 and _moved_by_padding(net, special, device_):
+        starts = np.union1d(starts, np.flatnonzero(np.diff(lengths[order])) + 1)
+    batches = np.split(order, starts[1:])
+
+    def write(*, static: bool) -> None:
+        config, done = _generation_config(decoding, num_tokens, num_samples, special, ends, static=static), 0
+        with _seeded(seed, device_), without_own_settings(net), torch.inference_mode(not static):
+            for rows in batches:
+                # What is compiled is for a number of rows: those that lack are the last again.
+                given = np.pad(rows, (0, max(map(len, batches)) - len(rows)), mode="edge") if static else rows
+                ids, attention = _left_padded([prompts[row] for row in given], special)
+                with autocast(bf16, device_):
+                    output = net.generate(
+                        torch.from_numpy(ids).to(device_),
+                        attention_mask=torch.from_numpy(attention).to(device_),
+                        generation_config=config,
+                    )
+                new = output[: len(rows) * num_samples, ids.shape[1] :].cpu().numpy()
+                new = np.where(_ended(new, ends if decoding.may_end else []), -1, new)
+                made[rows, :, : new.shape[1]] = new.reshape(len(rows), num_samples, -1)
+                done += len(rows)
+                if progress:
+                    progress(done)
+
+    if not _is_compiled(net, device_, len(batches) * num_tokens):
+        write(static=False)
+        return made
+    try:
+        write(static=True)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a compiler can fail anywhere
+        log_warning(f"generation: a model cannot be compiled here ({type(error).__name__}), and writes more slowly")
+        made[:] = -1
+        write(static=False)
     return made
 
 
@@ -233,6 +252,10 @@ def _num_rows(config: Any, length: int) -> int:
     return max(1, min(MAX_KEYS // keys, MAX_LOGITS["cuda"] // text.vocab_size))
 
 
+def _is_compiled(net: Any, device: torch.device, num_steps: int) -> bool:
+    return device.type == "cuda" and num_steps >= FEWEST_COMPILED and bool(net._can_compile_fullgraph)
+
+
 def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
     if min(num_tokens, num_samples, batch_size) < 1:
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
@@ -252,7 +275,7 @@ def end_ids(net: Any, special: SpecialIds) -> list[int]:
 
 
 def _generation_config(
-    decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, ends: list[int]
+    decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, ends: list[int], *, static: bool = False
 ) -> Any:
     """Return the settings of a call; see `without_own_settings` for those that are left out."""
     from transformers import GenerationConfig
@@ -268,6 +291,7 @@ def _generation_config(
         repetition_penalty=1.0,
         no_repeat_ngram_size=0,
         use_cache=True,
+        cache_implementation="static" if static else None,
         pad_token_id=special.pad,
         eos_token_id=(ends or None) if decoding.may_end else None,
         suppress_tokens=None if decoding.may_end else ends or None,

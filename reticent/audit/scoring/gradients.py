@@ -4,11 +4,11 @@ A document that a model was trained on asks for smaller changes of its weights t
 The adversary has the weights. Asked of the tokens that every recipe may teach, the norm told members of a protected
 model better than every other attack without shadow models.
 
-Many documents go through a model at once, and no gradient of a weight is kept: the norm of a sum of products over the
-places of a document follows from the products of its places with each other ("ghost" norms [@li2022]), and a layer
-sees both factors. A model with a layer that `_kind_of` does not know, or that uses a weight in another way (a layer
-that runs twice, a matrix outside of its layer), is asked one document at a time by torch's own gradients, and so is a
-document that is too long for a batch. The first document of a model is asked in both ways, which shows such a use.
+Many documents go through a model at once, and no gradient of a weight is kept: its norm follows from what a layer read
+and what came back (`reticent.trainer.ghost_norms`). A model with a layer that `_kind_of` does not know, or that uses a
+weight in another way (a layer that runs twice, a matrix outside of its layer), is asked one document at a time by
+torch's own gradients, and so is a document that is too long for a batch. The first document of a model is asked in both
+ways, which shows such a use.
 
 Cost: a forward pass, and a backward pass without the gradients of weights; at most `MOST_MEMBERS` and `MOST_OTHERS` are
 asked, and `MOST_DOCUMENTS` of each.
@@ -37,6 +37,7 @@ from reticent.core.progress import log_warning
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.attention import seeing
+from reticent.trainer.ghost_norms import linear_squares, row_squares, tied_products
 from reticent.trainer.models import lm_head, logits_of, whole_inputs
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
@@ -47,10 +48,9 @@ __all__ = ["asked_documents", "gradient_norms"]
 
 #: Windows of a document that go through the model at once where documents are asked one at a time.
 ROWS_AT_ONCE = 8
-#: Cells, logits, and numbers of gradients that are held at once where many documents are asked.
+#: Cells, and logits, that are held at once where many documents are asked.
 MAX_CELLS = {"cuda": 1 << 14, "cpu": 1 << 12}
 MAX_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 24}
-MAX_GRADIENTS = {"cuda": 1 << 27, "cpu": 1 << 23}
 #: The most that the squared norm of a weight may differ between both ways, in parts of itself.
 MOST_OFF = 1e-3
 _STREAM = 67
@@ -250,37 +250,6 @@ class _Unknown(Exception):
     """A layer does what its norms cannot be made for."""
 
 
-def _product_norms(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
-    """Squared norm of the sum over L of the products of what a linear layer read and what came back, (U,)."""
-    (length, num_in), num_out = read_ULI.shape[1:], back_ULO.shape[-1]
-    if length * (num_in + num_out) < num_in * num_out:
-        return (read_ULI @ read_ULI.mT).mul_(back_ULO @ back_ULO.mT).sum((1, 2))
-    most = max(1, MAX_GRADIENTS["cuda" if read_ULI.is_cuda else "cpu"] // (num_in * num_out))
-    parts = zip(read_ULI.split(most), back_ULO.split(most), strict=True)
-    return torch.cat([(read.mT @ back).square_().sum((1, 2)) for read, back in parts])
-
-
-def _row_norms(ids_UL: torch.Tensor, back_ULO: torch.Tensor, num_rows: int) -> torch.Tensor:
-    """Squared norm of the gradient of the rows of an embedding, (U,): places with the same id share a row. A large
-    matrix is not made; then all places of a document are compared with each other."""
-    num_documents, _, num_out = back_ULO.shape
-    if num_documents * num_rows * num_out <= MAX_GRADIENTS["cuda" if back_ULO.is_cuda else "cpu"]:
-        rows = ids_UL + num_rows * torch.arange(num_documents, device=ids_UL.device)[:, None]
-        gradient = back_ULO.new_zeros((num_documents * num_rows, num_out))
-        gradient.index_add_(0, rows.flatten(), back_ULO.flatten(0, 1))
-        return gradient.square_().view(num_documents, -1).sum(1)
-    return (back_ULO @ back_ULO.mT).mul_(ids_UL[:, :, None] == ids_UL[:, None, :]).sum((1, 2))
-
-
-def _tied_product(
-    ids_UK: torch.Tensor, back_UKI: torch.Tensor, read_ULI: torch.Tensor, back_ULO: torch.Tensor
-) -> torch.Tensor:
-    """Product of the gradients that one matrix has as an embedding and as the last linear layer, (U,): of the latter
-    only the rows count that the former has."""
-    of_ids_ULK = back_ULO.gather(2, ids_UK[:, None, :].expand(-1, back_ULO.shape[1], -1))
-    return (of_ids_ULK.mT @ read_ULI).mul_(back_UKI).sum((1, 2))
-
-
 def _normalised(layer: Any, read: torch.Tensor) -> torch.Tensor:
     """What a layer multiplies with its weight."""
     if isinstance(layer, torch.nn.LayerNorm):
@@ -400,11 +369,11 @@ class _Layers:
         weight, bias = layer.weight, getattr(layer, "bias", None)
         if id(weight) in trained:
             if kind == "linear":
-                self._add(weight, kind, _product_norms(read, back), read, back)
+                self._add(weight, kind, linear_squares(read, back), read, back)
             elif kind == "embedding":
                 if layer.padding_idx is not None:
                     back = back * (read != layer.padding_idx)[:, :, None]
-                self._add(weight, kind, _row_norms(read, back, layer.num_embeddings), read, back)
+                self._add(weight, kind, row_squares(read, back), read, back)
             else:
                 self._add(weight, kind, (_normalised(layer, read) * back).sum(1).square_().sum(1))
         if bias is not None and id(bias) in trained:
@@ -416,7 +385,7 @@ class _Layers:
             uses = {kind: factors, other: tuple(before)}
             if set(uses) != {"embedding", "linear"}:
                 raise _Unknown
-            squares = squares + self._squares[weight] + 2 * _tied_product(*uses["embedding"], *uses["linear"])
+            squares = squares + self._squares[weight] + 2 * tied_products(*uses["embedding"], *uses["linear"])
         elif weight in self._squares:
             raise _Unknown
         elif weight is self.net.get_input_embeddings().weight:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, Unpack
+from typing import Any, NamedTuple, NotRequired, TypedDict, Unpack
 
 import numpy as np
 from scipy import stats
@@ -21,9 +21,6 @@ from reticent.audit.stats.estimate import BOOTSTRAP, CHANCE, EXACT, LEVEL, TIED,
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
-
-if TYPE_CHECKING:
-    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "FEW_ON_A_SIDE",

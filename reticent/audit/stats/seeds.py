@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
-__all__ = ["classification_over_seeds", "num_seeds", "over_seeds", "passages_over_seeds"]
+__all__ = ["classification_over_seeds", "last_checkpoints", "num_seeds", "over_seeds", "passages_over_seeds"]
 
 
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
@@ -40,6 +40,18 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
     for model in models:
         groups.setdefault((model.model, model.objective, model.recipe, model.epoch), []).append(model)
     return [entries[0] if len(entries) == 1 else _merged(entries, small_cell) for entries in groups.values()]
+
+
+def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[ModelEvidence]:
+    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
+    seeds where there are several.
+    """
+    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
+    for model in over_seeds(models, cell):
+        key = (model.model, model.objective, model.recipe)
+        if key not in last or model.epoch > last[key].epoch:
+            last[key] = model
+    return list(last.values())
 
 
 def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5) -> ExtractedModel | None:
@@ -108,7 +120,9 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
         parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
         merged = replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
         name = getattr(first, "NAMED_BY_ALL", None)
-        return replace(merged, **{name: _names([getattr(value, name) for value in values])}) if name else merged
+        if name:  # the mean is over what is worst in each, not over one group
+            merged = replace(merged, **{name: "; ".join(dict.fromkeys(getattr(value, name) for value in values))})
+        return merged
     if all(isinstance(value, dict) for value in values):
         shared = (key for key in first if all(key in value for value in values))
         return {key: _mean([value[key] for value in values], cell) for key in shared}
@@ -122,11 +136,6 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     if all(isinstance(value, int | float) for value in values):
         return statistics.fmean(values)
     return None if any(value is None for value in values) else first  # one training's is not the mean of all
-
-
-def _names(names: Sequence[str]) -> str:
-    """Return the names of all trainings: the mean is over what is worst in each, not over one group."""
-    return "; ".join(dict.fromkeys(names))
 
 
 def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +19,11 @@ import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine.corpus import Corpus
 from reticent.engine.detect.alignment import utf8_bytes
 from reticent.engine.detect.labels import category
 from reticent.engine.kernels import hash_slices
 from reticent.engine.schema import SPANS, owned
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
 
 __all__ = ["LineSpans", "Marks", "gather_marks", "read_marks"]
 
@@ -163,7 +161,6 @@ class _Line:
         self._document = found.column("document").to_numpy()
         self._start, self._end = (found.column(name).to_numpy() for name in ("start", "end"))
         self._label = found.column("label").combine_chunks()
-        self._found_rows: list[np.ndarray] = []
         self._detector = found.column("detector").combine_chunks().dictionary_encode()
         self._gold: list[dict[str, np.ndarray | pa.Array]] = []
         self._found: list[dict[str, np.ndarray]] = []

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,8 @@ from reticent import _rust
 from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
 from reticent.core.model_folder import check_weight_files, folder_of_model
-from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
+from reticent.engine.detect.passages import Found, SpanCache, cut_passages, cut_texts, find_in_pieces, join_spans
 from reticent.engine.tokenizer_library import json_of
-
-if TYPE_CHECKING:
-    from reticent.engine.detect.passages import SpanCache
 
 __all__ = ["TransformersDetector", "load_tagger", "longest_input"]
 

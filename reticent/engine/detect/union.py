@@ -12,26 +12,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
-from reticent.engine.corpus import as_corpus
+from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, found_in, named, turn
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
+from reticent.engine.reuse import ReusedSpans
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus, Documents
-    from reticent.engine.reuse import ReusedSpans
 
 __all__ = ["OnError", "detect_spans"]
 

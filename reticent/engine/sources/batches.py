@@ -8,15 +8,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, Queue
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-
-if TYPE_CHECKING:
-    from reticent.engine.sources.protocol import Fragment
+from reticent.engine.sources.protocol import Fragment
 
 __all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "read_ahead", "reading_pool", "stretches"]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
@@ -19,15 +20,12 @@ from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.protocol import Request
 
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
 __all__ = ["document_writer", "read_parquet", "row_groups"]
 
 _OWN_NAMES: Final = Columns(spans="spans", mentions="mentions")
 
 
-def document_writer(where: Path | BinaryIO, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
+def document_writer(where: Path, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
     """A writer of documents as Parquet, in pages of about 1 MiB, since readers unpack a page whole.
 
     Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence
     from reticent.audit.evidence.inversion import InvertedKind
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.evidence.probe import ProbedModel
     from reticent.audit.stats.estimate import Estimate
 
@@ -333,11 +335,10 @@ class Row:
 Found = Iterator[Row]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Figure:
-    """A family of numbers, and the function that finds them in the evidence."""
+    """The function that finds a family of numbers in the evidence."""
 
-    name: str
     of_model: Callable[[ShownModel], Found] | None = None
     of_audit: Callable[[AuditEvidence, Sequence[ShownModel]], Found] | None = None
 
@@ -350,6 +351,16 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
     yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
+def _one(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
+    """A figure of one number: an attribute of what the evidence of a model holds."""
+
+    def of_model(model: ShownModel) -> Found:
+        if found := held(model.evidence):
+            yield Row(label, model, attrgetter(number)(found), area=area)
+
+    return Figure(of_model)
+
+
 def _excess(model: ShownModel) -> Found:
     for part, label in (
         ("both", "figures.identifiers_of_the_people_it_was_trained_on"),
@@ -359,18 +370,6 @@ def _excess(model: ShownModel) -> Found:
         sides = (model.evidence.excess or {}).get(part)  # type: ignore[call-overload]
         if sides:
             yield Row(label, model, sides.excess)
-
-
-def _predicted(model: ShownModel) -> Found:
-    if both := model.evidence.privacy.get("both"):
-        yield Row("figures.identifiers_predicted_nowhere", model, both.types)
-
-
-def _written(model: ShownModel) -> Found:
-    sides = model.evidence.generated.excess.get("both") if model.evidence.generated else None
-    if sides:
-        label = "figures.identifiers_in_texts_that_it_writes_by"
-        yield Row(label, model, sides.excess)
 
 
 def _passages(model: ShownModel) -> Found:
@@ -406,13 +405,6 @@ def _valid(model: ShownModel) -> list[MeasuredAttack]:
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
-def _threshold(model: ShownModel) -> Found:
-    found = model.evidence.membership.get("loss")
-    if found:
-        label = "figures.how_surely_the_ease_with_which_it_predicts"
-        yield Row(label, model, found.auc, area=True)
-
-
 def _at_threshold(model: ShownModel) -> Found:
     found = model.evidence.threshold
     if found:
@@ -440,24 +432,11 @@ def _kinds(model: ShownModel) -> Found:
             yield Row(label, model, attack.auc, area=True)
 
 
-def _withdrawn(model: ShownModel) -> Found:
-    if model.evidence.withdrawn:
-        label = "figures.how_surely_a_comparison_with_the_release_before"
-        yield Row(label, model, model.evidence.withdrawn.auc, area=True)
-
-
 def _subgroup(model: ShownModel) -> Found:
     found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
     if worst:
         yield Row("figures.the_same_in_the_subgroup_that_is_most", model, worst.auc, area=True)
-
-
-def _user_inference(model: ShownModel) -> Found:
-    found = model.evidence.membership.get("user_inference")
-    if found:
-        label = "figures.how_surely_other_documents_of_a_person_never"
-        yield Row(label, model, found.auc, area=True)
 
 
 def _inverted(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
@@ -488,13 +467,6 @@ def _in_place(model: ShownModel) -> Found:
             yield Row(label, model, kind.in_place.ranked.top1.excess)
 
 
-def _association(model: ShownModel) -> Found:
-    found = model.evidence.inversion
-    if found and found.association:
-        label = "figures.terms_of_a_person_s_documents_such_as"
-        yield Row(label, model, found.association.rate.excess)
-
-
 def _diagnoses(model: ShownModel) -> Found:
     """What is told of members, with its placebo; the labels hold other texts, which `_line` puts into the language."""
     found = model.evidence.diagnoses
@@ -521,13 +493,6 @@ def _names(model: ShownModel) -> Found:
     if found := model.evidence.names:
         yield Row("figures.name_told", model, found.told, area=True)
         yield Row("figures.name_told_over_blind", model, found.over_blind, area=True)
-
-
-def _partial_copy(model: ShownModel) -> Found:
-    found = model.evidence.low_cost
-    if found:
-        label = "figures.people_named_as_trained_on_by_rare_words"
-        yield Row(label, model, found.recall)
 
 
 def _moved(model: ShownModel) -> Found:
@@ -573,31 +538,45 @@ def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
-        figure.name: figure
-        for figure in (
-            Figure(name="excess", of_model=_excess),
-            Figure(name="predicted", of_model=_predicted),
-            Figure(name="written", of_model=_written),
-            Figure(name="passages", of_model=_passages),
-            Figure(name="membership", of_model=_membership),
-            Figure(name="threshold", of_model=_threshold),
-            Figure(name="withdrawn", of_model=_withdrawn),
-            Figure(name="at_threshold", of_model=_at_threshold),
-            Figure(name="kinds", of_model=_kinds),
-            Figure(name="subgroup", of_model=_subgroup),
-            Figure(name="user_inference", of_model=_user_inference),
-            Figure(name="inversion", of_model=_inversion),
-            Figure(name="in_place", of_model=_in_place),
-            Figure(name="association", of_model=_association),
-            Figure(name="diagnoses", of_model=_diagnoses),
-            Figure(name="attributes", of_model=_attributes),
-            Figure(name="names", of_model=_names),
-            Figure(name="partial_copy", of_model=_partial_copy),
-            Figure(name="moved", of_model=_moved),
-            Figure(name="unicity", of_audit=_unicity),
-            Figure(name="probes", of_audit=_probes),
-            Figure(name="missed", of_audit=_missed),
-        )
+        "excess": Figure(_excess),
+        "predicted": _one("figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"),
+        "written": _one(
+            "figures.identifiers_in_texts_that_it_writes_by",
+            lambda e: e.generated and e.generated.excess.get("both"),
+            "excess",
+        ),
+        "passages": Figure(_passages),
+        "membership": Figure(_membership),
+        "threshold": _one(
+            "figures.how_surely_the_ease_with_which_it_predicts", lambda e: e.membership.get("loss"), "auc", area=True
+        ),
+        "withdrawn": _one(
+            "figures.how_surely_a_comparison_with_the_release_before", lambda e: e.withdrawn, "auc", area=True
+        ),
+        "at_threshold": Figure(_at_threshold),
+        "kinds": Figure(_kinds),
+        "subgroup": Figure(_subgroup),
+        "user_inference": _one(
+            "figures.how_surely_other_documents_of_a_person_never",
+            lambda e: e.membership.get("user_inference"),
+            "auc",
+            area=True,
+        ),
+        "inversion": Figure(_inversion),
+        "in_place": Figure(_in_place),
+        "association": _one(
+            "figures.terms_of_a_person_s_documents_such_as",
+            lambda e: e.inversion and e.inversion.association,
+            "rate.excess",
+        ),
+        "diagnoses": Figure(_diagnoses),
+        "attributes": Figure(_attributes),
+        "names": Figure(_names),
+        "partial_copy": _one("figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"),
+        "moved": Figure(_moved),
+        "unicity": Figure(of_audit=_unicity),
+        "probes": Figure(of_audit=_probes),
+        "missed": Figure(of_audit=_missed),
     }
 )
 

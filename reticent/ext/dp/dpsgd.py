@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from opacus.grad_sample import GradSampleHooks
 from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleHooksFastGradientClipping
-from opacus.grad_sample.linear import compute_linear_grad_sample, compute_linear_norm_sample
 from opacus.optimizers import get_optimizer_class
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from torch import nn
@@ -36,6 +35,7 @@ from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.dp.budget import Budget, budget_of
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
+from reticent.trainer.ghost_norms import linear_squares, row_squares, tied_products
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import first_position, lm_head, num_rows
@@ -84,8 +84,7 @@ __all__ = [
 #   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
 # - Opacus' ghost clipping does not support a weight with two uses: `_norms_of_uses` gives the norm of tied embeddings;
-# - GPT-2's ``Conv1D`` has samplers; a norm is taken from the instantiated gradient where that is smaller than the two
-#   T x T products (long units, small layers, LoRA);
+# - GPT-2's ``Conv1D`` has samplers; norms are those of `reticent.trainer.ghost_norms`;
 # - norms are computed in float32, independent of the layers' precision.
 #
 # This module imports Opacus, so import it only where a private run begins.
@@ -189,16 +188,13 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
     return grads
 
 
-def _norms_by(grad_sampler: Callable[..., Samples]) -> Callable[..., Samples]:
-    """A norm sampler for linear layers: by two T x T products, or from the gradient itself where that is smaller."""
-
-    def norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-        length, num_weights = backprops.shape[1], activations[0].shape[-1] * backprops.shape[-1]
-        if 2 * length * length > num_weights:
-            grads = grad_sampler(layer, activations, backprops)
-            return {weight: grad.flatten(1).norm(dim=1) for weight, grad in grads.items()}
-        return compute_linear_norm_sample(layer, activations, backprops)
-
+def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
+    """Norms of a linear layer, or GPT-2's; Opacus' would multiply all places of a unit for its bias too."""
+    norms = {}
+    if layer.weight.requires_grad:
+        norms[layer.weight] = linear_squares(activations[0], backprops).clamp(min=0).sqrt()
+    if layer.bias is not None and layer.bias.requires_grad:
+        norms[layer.bias] = backprops.sum(dim=1).norm(dim=1)
     return norms
 
 
@@ -213,55 +209,31 @@ class _TiedLinear(nn.Linear):
 _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
-#: Most numbers of a product of two use's positions that are made at once.
-_MOST_PRODUCTS = 1 << 27
-
-
 def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Norms, (U,), of the gradient of a bias."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
 def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm, (U,), of each unit's gradient of a weight (V, D) that embeddings and linear layers use.
-
-    The gradient is E + L: E has the rows b_t (D) of the embedding's T positions, added up by their ids; L is the sum
-    over the linear layer's M positions of the outer products l_m (V) h_m (D). Its square is |E|^2 + |L|^2 + 2 <E, L>,
-    of which none needs the V x D numbers themselves: <E, L> is the sum of l_m[id_t] <b_t, h_m>.
-    """
+    """Return the norm, (U,), of each unit's gradient of a weight that embeddings and linear layers use."""
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
         for layer, read, back in uses
     ]
-    _, first, behind = uses[0]
-    depth = (behind if isinstance(uses[0][0], nn.Embedding) else first).shape[2]
-
-    def joined(kind: type, part: int, *shape: int) -> torch.Tensor:
-        """All uses of a kind as one, with more positions; none where there is no such use."""
-        found = [tensors[part] for module, *tensors in uses if isinstance(module, kind)]
-        return torch.cat(found, dim=1) if found else behind.new_zeros(len(behind), 0, *shape)
-
-    whole = (
-        joined(nn.Embedding, 0).long(), joined(nn.Embedding, 1, depth),
-        joined(nn.Linear, 0, depth), joined(nn.Linear, 1, 0),
-    )  # fmt: skip
-    at_once = max(1, _MOST_PRODUCTS // max(values.shape[1] for values in whole) ** 2)
-    norms = []
-    for ids_UT, b_UTD, h_UMD, l_UMV in zip(*(values.split(at_once) for values in whole), strict=True):
-        order = ids_UT.argsort(dim=1)
-        ordered = ids_UT.gather(1, order)
-        slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))[:, : ids_UT.shape[1]]  # one an id
-        rows = torch.zeros_like(b_UTD)
-        rows.scatter_add_(1, slots[..., None].expand_as(b_UTD), b_UTD.gather(1, order[..., None].expand_as(b_UTD)))
-        square = rows.square().sum(dim=(1, 2))
-        if 2 * h_UMD.shape[1] ** 2 <= h_UMD.shape[2] * l_UMV.shape[2]:
-            square += (h_UMD @ h_UMD.mT * (l_UMV @ l_UMV.mT)).sum(dim=(1, 2))
-        else:
-            square += torch.stack([(one.mT @ other).square().sum() for one, other in zip(l_UMV, h_UMD, strict=True)])
-        at_ids_UMT = l_UMV.gather(2, ids_UT[:, None, :].expand(-1, l_UMV.shape[1], -1))
-        square += 2 * (at_ids_UMT * (h_UMD @ b_UTD.mT)).sum(dim=(1, 2))
-        norms.append(square.clamp(min=0).sqrt())
-    return torch.cat(norms)
+    # All uses of a kind are one, with more places.
+    embedded, linear = (
+        [
+            torch.cat(parts, dim=1)
+            for parts in zip(*(own for layer, *own in uses if isinstance(layer, kind)), strict=True)
+        ]
+        for kind in (nn.Embedding, nn.Linear)
+    )
+    squares = [row_squares(*embedded)] if embedded else []
+    if linear:
+        squares.append(linear_squares(*linear))
+    if embedded and linear:
+        squares.append(2 * tied_products(*embedded, *linear))
+    return torch.stack(squares).sum(dim=0).clamp(min=0).sqrt()
 
 
 class _PerUnit:
@@ -351,8 +323,8 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
         **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
         # Opacus' asks the device how many ids there are, and waits.
         nn.Embedding: lambda layer, ids, backprops: {layer.weight: _norms_of_uses([(layer, ids[0], backprops)])},
-        nn.Linear: _norms_by(compute_linear_grad_sample),
-        Conv1D: _norms_by(_conv1d_grads),
+        nn.Linear: _linear_norms,
+        Conv1D: _linear_norms,
     }
 
     def __init__(self, *arguments: Any, **options: Any):

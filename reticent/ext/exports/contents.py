@@ -157,8 +157,12 @@ def html_text(page: str) -> str:
 
 def folded(text: str) -> str:
     """Return a text in which white space is one space, `LINE` ends a line and `CELL` a cell; no line is blank."""
-    text = re.sub(r"[ \t\n\r\f]+", " ", text).replace(CELL, "\t")
-    return re.sub(rf"[ \t]*{LINE}[ \t{LINE}]*", "\n", text).strip()
+    for sign in "\t\n\r\f":  # a pass of memory each, where an expression stops at every space
+        text = text.replace(sign, " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    lines = (line.strip(" \t") for line in text.replace(CELL, "\t").split(LINE))
+    return "\n".join(filter(None, lines)).strip()
 
 
 def _html(data: bytes, charset: str | None) -> str:

@@ -2,7 +2,7 @@
 
 The individual is the Patient that ``subject`` names. Of contents that are the same document in several forms the first
 that can be read is taken, plain text before pages. An attachment that stands at an address is never fetched; where the
-address names a Binary of the same Bundle, or of the files that are read, that is taken.
+address names a Binary of the same Bundle, or of the files that are read and no other server, that is taken.
 """
 
 from __future__ import annotations

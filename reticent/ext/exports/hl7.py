@@ -63,8 +63,7 @@ class _Document:
 def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     """Yield the documents of a file of messages, and what could not be read; nothing for a message without text."""
     data = data.removeprefix(b"\xef\xbb\xbf")
-    heads = (found.start() for found in re.finditer(rb"MSH(?=[^\w\s])", data))
-    starts = [start for start in heads if start == 0 or data[start - 1 : start] in b"\r\n\x0b\x1c"]
+    starts = [*_starts(data)]
     if not starts:
         yield Unread(place, "no message of HL7 v2")
         return
@@ -74,6 +73,15 @@ def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
             yield from _message(_decoded(data[start:end]), where)
         except UnreadableError as error:
             yield Unread(where, str(error))
+
+
+def _starts(data: bytes) -> Iterator[int]:
+    """Where messages begin: MSH at the beginning of a line, and a sign behind it."""
+    at = data.find(b"MSH")
+    while at >= 0:
+        if data[max(at - 1, 0) : at] in b"\r\n\x0b\x1c" and re.match(rb"[^\w\s]", data[at + 3 : at + 4]):
+            yield at
+        at = data.find(b"MSH", at + 3)
 
 
 def _decoded(data: bytes) -> str:
@@ -95,13 +103,20 @@ def _decoded(data: bytes) -> str:
 def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
     signs = _Signs.of(message)
     # A line that begins like no segment goes on with the one before: a text may have breaks of its own.
-    lines = re.split(rf"[{_ENDS}](?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message.strip(_ENDS))
-    segments = [line.rstrip(_ENDS).split(signs.field, _MOST[line[:3]]) for line in lines if line[:3] in _MOST]
-    control = _field(segments[0], 10)
+    message = message.strip(_ENDS)
+    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
+    lines = re.split(rf"[{ends}](?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message)
+    # Signs behind a line make its last fields: one that is left out is empty.
+    segments = [
+        (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
+        for line in lines
+        if (most := _MOST.get(line[:3]))
+    ]
+    control = segments[0][9]  # the sign behind MSH is its first field
     individual: str | None = None
     document: _Document | None = None
     count = 0
-    for segment in [*segments, ["OBR"]]:
+    for segment in [*segments, ["OBR", *[""] * _MOST["OBR"]]]:
         name = segment[0]
         if name == "OBX":
             document = document or _Document()
@@ -115,12 +130,12 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
             if name == "PID":
                 individual, document = _individual(segment, signs), None
             elif name == "TXA":
-                number, kind = _first(_field(segment, 12), signs), _first(_field(segment, 2), signs)
-                document = _Document(number, _date(_field(segment, 4)), kind, is_of_txa=True)
+                number, kind = _first(segment[12], signs), _first(segment[2], signs)
+                document = _Document(number, _date(segment[4]), kind, is_of_txa=True)
             else:
-                number = _first(_field(segment, 3), signs) or _first(_field(segment, 2), signs)
-                code = [unescape(part, signs) for part in _field(segment, 4).split(signs.component)]
-                document = _Document(number, _date(_field(segment, 7)), next(filter(None, [*code[1:2], code[0]]), None))
+                number = _first(segment[3], signs) or _first(segment[2], signs)
+                code = [unescape(part, signs) for part in segment[4].split(signs.component)]
+                document = _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
 
 
 def _finished(
@@ -138,19 +153,13 @@ def _finished(
     return FoundDocument(number, individual, text, document.date, document.type)
 
 
-def _field(segment: list[str], number: int) -> str:
-    """A field by its number; of MSH the sign behind its name is field 1."""
-    at = number - 1 if segment[0] == "MSH" else number
-    return segment[at] if at < len(segment) else ""
-
-
 def _first(value: str, signs: _Signs) -> str | None:
     found = unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
     return found if found and found != '""' else None
 
 
 def _individual(segment: list[str], signs: _Signs) -> str | None:
-    repetitions = _field(segment, 3).split(signs.repetition)
+    repetitions = segment[3].split(signs.repetition)
     return next((found for each in repetitions if (found := _first(each, signs))), None)
 
 
@@ -159,11 +168,11 @@ def _date(value: str) -> str | None:
 
 
 def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
-    kind, value = _field(segment, 2), _field(segment, 5)
-    if _field(segment, 11).strip().upper() in ("D", "W"):
+    kind, value = segment[2], segment[5]
+    if segment[11].strip() in ("D", "d", "W", "w"):
         return  # deleted, or of the wrong patient
     if kind in _TEXTS:
-        value = re.sub(r"\r\n?", "\n", value)
+        value = value.replace("\r\n", "\n").replace("\r", "\n")
         document.lines += [unescape(line, signs) for line in value.split(signs.repetition)]
     elif kind == "ED":
         try:

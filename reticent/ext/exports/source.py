@@ -47,6 +47,11 @@ _SUFFIXES: Final = {
     "pages": tuple(SUFFIXES),
 }
 _IS_BINARY: Final = re.compile(rb'"resourceType"\s*:\s*"Binary"')
+#: The address of a Binary, and its server if it names one; the server of an address of a Patient or a Binary in JSON.
+_BINARY: Final = re.compile(r"(?:((?:\w+:|//).*)/|.*/)?Binary/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?")
+_SERVER: Final = re.compile(
+    rb'"(https?:[^"\s]+?)\\?/(?:Patient|Binary)\\?/[A-Za-z0-9.-]{1,64}(?:\\?/_history\\?/[^/"]+)?"'
+)
 #: Characters of text of a batch: it ends at the first document beyond.
 _CHARACTERS: Final = 4 << 20
 
@@ -122,7 +127,7 @@ class Exports:
                 if len(held) >= batch_rows or num_characters >= _CHARACTERS:
                     yield _batch(held, columns)
                     held, num_characters = [], 0
-            if self._states.get(file, _state(file)) != _state(file):
+            if file in self._states and self._states[file] != _state(file):
                 raise changed()
         if any(_state(file) != state for file, state in self._states.items()):  # a Binary may be of any file
             raise changed()
@@ -150,7 +155,7 @@ class Exports:
     def _documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
         place = self._place(file)
         try:
-            if self._scheme == "fhir" and self._is_lines(file):
+            if self._scheme == "fhir" and _is_lines(file):
                 for number, line in _lines(file):
                     where = f"{place} line {number}"
                     if line is None:
@@ -158,8 +163,7 @@ class Exports:
                     elif line.strip():
                         yield from read_bundle(line, where, self._binaries)
                 return
-            with open_bytes(file) as opened:
-                data = opened.read(MAX_BYTES + 1)
+            data = _read(file)
         except OSError as error:
             raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
         except CorpusError:
@@ -195,11 +199,7 @@ class Exports:
 
     @cached_property
     def _binaries(self) -> _Binaries:
-        return _Binaries([file for file in self._found[0] if self._is_lines(file)], self._scratch)
-
-    @staticmethod
-    def _is_lines(file: Path) -> bool:
-        return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
+        return _Binaries(self._found[0], self._scratch)
 
     def close(self) -> None:
         """Write the list of what was not read, where there is something; it names places and reasons and no text."""
@@ -226,6 +226,21 @@ def _state(file: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+def _read(file: Path) -> bytes:
+    """The bytes of a file, or a few more than are read; by blocks, since memory is taken for all that is asked for."""
+    blocks: list[bytes] = []
+    size = 0
+    with open_bytes(file) as opened:
+        while size <= MAX_BYTES and (block := opened.read(1 << 20)):
+            blocks.append(block)
+            size += len(block)
+    return b"".join(blocks)
+
+
+def _is_lines(file: Path) -> bool:
+    return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
+
+
 def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
     """The lines of a file by number, from 1; None for one that is too large."""
     with open_bytes(file) as opened:
@@ -245,22 +260,25 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
 class _Binaries(Mapping[str, Any]):
     """The resources Binary of files of lines, by the ends of their addresses; a bulk export keeps attachments so.
 
-    The files are searched when the first is asked for; a copy of these lines stands in the private folder until it is
-    closed. Of two with one id neither is meant for sure.
+    All files are searched when the first is asked for; a copy of these lines stands in the private folder until it is
+    closed. Of two with one id neither is meant for sure. An address with a server is one of these where all addresses
+    of a Patient or a Binary in the export that have a server have the same: else it may be that of another one.
     """
 
     def __init__(self, files: Sequence[Path], scratch: Path):
         self._files, self._scratch = files, scratch
         self._copy: Any = None
         self._places: dict[str, tuple[int, int] | None] = {}
+        self._servers: set[bytes] = set()
 
     def __getitem__(self, address: str) -> Any:
-        found = re.search(r"(?:^|/)Binary/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", address)
+        found = _BINARY.fullmatch(address)
         if found is None:
             raise KeyError(address)
         if self._copy is None:
             self._search()
-        if (place := self._places.get(found[1])) is None:
+        is_here = found[1] is None or self._servers == {found[1].encode(errors="replace")}
+        if not is_here or (place := self._places.get(found[2])) is None:
             raise KeyError(address)
         self._copy.seek(place[0])
         return json.loads(self._copy.read(place[1]))
@@ -271,7 +289,10 @@ class _Binaries(Mapping[str, Any]):
         for file in self._files:
             try:
                 for _, line in _lines(file):
-                    if line is None or not _IS_BINARY.search(line) or (own := _id_of_binary(line)) is None:
+                    if line is None:
+                        continue
+                    self._servers.update(server.replace(b"\\", b"") for server in _SERVER.findall(line))
+                    if not (_is_lines(file) and _IS_BINARY.search(line)) or (own := _id_of_binary(line)) is None:
                         continue
                     self._places[own] = None if own in self._places else (end, len(line))
                     end += self._copy.write(line)

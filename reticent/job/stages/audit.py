@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,15 +31,13 @@ from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.stats import corpus_statistics, detected_spans
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, time_of_making, trainings_of
+from reticent.job.config import Job
 from reticent.job.gates import judge_gates, judge_settings
 from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
+from reticent.job.run import Run
 from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of, shadows_of_heads
-
-if TYPE_CHECKING:
-    from reticent.job.config import Job
-    from reticent.job.run import Run
 
 __all__ = [
     "SAMPLED_RECALL",

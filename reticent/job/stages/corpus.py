@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.artifact import JOB, delete_artifact, is_up_to_date, read_manifest, write_artifact
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.protocol import RemoteSource, Source
 from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, open_remote, stage, staged_files
 from reticent.engine.withdrawn import LeftOut, Withdrawals, tell
 from reticent.job.artefact import Step
 from reticent.job.config import load_kept_job
+from reticent.job.run import Run
 from reticent.job.staged import NAME, corpus_artefact, more_columns, staged_job
-
-if TYPE_CHECKING:
-    from reticent.engine.sources.corpus_config import CorpusConfig
-    from reticent.engine.sources.protocol import RemoteSource, Source
-    from reticent.job.run import Run
 
 __all__ = ["Refresh", "copied_steps", "corpus_steps", "refreshed_steps"]
 

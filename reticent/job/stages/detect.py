@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.artifact import fingerprint, read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.canaries import mark_spans, open_canaries
 from reticent.engine.detect import (
+    Detector,
     detect_spans,
     make_detectors,
     option_files,
@@ -24,14 +25,11 @@ from reticent.engine.detect.passages import cached, delete_cache
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.records import missing_records
 from reticent.engine.languages import KNOWN, OtherLanguages
+from reticent.engine.reuse import ReusedSpans
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import LEARNED, learn_config_of, options_of
 from reticent.job.maker import is_up_to_date
-
-if TYPE_CHECKING:
-    from reticent.engine.detect import Detector
-    from reticent.engine.reuse import ReusedSpans
-    from reticent.job.run import Run
+from reticent.job.run import Run
 
 __all__ = ["Carried", "detect_steps", "has_other_rules", "spans_artefact"]
 

@@ -10,28 +10,22 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.artifact import fingerprint
-from reticent.engine.corpus import open_corpus
+from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.schema import REFERENCE
+from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 from reticent.job.artefact import Artefact, Step
+from reticent.job.config import ModelSection
+from reticent.job.run import Run
 from reticent.trainer.base_files import read_tokenizer_json
-from reticent.trainer.config import TrainConfig
+from reticent.trainer.config import FoundationConfig, TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.recipes import get_recipe
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.split import Individuals
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig
 
 __all__ = ["foundation_steps"]
 
@@ -68,6 +62,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
     """
+    from reticent.trainer.foundation import new_model
     from reticent.trainer.loop import train
 
     reference = settings.text == "reference"
@@ -85,7 +80,15 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     trained.mkdir()
     with run.progress.task(f"tokens for {model.name}", None, "documents") as advance:
         written = write_tokens(tokens, corpus, individuals, tokenizer, splits=splits, progress=advance)
-    network = _new_network(run, settings, tokenizer)
+    network = new_model(
+        settings.kind,
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        max_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
     with run.progress.task(f"pre-train {model.name}", None, "steps") as advance:
         result = train(
             network,
@@ -121,20 +124,6 @@ def _tokenizer(
         _texts(corpus, individuals, splits),
         kind="wordpiece" if settings.kind == "bert" else "bytelevel",
         vocab_size=settings.vocab_size,
-    )
-
-
-def _new_network(run: Run, settings: FoundationConfig, tokenizer: str) -> PreTrainedModel:
-    from reticent.trainer.foundation import new_model
-
-    return new_model(
-        settings.kind,
-        tokenizer,
-        hidden_size=settings.hidden_size,
-        num_layers=settings.num_layers,
-        num_heads=settings.num_heads,
-        max_length=run.job.train.window_length,
-        seed=run.job.seed,
     )
 
 

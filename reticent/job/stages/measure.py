@@ -26,12 +26,10 @@ from reticent.core.artifact import read_manifest
 from reticent.core.resolve import resolve
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.engine.text_sizes import write_text_sizes
-from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
+from reticent.job.artefact import Artefact, Measurement, Step, is_last, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
-    audit_config,
     earlier_epochs,
-    is_last,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -127,7 +125,7 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
 
 
 def _artefact(run: Run, measurement: Measurement) -> Artefact:
-    config = audit_config(run).all_values(without=(*audit_config(run).not_measured, *NOT_IN_A_MEASUREMENT))
+    config = run.job.audit.all_values(without=(*run.job.audit.not_measured, *NOT_IN_A_MEASUREMENT))
     for name, default in (
         ("bf16", "auto"),
         ("surface", "exact"),
@@ -165,7 +163,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 
 def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
-    settings = audit_config(run)
+    settings = run.job.audit
     return BaseModelScores.load(
         run.folder / Measurement(model).name,
         Path(run.base_of(model)),
@@ -202,7 +200,7 @@ def _build(
         is_known=run.job.subject is None or measurement.training is None,
         k=policy.k,
         noise=noise_of(run, policy.k, policy.words) if never_target & INDIRECT else None,
-        is_last=is_last(run, measurement),
+        is_last=is_last(run.job, measurement),
     )
     work = scoring_work(run, measurement)
 
@@ -217,7 +215,7 @@ def _build(
         measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
         if measured.withdrawn is None:
             run.progress.say_once(f"{measurement.recipe}: nobody withdrew since the release before (audit.earlier)")
-    elif run.job.audit.earlier is not None and measurement.training is not None and is_last(run, measurement):
+    elif run.job.audit.earlier is not None and measurement.training is not None and is_last(run.job, measurement):
         run.progress.say_once(
             f"{measurement.recipe}: the run of audit.earlier has no such model; who left is not asked"
         )

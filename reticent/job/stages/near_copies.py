@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from reticent.audit.evidence.corpus import NearCopies
 from reticent.audit.membership.validity import SHARE
@@ -18,11 +20,7 @@ from reticent.engine.near_copies import heldout_with_copies, read_copied, write_
 from reticent.engine.schema import HELDOUT
 from reticent.job.artefact import Artefact, Step
 from reticent.job.fingerprints import TO_DO
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from reticent.job.run import Run
+from reticent.job.run import Run
 
 __all__ = ["NEAR_COPIES", "copied_individuals", "near_copies_input", "near_copies_section", "near_copies_steps"]
 

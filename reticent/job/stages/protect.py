@@ -11,20 +11,23 @@ The first two lines are one pass over the text (:mod:`reticent.engine.single_pas
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.rewrite import TextStyle
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.tokens import write_tokens
 from reticent.job.artefact import Artefact, Outputs, Step
+from reticent.job.config import ModelSection
 from reticent.job.noise import noise_settings
+from reticent.job.run import Run
 from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import AUDIT, REWRITTEN, TRAIN, Variant
@@ -37,11 +40,6 @@ from reticent.job.views import (
     write_rewritten,
     write_view_of,
 )
-
-if TYPE_CHECKING:
-    from reticent.engine.rewrite import TextStyle
-    from reticent.job.config import ModelSection
-    from reticent.job.run import Run
 
 __all__ = [
     "digest_of",
@@ -64,7 +62,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
         planned = [(variant, _artefact(run, model, variant, tokenizer)) for variant in _variants(run, model)]
         views = {artefact.name: variant for variant, artefact in planned if variant.style is None}
         outputs = tuple(artefact for _, artefact in planned if artefact.name in views)
-        yield Step(outputs, partial(_build_views, run, model, views, samples))
+        yield Step(outputs, partial(build_views, run, model, views, samples))
         for variant, artefact in planned:
             if variant.style is not None:
                 build = _build_lowered if variant.style == "lower" else _build_rewritten
@@ -163,12 +161,6 @@ def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> di
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
     return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}
-
-
-def _build_views(
-    run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
-) -> None:
-    build_views(run, model, variants, samples, outputs)
 
 
 def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@
                                 holdout.parquet, scores of documents that were held back, where an attack needs them)
 
 A shadow is trained on a random half of the members and held-out individuals together, by household where there are any
-(:mod:`reticent.audit.membership.shadow`), with the recipe, base and settings of the model under attack but a seed of
+(:mod:`reticent.audit.membership.draws`), with the recipe, base and settings of the model under attack but a seed of
 its own. Its documents are protected as theirs were: an index over the shadow's own individuals, its own blacklist, its
 own tokens ``tokens/MODEL/VARIANT-shadow-NN``. The flags of the joint audit tokens would be at hand at once, but support
 counted over all individuals protects fewer words than the model under attack had protected, and the shadows would know
@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.audit.membership.draws import draw_population, shadow_individuals, training_seed
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
 from reticent.core.resolve import resolve
 from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Artefact, Measurement, Step, Training
-from reticent.job.auditing import audit_config, open_auditor, token_counts
+from reticent.job.artefact import Artefact, Measurement, Step, Training, is_last
+from reticent.job.auditing import open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.stages.protect import digest_of, variant_inputs
@@ -105,15 +106,11 @@ class Shadow:
     @property
     def training(self) -> Training:
         """Section of the trained model, with the shadow's own seed."""
-        from reticent.audit.membership.shadow import training_seed
-
         return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))
 
     @property
     def individuals(self) -> Individuals:
         """The split in which its individuals are the members."""
-        from reticent.audit.membership.shadow import shadow_individuals
-
         return shadow_individuals(self.run.individuals, seed=self.run.job.seed, number=self.number)
 
     def index(self, spill_folder: Path) -> NgramIndex:
@@ -148,7 +145,7 @@ class Shadow:
 
     def artefact(self) -> Artefact:
         """Return the shadow; its tokens must be there."""
-        run, scoring = self.run, audit_config(self.run)
+        run, scoring = self.run, self.run.job.audit
         settings, inputs = training_dependencies(run, self.training, self.tokens)
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
         settings |= {"shadow": self.number, "keep_models": shadow_config(run).keep_models}
@@ -311,7 +308,7 @@ def is_attacked(run: Run, measurement: Measurement) -> bool:
         section is not None
         and measurement.training is not None
         and measurement.recipe in section.recipes
-        and measurement.epoch == run.job.training(measurement.model).num_epochs
+        and is_last(run.job, measurement)
     )
 
 
@@ -333,7 +330,6 @@ def attack_with_shadows(
         SHADOW_ATTACKS,
         DocumentScores,
         ShadowAttacks,
-        draw_population,
         shadow_scores,
     )
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent import _rust
-from reticent.engine.canaries import common_words, draw_canaries, plant, write_canaries
+from reticent.engine.canaries import CanaryConfig, common_words, draw_canaries, plant, write_canaries
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.split import split_individuals, write_individuals
 from reticent.engine.withdrawn import tell
 from reticent.job.artefact import Artefact, Step
+from reticent.job.run import Run
 from reticent.job.stages.subject import given_split, list_settings
-
-if TYPE_CHECKING:
-    from reticent.engine.canaries import CanaryConfig
-    from reticent.job.run import Run
 
 __all__ = ["canary_steps", "split_steps", "tell_recovered"]
 

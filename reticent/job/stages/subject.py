@@ -12,11 +12,12 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
+from reticent.audit.config import SubjectConfig
 from reticent.audit.scoring.endpoint import ANSWERS, ENDPOINT, check_host
 from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError
@@ -25,11 +26,8 @@ from reticent.engine.corpus import SOURCE_COLUMN, open_configured
 from reticent.engine.split import Individuals, given_sides
 from reticent.engine.withdrawn import read_ids
 from reticent.job.artefact import Artefact, Step, Training, trainings_of
+from reticent.job.run import Run
 from reticent.trainer.given import check_given, digests_of_given, write_given
-
-if TYPE_CHECKING:
-    from reticent.audit.config import SubjectConfig
-    from reticent.job.run import Run
 
 __all__ = ["given_split", "list_settings", "subject_steps"]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.artifact import STATE, nest_artifact
 from reticent.core.errors import ArtifactError
@@ -20,10 +20,8 @@ from reticent.job.artefact import Artefact, Step, Training, trainings_of
 from reticent.job.auditing import training_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.gates import gate_settings, gate_step
+from reticent.job.run import Run
 from reticent.job.training_tokens import public_context, training_tokens
-
-if TYPE_CHECKING:
-    from reticent.job.run import Run
 
 __all__ = ["train_steps"]
 

@@ -35,12 +35,10 @@ from reticent.audit.evidence.inversion import Chance, InPlace, InvertedKind
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.scoring.rows import sum_log_probs
-from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
 from reticent.ext.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
 from reticent.ext.inversion.inversion import (
     UNSCORED,
-    InversionConfig,
     in_place,
     inversion,
     ranks_of,
@@ -524,11 +522,3 @@ def test_nobody_on_a_side_gives_no_number() -> None:
     found = inversion(targets, flat, flat, np.ones(len(targets), bool), num_bootstrap=100, seed=0)
     assert found.all.top1.heldout.value is None
     assert found.all.bits.excess.value is None
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"kinds": ("phone",)}, {"num_decoys": 0}, {"term_support": (0.5, 0.1)}, {"per_individual": 0}]
-)
-def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(PolicyError, match=f"inversion.{next(iter(wrong))}"):
-        InversionConfig(**wrong)

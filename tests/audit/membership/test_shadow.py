@@ -17,16 +17,13 @@ from fixtures.jobs import Stopping, Values, changed, content, control_c, make_ho
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.membership.attacks import attack
+from reticent.audit.membership.draws import draw_half, draw_population, shadow_individuals, training_seed
 from reticent.audit.membership.names import DEFAULT_SHADOW_ATTACKS, ON_HOLDOUT
 from reticent.audit.membership.shadow import (
     SHADOW_ATTACKS,
     DocumentScores,
     ShadowAttacks,
-    draw_half,
-    draw_population,
-    shadow_individuals,
     shadow_scores,
-    training_seed,
 )
 from reticent.core.artifact import read_manifest, write_private
 from reticent.core.errors import ArtifactError, PolicyError

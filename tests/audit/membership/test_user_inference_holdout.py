@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
+from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, reference_score
 from reticent.audit.membership.measure import UserInferenceHoldout
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
@@ -129,7 +129,7 @@ def test_a_corpus_of_one_document_each_has_none_to_hold_back(tmp_path: Path) -> 
 def test_the_score_of_a_person_is_the_mean_gain_over_their_held_back_documents() -> None:
     target = scores_of([-1.0, -2.0], [-3.0], [-4.0])
     base = scores_of([-2.0, -2.0], [-5.0], [-3.5])
-    codes, scores = individual_scores(user_inference_score(target, base), np.array([4, 4, 2]))
+    codes, scores = individual_scores(reference_score(target, base), np.array([4, 4, 2]))
     assert codes.tolist() == [2, 4]
     assert scores.tolist() == pytest.approx([-0.5, (0.5 + 2.0) / 2])
 
@@ -141,7 +141,7 @@ def test_a_model_that_knows_how_a_person_writes_gives_away_who_took_part() -> No
     members = individuals < 20
     base = noise.normal(-4, 1, (80, 10))
     gains = noise.normal(0, 0.3, (80, 10)) + 0.5 * members[:, None]
-    scores = user_inference_score(scores_of(*(base + gains).tolist()), scores_of(*base.tolist()))
+    scores = reference_score(scores_of(*(base + gains).tolist()), scores_of(*base.tolist()))
     found = attack(scores, individuals, members, num_bootstrap=200, seed=0)
     assert found.auc.low > 0.8
     assert (found.num_members, found.num_nonmembers, found.unit) == (20, 20, "individual")

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.models import toy_tokenizer
+from fixtures.stores import make_store
 from tokenizers import Tokenizer
 
 from reticent.audit.scoring import endpoint
+from reticent.trainer.windows import SpecialIds
 
 
-def test_no_text_is_sent_that_leaves_a_server_no_room_for_the_token_it_must_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a server that reads and writes eight tokens at most, and must write one."""
+
     def answer(_: str, question: dict[str, Any]) -> list[dict[str, Any]]:
         assert len(question["prompt"]) + question["max_tokens"] <= 8
         return [{"logprobs": {"token_logprobs": [None] + [-1.0] * len(question["prompt"])}}]
@@ -26,6 +29,18 @@ def test_no_text_is_sent_that_leaves_a_server_no_room_for_the_token_it_must_writ
     about = {"url": "http://127.0.0.1/v1", "model": "m", "host": "127.0.0.1", "answers": str(tmp_path / "kept")}
     (tmp_path / "endpoint.json").write_text(json.dumps(about | {"log_probs": True}))
     (tmp_path / "config.json").write_text(json.dumps({"n_positions": 8}))
-    server = endpoint.Server(tmp_path, Tokenizer.from_str(toy_tokenizer("gpt2")))  # type: ignore[arg-type]
+    return tmp_path
+
+
+def test_no_text_is_sent_that_leaves_a_server_no_room_for_the_token_it_must_write(folder: Path) -> None:
+    server = endpoint.Server(folder, Tokenizer.from_str(toy_tokenizer("gpt2")))  # type: ignore[arg-type]
     found = server.score([[1] * 5, [1] * 4, [1], []], [[2] * 3, [2] * 3, [], [2]])
     assert np.array_equal(found, [np.nan, -3.0, np.nan, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize("window_length", [6, 7, 8, 16])
+def test_no_window_fills_what_a_server_reads_and_each_token_is_scored(folder: Path, window_length: int) -> None:
+    store = make_store([(5 + n, n, 0) for n in range(20)])
+    special = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)
+    scores = endpoint.score_endpoint(folder, store, special, window_length)
+    assert scores.log_probs.tolist() == [-1.0] * 20

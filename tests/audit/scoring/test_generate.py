@@ -11,6 +11,7 @@ from fixtures.architectures import small_model
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.reads import Reads
 
+from reticent.audit.scoring import generate as writing
 from reticent.audit.scoring.generate import GREEDY, Decoding, _num_rows, generate, score_continuations
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import load_tokenizer, special_ids
@@ -40,6 +41,69 @@ def test_padding_on_the_left_changes_nothing(kind: str, model, special) -> None:
     assert together.shape == (5, 1, 6)
     np.testing.assert_array_equal(together, np.concatenate(alone))
     np.testing.assert_array_equal(together, generate(model, PROMPTS, special=special, num_tokens=6, batch_size=2))
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, Decoding(temperature=0.7, top_k=20, may_end=True)], ids=str)
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "mistral", "qwen2", "gemma2", "opt", "bloom", "rwkv"])
+def test_room_for_keys_from_the_start_changes_nothing(
+    kind: str, decoding: Decoding, special, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU compiles it; here it is not compiled."""
+    model, static, says = small_model(kind, "clm").eval(), [], []
+    for weight in model.parameters():
+        weight.data.mul_(3.0)
+    plain = type(model)._sample
+
+    def sample(net: Any, *arguments: Any, **options: Any) -> Any:
+        static.append(type(options.get("past_key_values")).__name__ == "StaticCache")
+        return plain(net, *arguments, **options)
+
+    monkeypatch.setattr(type(model), "_sample", sample)
+    options: Any = {"special": special, "num_tokens": 6, "batch_size": 2, "device": "cpu"}
+    options["num_samples"] = 2 if decoding.temperature else 1
+    prompts = PROMPTS[:4] if decoding.temperature else PROMPTS  # a last batch with fewer rows draws other numbers
+    before = generate(model, prompts, decoding=decoding, **options)
+    supported, number = model._can_compile_fullgraph, len(static)
+    monkeypatch.setattr(writing, "_is_compiled", lambda net, *_: net._can_compile_fullgraph)
+    monkeypatch.setattr(writing, "log_warning", says.append)
+    np.testing.assert_array_equal(before, generate(model, prompts, decoding=decoding, **options))
+    assert (set(static[:number]), set(static[number:])) == ({False}, {supported})
+    assert supported == (kind != "rwkv")
+    assert says == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_compiled_model_writes_the_same_on_a_gpu(special, monkeypatch: pytest.MonkeyPatch) -> None:
+    says: list[str] = []
+    monkeypatch.setattr(writing, "log_warning", says.append)
+    options: Any = {"special": special, "num_tokens": 6, "device": "cuda", "bf16": "off"}
+    made = []
+    for fewest in (1 << 62, 0):
+        monkeypatch.setattr(writing, "FEWEST_COMPILED", fewest)
+        made.append(generate(toy_model("gpt2", hidden_size=32), PROMPTS, **options))
+    np.testing.assert_array_equal(*made)
+    assert says == []
+
+
+def test_what_cannot_be_compiled_writes_as_before(model, special, monkeypatch: pytest.MonkeyPatch) -> None:
+    says: list[str] = []
+    before, made = generate(model, PROMPTS, special=special, num_tokens=3, device="cpu"), type(model).generate
+
+    def fails(net: Any, *arguments: Any, generation_config: Any, **options: Any) -> Any:
+        if generation_config.cache_implementation == "static":
+            raise RuntimeError
+        return made(net, *arguments, generation_config=generation_config, **options)
+
+    monkeypatch.setattr(type(model), "generate", fails)
+    monkeypatch.setattr(writing, "_is_compiled", lambda *_: True)
+    monkeypatch.setattr(writing, "log_warning", says.append)
+    np.testing.assert_array_equal(before, generate(model, PROMPTS, special=special, num_tokens=3, device="cpu"))
+    assert len(says) == 1
+
+
+def test_a_model_is_compiled_for_many_steps_on_a_gpu_alone(model) -> None:
+    asked = [("cuda", 1 << 12), ("cuda", (1 << 12) - 1), ("cpu", 1 << 20)]
+    assert [writing._is_compiled(model, torch.device(*one[:1]), one[1]) for one in asked] == [True, False, False]
 
 
 def test_greedy_is_the_argmax_after_argmax_without_a_cache(model, special) -> None:

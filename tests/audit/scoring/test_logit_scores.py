@@ -27,6 +27,10 @@ if INTERPRETED:  # the kernel of a GPU, on the CPU: Triton has to be told before
     from reticent.audit.scoring import logits_gpu
 
     WAYS["triton"] = logits_gpu.reduce_logits
+elif torch.cuda.is_available():
+    from reticent.audit.scoring.logits_gpu import reduce_logits
+
+    WAYS["gpu"] = lambda logits, true: tuple(column.cpu() for column in reduce_logits(logits.cuda(), true.cuda()))
 INF, NAN = float("inf"), float("nan")
 
 

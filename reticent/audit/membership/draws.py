@@ -1,0 +1,57 @@
+"""Whom each shadow model is trained on. A plan of a job asks for it, so nothing heavy is loaded here.
+
+Individuals are drawn by unit (the household, if there is one), from the seed and the shadow's number alone. Shadows
+come in pairs, a random half and its complement. So each individual is in exactly half of them, and additional shadows
+do not change the earlier ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
+from reticent.engine.split import Individuals
+
+_STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 << 32) + 2
+
+
+def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
+    """Return whether shadow ``number`` is trained on each individual; bool (I,).
+
+    Parameters
+    ----------
+    units : uint32 array, shape (I,), unit of each individual
+    candidates : bool array, shape (I,), true for an individual who may be drawn
+    """
+    pool = np.unique(units[candidates])
+    keys = generator(seed, _STREAM_PAIRS + number // 2).random(int(units.max()) + 1)
+    shuffled = pool[np.argsort(keys[pool], kind="stable")]
+    half = len(shuffled) // 2
+    return candidates & np.isin(units, shuffled[:half] if number % 2 == 0 else shuffled[half:])
+
+
+def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
+    """Return the split of shadow ``number``: its members are its half of the members and held-out individuals."""
+    candidates = individuals.mask(MEMBERS, HELDOUT)
+    drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
+    sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
+    sides[candidates] = np.where(drawn, SPLITS.index(MEMBERS), SPLITS.index(HELDOUT))[candidates]
+    column = pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS))
+    at = individuals.table.column_names.index("split")
+    return Individuals(individuals.table.set_column(at, individuals.table.schema.field("split"), column))
+
+
+def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
+    """Return the individuals whose documents RMIA compares with, bool (I,): a share of the held-out units, at least
+    one."""
+    pool = np.unique(units[heldout])
+    keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
+    chosen = pool[np.argsort(keys[pool], kind="stable")][: max(1, round(share * len(pool)))]
+    return heldout & np.isin(units, chosen)
+
+
+def training_seed(seed: int, number: int) -> int:
+    """Return the training seed of shadow ``number``: its own, because an attacker does not know the model's."""
+    return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])
