@@ -22,6 +22,7 @@ from reticent.trainer.config import TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
+    from reticent.trainer.config import HeadConfig
 
 __all__ = [
     "Artefact",
@@ -32,6 +33,7 @@ __all__ = [
     "Training",
     "is_last",
     "measurements_of",
+    "starts_of",
     "time_of_making",
     "times_as_long",
     "trainings_by_recipe",
@@ -192,6 +194,14 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
     """Return the trainings of one model in the order of a report: by recipe, then seed."""
     own = (training for training in trainings_of(job) if training.model is model)
     return sorted(own, key=lambda training: model.recipes.index(training.recipe))
+
+
+def starts_of(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
+    """Return what the heads of a section stand on, of one model: its base (None), and its trainings by recipe and seed,
+    as far as the section names them."""
+    found: list[Training | None] = [None, *trainings_by_recipe(job, model)]
+    wanted = head.from_recipes or ("base", *model.recipes)
+    return [start for start in found if (start.recipe if start else "base") in wanted]
 
 
 def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:

@@ -21,6 +21,7 @@ from reticent.engine.withdrawn import read_lines
 from reticent.job.config import Job, load_kept_job, parse_job
 from reticent.job.config.job import kept_content
 from reticent.job.dependencies import privacy_unit, surrogate_names, unaccounted_stages
+from reticent.job.noise import recipes_of
 from reticent.job.releases import open_earlier
 from reticent.job.run import Run
 from reticent.trainer.base_files import check_base
@@ -129,7 +130,10 @@ def _of_training(job: Job) -> Iterator[str]:
     for model in causal:
         if model.train is not None and _given(model.train, "mask_share"):
             yield _idle(f"model {model.name}: train.mask_share", "on a causal model, which masks no word")
-    if any(job.recipe(name).private for model in job.model for name in model.recipes):  # else more than this is refused
+    is_private = [job.recipe(name).private for model in job.model for name in model.recipes]
+    if any(is_private) and not any(
+        head.private for head in job.heads
+    ):  # else more than this is refused, or heads need it
         for model in job.model:
             if model.train is not None and model.train.dp and not any(job.recipe(r).private for r in model.recipes):
                 yield _idle(f"model {model.name}: train.dp", "as none of its recipes is trained by DP-SGD")
@@ -309,7 +313,7 @@ def _check_private(run: Run) -> None:
                 continue
             assert settings.dp is not None  # the job was checked
             refuse_conflicts(settings, settings.dp)
-            privacy_unit(run.job, model)
+            privacy_unit(run.job, settings.dp)
             stages = unaccounted_stages(run.job, model, recipe)
             refuse_promise(settings.dp, (*stages, *unaccounted_steps(recipe)), recipe)
 
@@ -433,7 +437,7 @@ def check_budget(run: Run) -> None:
     """Say what the private trainings of a job cost together; `PolicyError` where the budget does not hold all of them.
     Once the members are known, and before the first training.
     """
-    if any(run.job.recipe(recipe).private for model in run.job.model for recipe in model.recipes):
+    if any(run.job.recipe(recipe).private for recipe in recipes_of(run.job)):
         resolve("reticent.ext.dp.charges:check_charges")(run)
 
 

@@ -47,7 +47,7 @@ def training_dependencies(
     causal = recipe.objective == "clm"
     config = {**settings.cache_key(private=recipe.private, causal=causal), "recipe": recipe.to_dict(), "seed": seed}
     config |= repeated_settings(training.model)
-    if recipe.private and privacy_unit(run.job, training.model) == "household":
+    if recipe.private and settings.dp is not None and privacy_unit(run.job, settings.dp) == "household":
         config["unit"] = "household"
     if recipe.replaces_indirect:
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
@@ -87,7 +87,7 @@ def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> P
             vocabulary = (gaussian_sigma(noise.epsilon, noise.delta / 2), noise.delta / 2)
             includes = (vocabulary_name(run, recipe.words), k)
     return settings.replace(
-        unit=privacy_unit(run.job, model),
+        unit=privacy_unit(run.job, settings),
         budget_file=str(settings.budget_file or run.folder / BUDGET_FILE),
         corpus=run.whole_corpus.fingerprint(),
         unaccounted=unaccounted_stages(run.job, model, recipe),
@@ -96,16 +96,15 @@ def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> P
     )
 
 
-def privacy_unit(job: Job, model: ModelSection) -> Literal["individual", "household", "record"]:
-    """Return the unit of a model's epsilon: a household where these are kept together, and not a record.
+def privacy_unit(job: Job, settings: PrivacyConfig) -> Literal["individual", "household", "record"]:
+    """Return the unit of epsilon, of models and heads alike: a household where these are kept together, and not a
+    record.
 
     Raises
     ------
     PolicyError
         It is to be a household, and the documents have none.
     """
-    settings = job.training(model).dp
-    assert settings is not None  # the job was checked
     if settings.unit == "household" and not by_household(job):
         raise PolicyError('train.dp.unit = "household": needs corpus.household_id, and a split by household (split.by)')
     return "household" if settings.unit == "individual" and by_household(job) else settings.unit

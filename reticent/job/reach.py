@@ -12,7 +12,7 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS, Risk
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
-from reticent.job.artefact import times_as_long
+from reticent.job.artefact import starts_of, times_as_long
 from reticent.job.checks import OF_RMIA
 from reticent.job.config import Job, ModelSection
 from reticent.job.run import Run
@@ -64,6 +64,15 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
         yield t("reach.shadows", n=len(attacked) * shadow.num_shadows, times=_times(job, work))
         if not any(model.repeated for model in job.model):
             yield _control(job, sides, t)
+    if n := _num_shadow_heads(job):
+        yield t("reach.shadow_heads", n=n, times=_times(job, n))
+
+
+def _num_shadow_heads(job: Job) -> int:
+    """Of the heads of each start, and of the unprotected ones beside those that protect."""
+    starts = [(head, starts_of(job, head, model)) for head in job.heads for model in job.model]
+    heads = sum(len(found) + (head.protects and bool(found)) for head, found in starts)
+    return heads * job.audit.heads.num_shadows if job.audit.heads is not None else 0
 
 
 def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:

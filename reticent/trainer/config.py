@@ -415,7 +415,9 @@ class HeadConfig(Section):
         description="what it reads for a direct identifier of a member: the identifier, a surrogate that is drawn anew "
         "in each epoch, or a tag such as [NAME]. Held-out documents are read as they are",
     )
-    private: bool = Field(default=False, description="DP-SGD per individual, by [train.dp]")
+    private: bool = Field(
+        default=False, description="DP-SGD by [train.dp], per household where corpus.household_id keeps these together"
+    )
     num_epochs: int = Field(default=4, ge=1, le=10_000)
     checkpoint_epochs: tuple[int, ...] = Field(
         default=(), description="epochs of the head whose checkpoints are kept beside the last, where it is saved"
@@ -437,6 +439,11 @@ class HeadConfig(Section):
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
     seed: Annotated[int, of_job("seed")] = 0
+
+    @property
+    def protects(self) -> bool:
+        """Whether its training protects anyone: by differential privacy, or as it reads no identifier."""
+        return self.private or self.text != "keep"
 
     def recipe(self, objective: Objective = "mlm") -> Recipe:
         """Return the recipe of its training, from a base model with this objective."""

@@ -254,6 +254,7 @@ def train(
     has_spans_and_index: bool = False,
     labels: Callable[[TokenStore], np.ndarray] | None = None,
     heldout: TokenStore | None = None,
+    keep_state: bool = False,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
@@ -294,6 +295,9 @@ def train(
         For ``eval_strategy``: protected tokens of individuals who are not trained on. Their ordinary words alone count,
         the same ones after each epoch, and they move no weight. With ``early_stopping_patience`` the best epoch is on
         the disk; ``model`` itself keeps the last weights.
+    keep_state : bool
+        The state stays, so that after a kill in what comes next the same call returns and trains nothing; who is done
+        with that calls `delete_state`.
 
     Raises
     ------
@@ -433,7 +437,8 @@ def train(
                 state.begin_epoch()
                 if is_kept and state.epoch <= config.num_epochs and not state.ended:
                     run.save()  # a checkpoint stays where the training fails later
-            if world.sum(stop.asked)[0]:  # by the last step: nothing is trained again, the rest is written next time
+            # Of a stop by the last step: nothing is trained again, the rest is written next time.
+            if world.sum(stop.asked)[0] or keep_state:
                 run.save()
             writer.wait()  # it must not come after the state is deleted
         cost = step.finish(state.step)
@@ -450,7 +455,8 @@ def train(
             if state.ended:
                 about["ended"] = state.ended
             write_ledger(out / "ledger.json", ledger, recipe, config, special, **about, **cost)
-            delete_state(out)
+            if not keep_state:
+                delete_state(out)
         return TrainResult(
             checkpoints={epoch: _folder(out, epoch) for epoch in state.checkpoints},
             ledger=ledger,

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 from fixtures.command import command
-from fixtures.jobs import Stopping, Values, changed, control_c, make_hospital, run, values_of
+from fixtures.jobs import Recorder, Stopping, Values, changed, control_c, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.ext.classify.stage import _Stage, check_settings, read_results
 from reticent.ext.classify.training import train_head
+from reticent.ext.dp.budget import read_budget
 from reticent.job.artefact import trainings_by_recipe
-from reticent.job.config import parse_job
+from reticent.job.config import Job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.export import write_model
@@ -175,6 +176,34 @@ def test_a_household_on_both_sides_is_refused_before_any_training(values: Values
     with pytest.raises(ArtifactError, match=r"\d+ households are on both sides"):
         execute(Run(parse_job(own)), "classify")
     assert not list((tmp_path / "run").glob("models/*/*"))
+
+
+@pytest.mark.heavy
+def test_one_budget_holds_models_and_heads_of_households_and_the_whole_is_asked_before_the_first(
+    values: Values, tmp_path: Path
+) -> None:
+    pytest.importorskip("opacus")
+    own = changed(values, out=str(tmp_path / "run"), classify=None, detect={"detectors": ["gold", "rules"]})
+    own = changed(own, model__recipes=["dp-mlm"], tag={"private": True, "text": "keep", "num_epochs": 1})
+
+    def job(budget: float) -> Job:
+        return parse_job(changed(own, train__dp={**DP, "sample_rate": 0.5, "budget_epsilon": budget}))
+
+    with pytest.raises(PolicyError, match=r"these 3 runs together would spend epsilon 24\.00 .* per household"):
+        execute(Run(job(23)), "classify")
+    assert not list((tmp_path / "run").glob("models/*/*"))
+    with pytest.raises(KeyboardInterrupt):
+        execute(Run(job(24), Stopping(1, control_c)), "classify")
+    recorder = Recorder()
+    execute(Run(job(24), recorder), "classify")  # what was begun is not asked for twice
+    assert "tagging/toy/dp-mlm" in recorder.made
+    found = read_budget(tmp_path / "run/privacy-budget.json")
+    assert [(each.about["recipe"], each.guarantee.unit, each.settled) for each in found] == [
+        (recipe, "household", True) for recipe in ("dp-mlm", "tag", "tag")
+    ]
+    recorder = Recorder()
+    execute(Run(job(30), recorder), "classify")
+    assert not [name for name in recorder.made if "toy/" in name]  # a larger budget trains nothing again
 
 
 def test_a_private_head_owes_for_the_spans_it_learns_and_for_its_start(values: Values, tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ def test_a_setting_that_some_model_of_the_job_looks_at_is_taken() -> None:
         surrogates={"names": "syllables"},
     )
     refuse(CAUSAL, dedup={"threshold": 0.9, "passage_words": 9})  # `reticent dedup RUN` counts copies by them
+    dp = {"train": {"dp": {"noise_multiplier": 2.0}}}
+    refuse({**CAUSAL, "recipes": ["dp-clm"], **dp}, MASKED | dp, tag={"private": True, "text": "keep"})
     own = {"own": {"base": "ppclm", "n": 2, "context_indirect": "surrogate"}}
     refuse(
         {**CAUSAL, "recipes": ["own"]},

@@ -293,6 +293,14 @@ PUT_BACK: dict[str, tuple[str, dict[str, Any], Callable[[pytest.MonkeyPatch], No
         {**ALONE, "detect__gazetteer": lambda place: {"lists": {"NAME": str(place / "all-names.txt")}}},
         None,
     ),
+    "a detector that learns from all documents: a tagger that these people teach": (
+        "dp-mlm-public",
+        {
+            "detect__detectors": ["rules", "records", "learned"],
+            "detect__learned": {"certain": True, "corpus": False},
+        },
+        _patched(secrets, "token_bytes", bytes),  # one key of its features on both sides
+    ),
     "lists of names": (
         "dp-mlm-public",
         {**ALONE, "detect__gazetteer": lambda place: {"lists": {"NAME": str(place / "names.txt")}, "guard": False}},

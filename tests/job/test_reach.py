@@ -99,6 +99,9 @@ def test_the_cheaper_control_is_named_with_its_cost(sides: tuple[int, int] | Non
     assert "no plain" not in "".join(with_one)
 
 
+TAG = {"save_model": True}
+#: Classifiers of three starts, and taggers of as many beside an unprotected one.
+HEADS = {"classify": {"label": "ward", **TAG}, "tag": TAG, "audit": {"heads": {"num_shadows": 4}}}
 #: Sections of a job, and what is said of it or not.
 PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     (
@@ -118,6 +121,13 @@ PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ),
     ({"audit": {"shadow": {"recipes": ["clm", "ppclm"], "num_shadows": 4}}}, ["cannot be within", "8 are trained"], []),
     ({"audit": {"shadow": {"recipes": ["ppclm"]}}}, ["cannot be within"], []),
+    (
+        HEADS,
+        ["shadow heads: 28 are trained on half of the individuals each, about as long as 23 heads"],
+        ["shadow models: "],
+    ),
+    ({**HEADS, "audit": {"heads": {"num_shadows": 0}}}, [], ["shadow heads"]),
+    ({**HEADS, "classify": None, "tag": TAG | {"from_recipes": ["base"]}}, ["shadow heads: 8 are trained"], []),
     ({"extraction": {"suffix_tokens": 49}}, ["no whole passages are asked for: [extraction] suffix_tokens = 50"], []),
     ({"extraction": {"suffix_tokens": 50}}, [], ["no whole passages"]),
     ({"model": [MODEL | {"recipes": ["ppclm"]}]}, ["m: no plain clm is trained beside it"], ["cannot be within"]),

@@ -20,6 +20,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
+from reticent.job.config.job import kept_content
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages.shadows import _train, shadows_of, write_shadow_tokens
@@ -129,13 +130,10 @@ def test_a_training_that_saved_nothing_leaves_nothing(mine: Values) -> None:
 
 @pytest.mark.slow
 def test_two_processes_by_torchrun_make_the_models_of_a_job(mine: Values, tmp_path: Path) -> None:
-    import json
-    import shutil
-
     out = Path(mine["out"])
     shutil.copytree(out, tmp_path / "one")
     train(changed(mine, out=str(tmp_path / "one"), train__gradient_accumulation_steps=2))
-    (tmp_path / "job.json").write_text(json.dumps(mine))
+    (tmp_path / "job.json").write_bytes(kept_content(parse_job(mine)))  # else it is one of an earlier version
     done = torchrun("-m", "reticent", "run", str(tmp_path / "job.json"), "--until", "train", "--json")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("{\n") > 0  # the first process alone prints

@@ -20,6 +20,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError, Traini
 from reticent.engine.store import TokenStore
 from reticent.ext.classify.labels import MAX_CLASSES, LabelledTokens, label_documents
 from reticent.ext.classify.training import Classified, ClassifyConfig, _predict, classify
+from reticent.ext.dp.budget import read_budget
 from reticent.trainer.export import ALLOWED, write_model
 from reticent.trainer.foundation import new_model
 from reticent.trainer.metrics import LossReader
@@ -283,30 +284,52 @@ def test_a_loss_that_is_not_finite_stops_and_nothing_is_saved(checkpoints: dict[
     assert not list((tmp_path / "out").rglob("*.safetensors"))
 
 
+@pytest.mark.parametrize(("stop", "left"), [(5, [6]), (0, [])])  # in a step, and as it predicts
 @pytest.mark.parametrize("private", [False, True])
 def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(
-    checkpoints: dict[str, Path], tmp_path: Path, private: bool
+    checkpoints: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    private: bool,
+    stop: int,
+    left: list[int],
 ) -> None:
     if private:
         pytest.importorskip("opacus")
     config = ClassifyConfig(**QUICK, learning_rate=1e-3, private=private)
-    privacy = dp(sample_rate=0.25, seed=3) if private else None
+    told: list[int] = []
 
-    def stop(said: Any) -> None:
-        if said["step"] == 5:
-            control_c()
+    def trained(name: str) -> Classified:
+        budget = {"budget_file": str(tmp_path / f"{name}.json"), "corpus": "notes"}
+        privacy = dp(sample_rate=0.25, seed=3, **budget) if private else None
 
-    def trained(folder: Path, **more: Any) -> Classified:
-        return classify(checkpoints["bert"], two_classes(), config, out=folder, privacy=privacy, **more)
+        def progress(said: Any) -> None:
+            told.append(said["step"])
+            if name == "killed" and told == [1, 2, 3, 4, stop]:
+                control_c()
 
-    whole = trained(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "killed", progress=stop)
+        out = tmp_path / name
+        return classify(checkpoints["bert"], two_classes(), config, out=out, privacy=privacy, progress=progress)
+
+    whole = trained("whole")
+    told.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr("reticent.ext.classify.training._predict", lambda *_: control_c())
+        with pytest.raises(KeyboardInterrupt):
+            trained("killed")
     assert not (tmp_path / "killed/config.json").exists()
-    again = trained(tmp_path / "killed")
-    assert (tmp_path / "killed/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    told.clear()
+    again = trained("killed")
+    assert told[:1] == left
+    files = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.name != "metrics.jsonl"}
+        for name in ("whole", "killed")
+    ]
+    assert files[0] == files[1]
     assert again.losses == whole.losses
+    assert np.array_equal(again.predicted, whole.predicted)
     assert (again.guarantee is not None) is private
+    assert [each.settled for each in read_budget(tmp_path / "killed.json")] == [True] * private
 
 
 @pytest.mark.parametrize(

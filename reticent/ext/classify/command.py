@@ -18,6 +18,7 @@ from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.ext.classify.documents import FILE, baselines, label_tokens, read_labels, result_of, train_one
 from reticent.job.config import Job
+from reticent.job.dependencies import privacy_unit
 from reticent.job.run import Run
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
@@ -54,9 +55,10 @@ def classify_documents(
     labels = read_labels(corpus, job)
     individuals = split_individuals(corpus, job.split)
     households = households_named(corpus, individuals)
-    privacy = job.train.dp if settings.private else None
-    if privacy is not None and privacy.budget_file is not None:
-        privacy = privacy.replace(corpus=corpus.fingerprint())
+    privacy = None
+    if settings.private and job.train.dp is not None:
+        charged = corpus.fingerprint() if job.train.dp.budget_file is not None else None
+        privacy = job.train.dp.replace(unit=privacy_unit(job, job.train.dp), corpus=charged)
 
     def build(folder: Path | None) -> ClassificationEvidence:
         rows: list[ClassifiedStart] = []

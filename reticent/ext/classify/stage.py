@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
@@ -22,7 +22,7 @@ from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
 from reticent.ext.classify.documents import FILE, baselines, labelled_documents, read_labels, result_of, train_one
 from reticent.ext.classify.labels import LabelledTokens
-from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
+from reticent.job.artefact import Artefact, Step, Training, starts_of
 from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, unaccounted_stages
 from reticent.trainer.privacy import plan_privacy, refuse_promise, unaccounted_steps
 
@@ -32,8 +32,17 @@ if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
     from reticent.trainer.config import HeadConfig, PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
-__all__ = ["check_documents", "check_settings", "classification_inputs", "classify_steps", "read_results"]
+__all__ = [
+    "check_documents",
+    "check_settings",
+    "classification_inputs",
+    "classify_steps",
+    "privacy_settings",
+    "private_heads",
+    "read_results",
+]
 
 #: Epochs of the checkpoints that [@boutet2025] starts from: its text says 64, its Fig. 8 says 8.
 PAPER_EPOCHS = (8, 64)
@@ -74,14 +83,9 @@ class _Stage:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
-    def privacy(self, job: Job) -> PrivacyConfig:
-        """DP-SGD of a private head. Its unit is that of the settings: where it is an individual, nothing of one reaches
-        the household, as the text is as it is and no word is told.
-        """
-        settings = job.training(self.model).dp
-        assert settings is not None  # the job was checked
-        privacy_unit(job, self.model)  # or there are no households
-        return settings
+    def privacy(self, run: Run) -> PrivacyConfig:
+        """DP-SGD of a private head, of the same unit as that of a training: one budget holds both."""
+        return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
         """Steps that no epsilon of its DP-SGD accounts for."""
@@ -103,7 +107,7 @@ class _Stage:
         if head.section == "classify":
             settings["label"] = job.classifying().label or job.corpus.label
         if head.private:
-            settings["dp"] = self.privacy(job).model_dump()
+            settings["dp"] = privacy_settings(job, self.model)
         if head.text == "surrogate" and (names := surrogate_names(job).digest()) is not None:
             settings["names"] = names
         return Artefact(self.name, FOLDERS[head.section], settings, self._inputs(run))
@@ -128,12 +132,26 @@ class _Stage:
 
 def _stages(run: Run) -> list[_Stage]:
     """Return for each section of heads the base model and every training of each model, by recipe and seed."""
-    found = []
-    for head in run.job.heads:
-        for model in run.job.model:
-            own = (_Stage(head, model, training) for training in trainings_by_recipe(run.job, model))
-            found += [_Stage(head, model), *own]
-    return [stage for stage in found if stage.recipe in (stage.head.from_recipes or (stage.recipe,))]
+    job = run.job
+    return [
+        _Stage(head, model, start) for head in job.heads for model in job.model for start in starts_of(job, head, model)
+    ]
+
+
+def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
+    """Return what a private head on a model depends on, for a manifest; a larger budget trains nothing again."""
+    settings = job.training(model)
+    assert settings.dp is not None  # the job was checked
+    found: dict[str, Any] = settings.cache_key(private=True)["dp"]
+    return {**found, "unit": privacy_unit(job, settings.dp)}
+
+
+def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
+    """Yield for each private head its artefact, recipe, DP-SGD, number of epochs, and size of a batch."""
+    for stage in _stages(run):
+        head = stage.head
+        for _ in stage.epochs(run.job) if head.private else ():
+            yield stage.name, head.recipe(), stage.privacy(run), head.num_epochs, head.batch_size
 
 
 def classification_inputs(run: Run) -> dict[str, str]:
@@ -147,8 +165,10 @@ def check_settings(run: Run) -> None:
     """
     for stage in _stages(run):
         stage.epochs(run.job)
-        if stage.head.private:
-            settings, owed = stage.privacy(run.job), stage.unaccounted(run.job)
+        settings = run.job.training(stage.model).dp if stage.head.private else None
+        if settings is not None:
+            privacy_unit(run.job, settings)  # or there are no households
+            owed = stage.unaccounted(run.job)
             try:
                 refuse_promise(settings, owed)
             except PolicyError as error:
@@ -168,8 +188,9 @@ def check_documents(run: Run) -> None:
     for head in run.job.heads:
         for model in run.job.model:
             documents = labelled_documents(run, model, head)
-            if head.private and (settings := run.job.training(model).dp) is not None:
-                plan_privacy(settings, training_units(documents, settings)[1], head.num_epochs, head.batch_size)
+            if head.private:
+                privacy = privacy_of(run, model)
+                plan_privacy(privacy, training_units(documents, privacy)[1], head.num_epochs, head.batch_size)
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
@@ -206,25 +227,23 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     if not rows and training is None and isinstance(documents, LabelledTokens):
         rows = baselines(documents, job)
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
-    privacy = None
-    if head.private:
-        privacy = privacy_of(run, model).replace(unit=stage.privacy(job).unit, unaccounted=stage.unaccounted(job))
+    privacy = stage.privacy(run) if head.private else None
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
-            if any(row.training is not None and row.epoch == epoch for row in rows):
-                continue
             out = folder / (f"epoch-{epoch:04d}" if epoch else "base")
-            with _texts(run, model, head, folder) as epoch_store:
-                row = train_one(
-                    kept[epoch], stage.recipe, epoch, documents, head, job, out, _part_of(advance, number, len(epochs)),
-                    epoch_store=epoch_store, privacy=privacy,
-                )  # fmt: skip
-            rows.append(row)
-            if not head.save_model:
-                shutil.rmtree(out)
-            so_far = to_json(result_of(documents, job, head, model.name, rows))
-            file.with_suffix(".tmp").write_text(json.dumps(so_far, indent=1, allow_nan=False))
-            file.with_suffix(".tmp").replace(file)
+            if not any(row.training is not None and row.epoch == epoch for row in rows):
+                with _texts(run, model, head, folder) as epoch_store:
+                    tell = _part_of(advance, number, len(epochs))
+                    row = train_one(
+                        kept[epoch], stage.recipe, epoch, documents, head, job, out, tell, epoch_store=epoch_store,
+                        privacy=privacy,
+                    )  # fmt: skip
+                rows.append(row)
+                so_far = to_json(result_of(documents, job, head, model.name, rows))
+                file.with_suffix(".tmp").write_text(json.dumps(so_far, indent=1, allow_nan=False))
+                file.with_suffix(".tmp").replace(file)
+            if not head.save_model:  # only now: what was trained is not trained again
+                shutil.rmtree(out, ignore_errors=True)
     result = result_of(documents, job, head, model.name, rows)
     counts.update(
         {name: count or 0 for name, count in result.documents.items()}, classes=len(result.classes), models=len(epochs)

@@ -38,6 +38,7 @@ from reticent.trainer.distributed import World
 from reticent.trainer.loop import train
 from reticent.trainer.metrics import FILES
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.resume import delete_state
 from reticent.trainer.windows import Batch, SpecialIds, cut_windows, padding_multiple
 
 if TYPE_CHECKING:
@@ -199,14 +200,19 @@ def train_head(
             has_spans_and_index=True,
             labels=labels,
             world=World(),  # where torchrun started several, the others wait
+            keep_state=out is not None,
         )
-        if out is not None:  # the last checkpoint is the model, and stands beside its ledger
-            for file in found.checkpoints[config.num_epochs].iterdir():
-                file.replace(out / file.name)
-            found.checkpoints[config.num_epochs].rmdir()
+        predicted = _predict(model.eval(), documents, config, special, padding_multiple(device))
+        if out is not None:
+            last = found.checkpoints[config.num_epochs]  # it is the model, and stands beside its ledger
+            if last.exists():  # or it was moved before a kill
+                for file in last.iterdir():
+                    file.replace(out / file.name)
+                last.rmdir()
             (out / TIMINGS).unlink()  # an artefact has the same files each time
+            delete_state(out)
     return Classified(
-        predicted=_predict(model.eval(), documents, config, special, padding_multiple(device)),
+        predicted=predicted,
         losses=found.losses,
         num_steps=found.num_steps,
         num_trained=sum(parameter.numel() for parameter in trained),

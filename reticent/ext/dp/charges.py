@@ -1,4 +1,4 @@
-"""What private trainings and a private vocabulary cost together, before the first of a job and after each.
+"""What private trainings, heads and a private vocabulary cost together, before the first of a job and after each.
 
 A sweep (a list in ``train.dp.target_epsilon``) is charged for all of its trainings, whichever is used, as one looked at
 all of them. A private vocabulary is charged before it is drawn; it is spent then, and a kill gives nothing back.
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from reticent.audit.texts import ENGLISH, Texts
-from reticent.core.artifact import MANIFEST, STATE
+from reticent.core.artifact import MANIFEST
 from reticent.core.errors import ReticentError
+from reticent.core.resolve import resolve
 from reticent.engine.schema import MEMBERS
 from reticent.ext.dp.budget import Budget, Spending, budget_of, counting, totals
-from reticent.job.artefact import Training, trainings_of
+from reticent.job.artefact import trainings_of
 from reticent.job.dependencies import by_household, privacy_of
 from reticent.job.noise import noise_of, recipes_of, vocabulary_name
 from reticent.job.reach import expected_sides
@@ -36,7 +37,10 @@ from reticent.trainer.privacy import (
 if TYPE_CHECKING:
     from reticent.engine.noisy_threshold import Noise
     from reticent.engine.protect import Words
+    from reticent.job.artefact import Training
     from reticent.job.run import Run
+    from reticent.trainer.config import PrivacyConfig
+    from reticent.trainer.recipes import Recipe
 
 __all__ = ["charge_lines", "charged_vocabulary", "check_charges", "require_room", "spent_so_far"]
 
@@ -45,7 +49,9 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield a sentence, without a full stop, on what all private trainings of a job, and its vocabulary, cost."""
+    """Yield a sentence, without a full stop, on what all private trainings and heads of a job, and its vocabulary,
+    cost.
+    """
     for spendings in _asked(run, every=True).values():
         asked = [each.guarantee for each in counting(spendings)]
         total = together(asked)
@@ -121,8 +127,8 @@ def _budgets(run: Run) -> list[Budget]:
 
 
 def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """By budget the cost of each private training of the job, and of its vocabularies: those that are still to be made,
-    or ``every`` one.
+    """By budget the cost of each private training and head of the job, and of its vocabularies: those that are still to
+    be made, or ``every`` one. One that was begun stands in the budget.
     """
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
@@ -131,13 +137,24 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
             cost = _of_vocabulary(run, budget, noise, words, all_k)
             if every or cost.run not in drawn:
                 found.setdefault(budget, []).append(cost)
-    for training in trainings_of(run.job):
-        folder = run.folder / training.name
-        is_charged = (folder / MANIFEST).exists() or (folder / STATE).exists()
-        if run.job.recipe(training.recipe).private and (every or not is_charged):
-            budget, cost = _cost(run, training)
+    for training in _private(run):
+        path = run.folder / training[0]
+        is_charged = (path / MANIFEST).exists() or any(path.parent.glob(f".{path.name}.part-*"))
+        if every or not is_charged:
+            budget, cost = _cost(run, *training)
             found.setdefault(budget, []).append(cost)
     return found
+
+
+def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
+    """Yield for each training by DP-SGD its artefact, recipe, DP-SGD, number of epochs, and size of a batch."""
+    for training in trainings_of(run.job):
+        recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
+        if recipe.private:
+            batch_size = settings.batch_size * settings.gradient_accumulation_steps
+            yield training.name, recipe, privacy_of(run, training.model, recipe), settings.num_epochs, batch_size
+    if any(head.private for head in run.job.heads):
+        yield from resolve("reticent.ext.classify.stage:private_heads")(run)
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
@@ -150,22 +167,21 @@ def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
     return found
 
 
-def _cost(run: Run, training: Training) -> tuple[Budget, Spending]:
-    recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
-    privacy = privacy_of(run, training.model, recipe)
+def _cost(
+    run: Run, name: str, recipe: Recipe, privacy: PrivacyConfig, num_epochs: int, batch_size: int
+) -> tuple[Budget, Spending]:
     budget = budget_of(privacy)
     assert budget is not None  # a job has one
     num_units = _num_units(run, privacy.unit)
     target = privacy.target_epsilon
     about = {"recipe": recipe.name, **({} if privacy.includes is None else {"includes": privacy.includes})}
-    asked = partial(Spending, run=training.name, corpus=budget.corpus, about=about)
+    asked = partial(Spending, run=name, corpus=budget.corpus, about=about)
     if isinstance(target, float):
         cap = None if privacy.unit == "record" else privacy.max_documents
         delta = privacy.target_delta or default_delta(privacy.num_units or num_units)
         cost = Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
         return budget, asked(guarantee=cost)
-    batch_size = settings.batch_size * settings.gradient_accumulation_steps
-    plan = plan_privacy(privacy, num_units, settings.num_epochs, batch_size, unaccounted_steps(recipe))
+    plan = plan_privacy(privacy, num_units, num_epochs, batch_size, unaccounted_steps(recipe))
     return budget, asked(guarantee=plan.guarantee)
 
 

@@ -38,11 +38,11 @@ from reticent.engine.schema import MEMBERS
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.ext.classify.documents import FILE, labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
-from reticent.ext.classify.stage import FOLDERS
+from reticent.ext.classify.stage import FOLDERS, privacy_settings
 from reticent.ext.head_attacks.attributes import ask, told_attribute
 from reticent.ext.ladder.questions import add_field, drawn_individuals, fields_of_table
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
-from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
+from reticent.job.artefact import Artefact, Step, Training, starts_of
 from reticent.job.auditing import resampling_settings
 from reticent.job.outcomes import with_files
 from reticent.job.stages.near_copies import copied_individuals, near_copies_input
@@ -132,11 +132,6 @@ class Head:
         return own.model_copy(update={"text": "keep", "private": False}) if self.is_control else own
 
     @property
-    def protects(self) -> bool:
-        """Whether its training protects anyone: by differential privacy, or as it reads no identifier."""
-        return self.config.private or self.config.text != "keep"
-
-    @property
     def checkpoint(self) -> Path:
         """The model that it was trained on."""
         run, training = self.run, self.training
@@ -160,7 +155,7 @@ class Head:
         if self.is_classifier:
             found["label"] = job.classifying().label or job.corpus.label
         if config.private:
-            found["dp"] = (dp := job.training(self.model).dp) and dp.model_dump()
+            found["dp"] = privacy_settings(job, self.model)
         return found
 
     def documents(self) -> LabelledTokens | TaggedTokens:
@@ -185,9 +180,7 @@ class Head:
         from reticent.ext.classify.training import classify
 
         train: Any = classify if self.is_classifier else tag
-        privacy = None
-        if config.private and (settings := self.run.job.training(self.model).dp) is not None:
-            privacy = unspent_privacy(self.run, self.model, None).replace(unit=settings.unit)  # that of the head
+        privacy = unspent_privacy(self.run, self.model, None) if config.private else None
         with self.run.progress.task(f"train a {self.title}", None, "steps") as advance:
             train(
                 self.checkpoint, documents, config, out=folder, progress=advance, epoch_store=epoch_store,
@@ -258,9 +251,8 @@ def _heads(run: Run) -> list[Head]:
     found = []
     for section in run.job.heads:
         for model in run.job.model:
-            own = [Head(run, section, model, training) for training in (None, *trainings_by_recipe(run.job, model))]
-            own = [head for head in own if head.start in (section.from_recipes or (head.start,))]
-            if own and own[0].protects:
+            own = [Head(run, section, model, start) for start in starts_of(run.job, section, model)]
+            if own and section.protects:
                 own.insert(0, Head(run, section, model, is_control=True))
             found += own
     return found
@@ -349,7 +341,7 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
         recipe=head.recipe,
         epoch=head.epoch,
         start=head.start,
-        protects=head.protects,
+        protects=head.config.protects,
         bootstrap=bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units),
         copied=copied_individuals(run),
         attributes=_attributes(head, opened, documents) if isinstance(documents, LabelledTokens) else None,
