@@ -321,9 +321,9 @@ def _thinned(curve: dict[str, list[float]]) -> dict[str, list[float]]:
     """The heights of a curve at `POINTS` places that are equally far apart, and the first and the last of these."""
     if not curve["x"]:
         return curve
-    ends = [curve["x"][0], curve["x"][-1]]
-    y = np.interp(np.linspace(*ends, POINTS), curve["x"], curve["y"])
-    return {"x": np.round(ends, 2).tolist(), "y": np.round(y, 3).tolist()}
+    first, last = curve["x"][0], curve["x"][-1]
+    y = np.interp(np.linspace(first, last, POINTS), curve["x"], curve["y"])
+    return {"x": [round(first, 2), round(last, 2)], "y": np.round(y, 3).tolist()}
 
 
 def _beams(models: dict[str, Path | str], subjects: Subjects, about: dict[str, Any]) -> dict[str, Any]:

@@ -139,14 +139,10 @@ def _densities(evidence: Measured, model: str, measure: str) -> list[Panel]:
     panels = []
     for row in evidence["densities"]:
         if (row["model"], row["measure"]) == (model, measure) and row["true"]["x"]:
-            lines = [
-                Line(
-                    name,
-                    list(zip(np.linspace(*row[side]["x"], len(row[side]["y"])), row[side]["y"], strict=True)),
-                    join="step",
-                )
-                for side, name in (("true", "true item"), ("null", "another's"))
-            ]
+            lines = []
+            for side, name in (("true", "true item"), ("null", "another's")):
+                (first, last), y = row[side]["x"], row[side]["y"]
+                lines.append(Line(name, list(zip(np.linspace(first, last, len(y)), y, strict=True)), join="step"))
             panels.append(Panel(row["target"], f"log10 of the {measure}", "density", lines=lines))
     return panels
 
