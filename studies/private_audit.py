@@ -1,17 +1,19 @@
 """Does the epsilon from documents to weights hold? A one-run audit with canary individuals, and with less noise.
 
 Each training of `private-clm` sees 40 people and, by fair coins, about half of the canary individuals: people with a
-document of their own, two words in turn that nobody else puts so. They vote for the private vocabulary and are sampled
+document of their own, two words in turn that no other canary has. They vote for the private vocabulary and are sampled
 as units, like everybody. The audit sees the last weights and those before, and guesses of the canaries with the highest
 and the lowest gain whether they took part. Its bound (Steinke et al. 2023, 95 %) may lie over the epsilon that is
 promised in one of 20 trainings, so in at most 9 of 100; with noise divided by 10 it has to lie over it.
+
+That 400 canaries have words of their own was chosen on seeds 1000 to 1002, where a tenth of the noise then gave a bound of
+1.51 to 1.62. With 200 that shared 25 words it gave 0.34: an audit that could not have found anything.
 
     python -m studies.private_audit [--size toy|cpu]
 """
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -40,12 +42,13 @@ from reticent.trainer.models import load_model
 from reticent.trainer.privacy import plan_privacy
 
 #: Epochs, canary individuals, trainings as promised, and with a tenth of the noise.
-SIZES = {"toy": (2, 40, 1, 1), "cpu": (12, 200, 100, 10)}
+SIZES = {"toy": (2, 40, 1, 1), "cpu": (12, 400, 100, 10)}
 PEOPLE, HELDOUT, SEED = 40, 0.05, 3
 EPSILON, DELTA = 1.0, 1e-5
 VOCABULARY: dict[str, Any] = {"epsilon": 0.4, "delta": 2e-6, "unit": "individual", "max_words": 1}
 SAMPLE_RATE = 0.5
-PUBLIC = [f"word{first}{second}" for first in "abcde" for second in "vwxyz"]
+#: Two of them are a canary individual's own.
+PUBLIC = [f"word{number:03}" for number in range(2 * SIZES["cpu"][1])]
 #: Words on no list, for one of which everybody votes.
 VOTED = ["ague", "zoster"]
 
@@ -75,7 +78,7 @@ def canary_texts(num: int) -> dict[str, str]:
     ids = [f"c{number:04}" for number in range(2 * num)]
     sides = _rust.hash_units(pa.array(ids), seed=SEED).astype(np.float64) / 2.0**64
     chosen = [name for name, side in zip(ids, sides, strict=True) if side >= HELDOUT][:num]
-    pairs = itertools.permutations(PUBLIC, 2)
+    pairs = zip(PUBLIC[::2], PUBLIC[1::2], strict=True)
     return {
         name: " ".join([*(first, second) * 8, VOTED[number % 2]])
         for number, (name, (first, second)) in enumerate(zip(chosen, pairs, strict=False))
@@ -160,11 +163,11 @@ def run(size: Annotated[str, SIZES] = "cpu") -> None:
         result["arms"][name] = {**row, "noise_multiplier": noise, "guesses": found.num_guesses, "most": found.most}
     result["cpu_seconds"] = round(time.process_time() - began)
     print(table(result))
+    print(write_record("private_audit", result, size, STUDIES))
     if size == "cpu":
         promised, control = result["arms"].values()
         assert promised["over"] <= 9
         assert control["over"] == control["trainings"]
-    print(write_record("private_audit", result, size, STUDIES))
 
 
 def table(result: dict[str, Any]) -> str:
