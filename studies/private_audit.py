@@ -6,8 +6,8 @@ as units, like everybody. The audit sees the last weights and those before, and 
 and the lowest gain whether they took part. Its bound (Steinke et al. 2023, 95 %) may lie over the epsilon that is
 promised in one of 20 trainings, so in at most 9 of 100; with noise divided by 10 it has to lie over it.
 
-That 400 canaries have words of their own was chosen on seeds 1000 to 1002, where a tenth of the noise then gave a bound of
-1.51 to 1.62. With 200 that shared 25 words it gave 0.34: an audit that could not have found anything.
+That 400 canaries have words of their own was chosen on seeds 1000 to 1002, where a tenth of the noise then gave a bound
+of 1.51 to 1.62. With 200 that shared 25 words it gave 0.34: an audit that could not have found anything.
 
     python -m studies.private_audit [--size toy|cpu]
 """

@@ -22,33 +22,6 @@ from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16
 from reticent.trainer.recipes import RECIPES
 
-__all__ = [
-    "ACCESS",
-    "COMPASS",
-    "DEFAULT_ATTACKS",
-    "DEFAULT_SHADOW_ATTACKS",
-    "RISKS_OF",
-    "SUBJECT",
-    "WHOLE_PASSAGE",
-    "AuditConfig",
-    "CanaryAudit",
-    "DiagnosesConfig",
-    "DossierConfig",
-    "Explained",
-    "ExtractionConfig",
-    "GenerationConfig",
-    "HeadsConfig",
-    "Init",
-    "InversionConfig",
-    "Masking",
-    "ProbeConfig",
-    "ShadowConfig",
-    "SoftPromptConfig",
-    "SoftPromptStudy",
-    "SubjectConfig",
-    "VerdictConfig",
-]
-
 #: Name of a model that was trained elsewhere, where others have that of their recipe.
 SUBJECT = "given"
 #: Names that a copy of it cannot have: an audit knows the base model and the unprotected twin by theirs.

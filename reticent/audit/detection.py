@@ -48,8 +48,6 @@ from reticent.audit.stats.intervals import BOOTSTRAP, Bootstrap, Estimate, ratio
 if TYPE_CHECKING:
     from reticent.engine.detect.marks import LineSpans, Marks
 
-__all__ = ["covered_mentions", "evaluate_detection"]
-
 MATCHES: Final = ("strict", "relaxed", "words")
 
 

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from reticent.audit.membership.shadow import ShadowControl
     from reticent.engine.noisy_threshold import Noise
 
-__all__ = ["Auditor", "ModelEntry", "audit_models"]
-
 #: Most members whose documents are scored with further draws of a masked model's folds.
 MOST_DRAWN, _STREAM_FOLDS = 200, 71
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.

@@ -28,8 +28,6 @@ from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.trainer.config import ClassifyConfig, ModelSection, TagConfig, TrainConfig
 from reticent.trainer.recipes import RecipeChanges
 
-__all__ = ["JobSettings"]
-
 #: As in the core (pool.rs).
 MAX_THREADS = 1024
 

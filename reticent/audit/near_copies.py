@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.membership import MeasuredAttack
     from reticent.audit.texts import Texts
 
-__all__ = ["near_copies_lines"]
-
 
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
     """Yield the sentences; those on areas are of the last checkpoint of each trained model."""

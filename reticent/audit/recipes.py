@@ -12,8 +12,6 @@ from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, parted_name
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 
-__all__ = ["is_elsewhere", "is_unprotected", "model_sections", "own_recipes", "recipe_of", "subject_of"]
-
 
 def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
     """Return the settings of the models of the job, by name."""

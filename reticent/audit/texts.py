@@ -20,27 +20,6 @@ from typing import Literal, NamedTuple
 
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "ENGLISH",
-    "FOUND",
-    "LANGUAGES",
-    "NOT_FOUND",
-    "NOT_MEASURED",
-    "NO_BREAK",
-    "STATED",
-    "THIN",
-    "Language",
-    "Mark",
-    "Marked",
-    "Texts",
-    "capital",
-    "catalogue",
-    "digits_beside",
-    "evidence_texts",
-    "marks_of",
-    "model_name",
-]
-
 Language = Literal["en", "fr"]
 LANGUAGES: tuple[Language, ...] = ("en", "fr")
 #: A text, or its forms for a count of one and for others.

@@ -31,8 +31,6 @@ from reticent.core.progress import FORMATS, VARIABLE, is_json, log
 from reticent.core.without_pandas import keep_pandas_out
 from reticent.engine.sources.table import refuse_secrets
 
-__all__ = ["app", "main"]
-
 ABOUT = """Fine-tune language models on personal documents without ever teaching them who the people are, and measure
     by attack how much they still leak.
 

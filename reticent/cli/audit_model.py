@@ -13,8 +13,6 @@ from reticent.core.errors import PolicyError
 from reticent.job.config.job import BY_LOG_PROBS
 from reticent.trainer.given import is_headless, objective_of, positions_of
 
-__all__ = ["audit_model"]
-
 #: Tokens of a whole passage with the longest prefix that is asked for: a model that reads fewer is not asked.
 WHOLE = 100
 #: A list of members that is a column of the documents.

@@ -15,8 +15,6 @@ from reticent.core.artifact import write_private
 from reticent.core.device import check_device
 from reticent.ext.bench.documents import machine_of, measure_documents
 
-__all__ = ["bench"]
-
 #: Settings of a job that change what is timed.
 USED = ("corpus", "detect", "split", "index", "train", "num_threads", "seed")
 

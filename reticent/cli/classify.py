@@ -22,9 +22,6 @@ from reticent.ext.classify.stage import read_results
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
-__all__ = ["classify"]
-
-
 #: Settings that classifying documents of no run depends on.
 OF_DOCUMENTS = (
     *("corpus", "classify", "seed", "split.heldout", "split.reference", "split.by"),

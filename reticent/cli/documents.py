@@ -54,16 +54,6 @@ from reticent.job.detection import detect_documents
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
-__all__ = [
-    "DetectCommand",
-    "dedup",
-    "detect",
-    "scrub",
-    "stats",
-    "synth",
-]
-
-
 #: Settings that the identifiers found in documents depend on; `reticent detect` finds them with canaries too.
 SEARCHED = ("corpus", "dedup", "detect", "protect.k", "protect.scopes", "index.surface", "num_threads")
 

@@ -17,8 +17,6 @@ from reticent.ext.dossier.verify import Checked
 from reticent.job.maker import build_step
 from reticent.job.run import Run
 
-__all__ = ["DossierCommand", "dossier"]
-
 _app = below()
 
 

@@ -26,8 +26,6 @@ from reticent.job.experiment import experiment_job, minimal_job
 from reticent.job.run import Run
 from reticent.job.status import job_status
 
-__all__ = ["new_job", "status"]
-
 
 class SizeName(Enum):
     """Sizes of `reticent.job.experiment.SIZES`, named here too so that --help stays fast."""

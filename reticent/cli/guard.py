@@ -30,8 +30,6 @@ from reticent.engine.verbatim import build_verbatim, write_verbatim
 from reticent.guard import built_detectors, guard_detectors, open_guard, refuse_detectors
 from reticent.job.run import Run
 
-__all__ = ["guard_app"]
-
 guard_app = typer.Typer(
     no_args_is_help=True,
     help="""Keep training text and identifiers out of what a model says.

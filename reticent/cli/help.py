@@ -11,16 +11,6 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-__all__ = [
-    "EXAMPLES",
-    "REMOVED",
-    "CommandWithOthers",
-    "below",
-    "example_of",
-    "removed",
-    "unwrap_help",
-]
-
 
 def unwrap_help(app: typer.Typer) -> typer.Typer:
     """Take the line breaks out of the paragraphs of an app's help, and of the commands and groups below it."""

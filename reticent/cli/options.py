@@ -22,27 +22,6 @@ from reticent.engine.detect import DETECTORS
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.job.config import Job, load_job, load_kept_job, parse_job
 
-__all__ = [
-    "AsJson",
-    "Detector",
-    "Out",
-    "Quiet",
-    "RunFolder",
-    "Seed",
-    "Set",
-    "SourceOrJob",
-    "Verify",
-    "is_job",
-    "job_from_source",
-    "job_of",
-    "models_of",
-    "new_progress",
-    "read_job",
-    "refuse_given",
-    "said",
-    "without_others",
-]
-
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings and errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]

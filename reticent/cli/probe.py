@@ -35,8 +35,6 @@ from reticent.ext.propile.prompts import (
 from reticent.ext.propile.subjects import Subjects, read_items, read_subjects, subjects_from_notes, subjects_from_spans
 from reticent.ext.propile.templates import Template, read_templates
 
-__all__ = ["probe"]
-
 #: Types that ``--self`` asks for on a terminal.
 ASKED = ("name", "phone", "email", "address", "birth_date", "patient_id")
 

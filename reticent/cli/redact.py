@@ -18,8 +18,6 @@ from reticent.engine.languages import told_of_known
 from reticent.ext.redact import Redacted, redact_reversibly
 from reticent.ext.redact import redact as without_identifiers
 
-__all__ = ["redact"]
-
 
 def redact(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Text (UTF-8); - is stdin.")] = "-",

@@ -13,8 +13,6 @@ import typer
 import reticent
 from reticent.core.errors import PolicyError
 
-__all__ = ["reproduce"]
-
 #: The folder of the project, where this is no installed package.
 ROOT = Path(reticent.__file__).parents[1]
 

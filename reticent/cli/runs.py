@@ -51,28 +51,6 @@ from reticent.trainer.distributed import launched
 from reticent.trainer.privacy import BUDGET_FILE
 from reticent.trainer.recipes import RECIPES
 
-__all__ = [
-    "PartOption",
-    "audit",
-    "budget",
-    "copy_members_tokens",
-    "demo",
-    "execute_job",
-    "export",
-    "index",
-    "list_all_recipes",
-    "print_plan",
-    "protect",
-    "report",
-    "run",
-    "run_part",
-    "train",
-    "update",
-    "verify_ledger",
-    "verify_text",
-]
-
-
 # --------------------------------------------------------------------------------------------------------------- parts
 #
 # The option that makes a part of a run.

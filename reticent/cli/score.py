@@ -18,8 +18,6 @@ from reticent.ext.propile.prompts import objective_of
 from reticent.ext.score.texts import Candidate, read_texts, without_repeats
 from reticent.job.run import Run
 
-__all__ = ["score"]
-
 #: Rows that are printed.
 SHOWN = 20
 

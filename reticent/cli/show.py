@@ -38,30 +38,6 @@ from reticent.trainer.privacy import show_delta, show_epsilon
 if TYPE_CHECKING:
     from reticent.job.update import AffectedArtifacts
 
-__all__ = [
-    "classification_table",
-    "counts_table",
-    "evaluation_tables",
-    "print_budget",
-    "print_classification",
-    "print_copies",
-    "print_counts",
-    "print_detection",
-    "print_export",
-    "print_part",
-    "print_rules",
-    "print_run",
-    "print_statistics",
-    "print_status",
-    "print_summary",
-    "print_update",
-    "rules_table",
-    "sampled_lines",
-    "sampled_table",
-    "statistics_tables",
-    "write_statistics",
-]
-
 
 def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
     """Print the counts of one artefact in a line."""

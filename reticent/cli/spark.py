@@ -20,8 +20,6 @@ from reticent.cli.options import (
 from reticent.cli.show import print_counts
 from reticent.ext.spark.job import OnSpark, Stage, run_on_spark
 
-__all__ = ["spark_app"]
-
 spark_app = typer.Typer(
     no_args_is_help=True,
     help="""Do the work of documents on Apache Spark, where one machine ends (some 50 to 100 million notes).

@@ -42,8 +42,6 @@ from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.config import TagConfig
 
-__all__ = ["tagger_app"]
-
 tagger_app = typer.Typer(
     no_args_is_help=True,
     help="""Train taggers of identifiers, and ask which names a tagger was trained on, by what it says of names.

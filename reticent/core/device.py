@@ -12,8 +12,6 @@ from reticent.core.errors import PolicyError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["autocast", "check_device", "full_float32", "pick_device", "uses_bf16"]
-
 #: Names of devices that models may run on, with or without a number.
 DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)?")
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["ArtifactError", "CorpusError", "GateError", "PolicyError", "ReticentError", "TrainingError", "cause"]
-
 
 class ReticentError(Exception):
     """Base of every error Reticent raises on purpose; the command line prints it without a traceback."""

@@ -20,15 +20,6 @@ from typing import Any, Literal
 
 from reticent.core.json_toml import parse_json
 
-__all__ = [
-    "Plan",
-    "Timings",
-    "Work",
-    "clock_time",
-    "span_of",
-]
-
-
 # ----------------------------------------------------------------------------------------------------------- durations
 #
 # Durations and times of day in words.

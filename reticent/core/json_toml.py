@@ -14,8 +14,6 @@ from typing import Any
 
 from reticent.core.errors import ArtifactError, PolicyError, ReticentError
 
-__all__ = ["MAX_DEPTH", "depth_of", "parse_json", "parse_toml", "read_json", "read_toml"]
-
 #: Levels of tables and lists inside each other; results of ours have about 10, a tokenizer.json at most 128.
 MAX_DEPTH = 128
 #: Bytes of a TOML text, which a person writes: its parser takes seconds a megabyte.

@@ -14,16 +14,6 @@ from pathlib import Path
 
 from reticent import _rust
 
-__all__ = [
-    "OUT_OF_MEMORY",
-    "OwnMemory",
-    "explain_abort",
-    "is_out_of_memory",
-    "lacks_address_space",
-    "own_bytes",
-    "resident_bytes",
-]
-
 OUT_OF_MEMORY = (
     "out of memory; allow more, use fewer threads (num_threads), and let counting write to disk (memory_limit)"
 )

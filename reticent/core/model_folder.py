@@ -13,8 +13,6 @@ from pathlib import Path
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import read_json
 
-__all__ = ["check_weight_files", "folder_of_model"]
-
 #: What a snapshot of the hub is asked for: nothing that holds code, and no weights in another form.
 FROM_THE_HUB = ("*.json", "*.safetensors", "*.gguf", "*.txt", "*.model")
 

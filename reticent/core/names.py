@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from reticent.core.errors import PolicyError
 
-__all__ = ["MAX_LENGTH", "plain_name", "require_distinct", "require_name"]
-
 #: Characters of a name, of the 255 bytes that file systems allow with what is written before and after it.
 MAX_LENGTH = 100
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")

@@ -23,19 +23,6 @@ from rich.text import Text
 
 from reticent.core.eta import Plan, span_of
 
-__all__ = [
-    "FORMATS",
-    "VARIABLE",
-    "JsonProgress",
-    "Progress",
-    "countable",
-    "is_json",
-    "log",
-    "log_warning",
-    "shown_counts",
-]
-
-
 #: Seconds between two lines about a whole experiment where there is no terminal.
 SECONDS_BETWEEN_LINES = 60.0
 SECONDS_BETWEEN_DRAWINGS = 0.25

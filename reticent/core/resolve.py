@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["resolve"]
-
 
 def resolve(row: str) -> Any:
     """Return the object that ``"package.module:name"`` names.

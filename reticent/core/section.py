@@ -24,18 +24,6 @@ from pydantic.fields import FieldInfo
 
 from reticent.core.errors import PolicyError
 
-__all__ = [
-    "PUBLISHED",
-    "WITHHELD",
-    "Publication",
-    "Section",
-    "explain",
-    "holds_something",
-    "names_a_seed",
-    "of_job",
-    "shared_fields",
-]
-
 Part = TypeVar("Part", bound="Section")
 
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import FrameType
 
-__all__ = ["keep_pandas_out"]
-
 
 class _NotForArrow(MetaPathFinder):
     """Says that there is no pandas, to pyarrow alone: its own code is compiled, so its caller seems to import it."""

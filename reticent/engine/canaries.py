@@ -35,20 +35,6 @@ from reticent.engine.sources.parquet import document_writer
 from reticent.engine.split import Individuals
 from reticent.engine.store import TokenStore
 
-__all__ = [
-    "ARMS",
-    "CanaryConfig",
-    "Planted",
-    "common_words",
-    "draw_canaries",
-    "mark_spans",
-    "open_canaries",
-    "open_planted",
-    "plant",
-    "without_canaries",
-    "write_canaries",
-]
-
 ARMS: Final = get_args(Arm)
 #: Arms whose code the engine marks as a detector would have.
 MARKED: Final = ("protected", "context")

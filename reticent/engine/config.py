@@ -14,17 +14,6 @@ from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import MAX_K, MAX_N
 
-__all__ = [
-    "Arm",
-    "CanaryConfig",
-    "DedupConfig",
-    "IndexConfig",
-    "SplitConfig",
-    "Surface",
-    "SurrogateConfig",
-    "ThresholdConfig",
-]
-
 #: Spellings that count as one word. A coarser surface raises supports, so it protects less.
 Surface = Literal["exact", "casefold", "fold"]
 Arm = Literal["protected", "missed", "context", "ngram"]

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from reticent._rust import Copies
     from reticent.engine.corpus import Corpus, Documents
 
-__all__ = ["DedupConfig", "Deduplication", "find_copies", "read_left_out", "write_left_out"]
-
 #: One row a document that is left out (secret: it holds ids). Rows are of the corpus as it was given.
 LEFT_OUT = pa.schema(
     [

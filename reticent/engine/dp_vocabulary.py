@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.word_ids import NumberedWords
 
-__all__ = ["count_voters", "gaussian_sigma", "numbered_words", "vote_threshold", "voted_shares", "word_order"]
-
 #: Words whose voters are counted at a time.
 WORDS_AT_ONCE = 1 << 22
 

@@ -16,8 +16,6 @@ from types import TracebackType
 
 from reticent.engine.store import TokenStore, open_tokens
 
-__all__ = ["EpochTokens"]
-
 #: Seconds between two looks for tokens that another process makes.
 LOOK_AGAIN = 0.05
 

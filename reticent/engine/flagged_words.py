@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
 
-__all__ = ["Flagged", "FlaggedWords", "Part"]
-
 
 class Flagged(NamedTuple):
     """The documents of a batch, their words, and the flags of protection.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from reticent._rust import Words
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["WordIds", "WordStream", "count_distinct", "ngram_supports", "unicity"]
-
 _jit = numba.njit(nogil=True, cache=True)
 
 

@@ -17,21 +17,6 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 
-__all__ = [
-    "FOLDED",
-    "SAYS_MISSING",
-    "Ids",
-    "Spellings",
-    "as_read",
-    "check_choice",
-    "check_distinct",
-    "check_real",
-    "find_spellings",
-    "fold_ids",
-    "missing_rows",
-    "one_id_each",
-]
-
 #: Choices for ids that fold to one another: stop, read each in its folded form, or take them for different ones.
 Ids = Literal["stop", "fold", "exact"]
 #: Columns of `DOCUMENTS` whose ids are of individuals or households.

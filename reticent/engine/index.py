@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.split import Individuals
 
-__all__ = [
-    "IndexConfig",
-    "NgramIndex",
-    "build_index",
-    "build_nested_indexes",
-    "check_memory_limit",
-    "open_index",
-    "write_index",
-    "write_tables",
-]
-
 ROWS_PER_GROUP = 1 << 17
 
 

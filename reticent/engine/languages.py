@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 
 from reticent import _rust
 
-__all__ = ["KNOWN", "LANGUAGES", "LanguageCount", "OtherLanguages", "told_of_known"]
-
 #: Common words that none of the other languages has; all ASCII, since RE2 takes an accent for the end of a word.
 _COMMON_WORDS: Final = {
     "de": "der die und das mit ist von nicht",

@@ -28,8 +28,6 @@ from reticent.core.errors import PolicyError
 if TYPE_CHECKING:
     from reticent._rust import NamePool
 
-__all__ = ["AUTO", "KINDS", "REALISTIC", "SYLLABLES", "SurrogateNames", "name_lists"]
-
 REALISTIC: Final = "realistic"
 SYLLABLES: Final = "syllables"
 #: The language of most documents.

@@ -23,8 +23,6 @@ from reticent.engine.corpus import Corpus
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import Individuals
 
-__all__ = ["MAX_BYTES", "heldout_with_copies", "read_copied", "write_copied"]
-
 FILE = "near_copies.parquet"
 #: Text of both sides in which they are looked for: 2 GiB take some 4 GiB of memory.
 MAX_BYTES = 1 << 31

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from reticent import _rust
 from reticent.core.errors import PolicyError
 
-__all__ = ["NgramIndex"]
-
 #: N-grams of a level whose extended ones are counted together, for look-ups.
 ROWS_PER_BLOCK = 1 << 16
 

@@ -25,8 +25,6 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.dp_vocabulary import voted_shares
 from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["Noise", "noisy_index", "read_or_draw_key", "unprotected_shares"]
-
 
 @dataclass(frozen=True, slots=True)
 class Noise:

@@ -28,17 +28,6 @@ import pyarrow.parquet as pq
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, UNTOLD, VIEW_TABLES
 
-__all__ = [
-    "IDS",
-    "ID_BITS",
-    "PLANES",
-    "PackedTokens",
-    "StoredIds",
-    "bits_at",
-    "ids_of",
-    "mapped_column",
-]
-
 #: Files of ids, of their bits, and of the planes of a view.
 IDS = ("ids", "ids_high")
 ID_BITS = ("begins", "outside")

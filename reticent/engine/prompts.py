@@ -21,8 +21,6 @@ from reticent.core.errors import PolicyError
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.public_words import PublicWords
 
-__all__ = ["NormalisedPrompt", "PromptNormaliser"]
-
 
 @dataclass(frozen=True, slots=True)
 class NormalisedPrompt:

@@ -16,8 +16,6 @@ from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import MAX_K, MAX_N, Words
 
-__all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
-
 Scope = Literal["corpus", "individual", "occurrence"]
 POLICIES: Final = ("all", "last", "cover", "paper")
 

@@ -28,20 +28,6 @@ from reticent.engine.detect.labels import category
 if TYPE_CHECKING:
     from reticent._rust import NamePool
 
-__all__ = [
-    "OUTCOMES",
-    "PRIORITY",
-    "STYLES",
-    "DateOptions",
-    "OffsetMap",
-    "Pseudonymised",
-    "SpanArrays",
-    "Style",
-    "category_codes",
-    "pseudonymise_batch",
-    "span_arrays",
-]
-
 Style = Literal["x", "tag", "surrogate", "rotate"]
 STYLES: Final = ("x", "tag", "surrogate", "rotate")
 

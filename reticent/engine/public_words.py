@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from reticent._rust import ReadWords
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = [
-    "GENERATED",
-    "ContextWords",
-    "PublicWords",
-    "Replaced",
-    "context_words",
-    "generated_words",
-    "read_public_words",
-]
-
 
 GENERATED = "generated"
 WORDFREQ = "wordfreq:"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["generator"]
-
 
 def generator(seed: int, stream: int) -> np.random.Generator:
     """Return the generator of a seed (any integer, taken modulo 2^64) for one use of it.

@@ -20,8 +20,6 @@ from reticent.engine.corpus import Corpus
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import SPANS
 
-__all__ = ["ReusedSpans", "differing_texts", "ranges", "rows_before", "spans_of", "with_same_individual"]
-
 
 def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
     """Return for each document of ``after`` the number of the document of ``before`` with its id, or -1; int64."""

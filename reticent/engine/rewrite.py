@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from reticent._rust import Words
     from reticent.engine.packed import PackedTokens
 
-__all__ = ["Rewritten", "TextStyle", "lower_case", "replace_spans", "replace_words_by_x", "words_of_view"]
-
 #: Rewritings of the text of documents: identifiers replaced, or all of it in lower case.
 TextStyle = Style | Literal["lower"]
 

@@ -14,34 +14,6 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = [
-    "DIRECT",
-    "DOCUMENTS",
-    "HELDOUT",
-    "ID_TABLES",
-    "IGNORE_INDEX",
-    "INDIRECT",
-    "INDIVIDUALS",
-    "MAX_K",
-    "MAX_N",
-    "MEMBERS",
-    "MENTION_TYPE",
-    "REFERENCE",
-    "SPANS",
-    "SPAN_TYPE",
-    "SPLITS",
-    "UNTOLD",
-    "VIEW_TABLES",
-    "Words",
-    "no_token",
-    "owned",
-    "owned_batch",
-    "placed",
-    "type_name",
-    "with_version",
-]
-
-
 #: Flag bit of a word or token that a detector found.
 DIRECT: Final = 1
 #: Flag bit of a word or token that n-gram support protects.

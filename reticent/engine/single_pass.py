@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["GAPS", "Encoding", "SinglePass"]
-
 #: File of the tokens that meet what a span holds between words: one bit a token.
 GAPS = "gaps.bits"
 

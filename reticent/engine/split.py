@@ -22,19 +22,6 @@ from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
-__all__ = [
-    "Individuals",
-    "SplitConfig",
-    "draw_repeated",
-    "draw_user_inference_holdout",
-    "given_sides",
-    "households_named",
-    "households_of",
-    "open_individuals",
-    "split_individuals",
-    "write_individuals",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Individuals:

@@ -25,8 +25,6 @@ from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
 from reticent.engine.split import Individuals
 
-__all__ = ["cdf", "corpus_statistics", "detected_spans"]
-
 #: Largest set of shared words, and how many individuals sets are drawn from.
 MAX_M, NUM_SAMPLES = 10, 2000
 #: Supports shown from k: so far below the line and so far above it.

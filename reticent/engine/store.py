@@ -24,8 +24,6 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.packed import PackedTokens, StoredIds, ids_of
 from reticent.engine.schema import DIRECT, INDIRECT
 
-__all__ = ["TokenStore", "open_tokens", "open_view"]
-
 #: Columns with one entry a token.
 LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
 

@@ -23,8 +23,6 @@ from reticent.engine.schema import ID_TABLES, UNTOLD, VIEW_TABLES, owned
 if TYPE_CHECKING:
     from reticent._rust import PackedTokens, Planes
 
-__all__ = ["BitFile", "IdsWriter", "StoreWriter", "ViewWriter"]
-
 #: Rows of a group of a table.
 ROWS_PER_GROUP = 1 << 20
 

@@ -14,8 +14,6 @@ from reticent.engine.languages import LanguageCount
 from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 
-__all__ = ["Survey", "survey_documents"]
-
 
 @dataclass(frozen=True, slots=True)
 class Survey:

@@ -22,8 +22,6 @@ from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.parquet import document_writer
 
-__all__ = ["SynthConfig", "iter_records", "synthesize"]
-
 INDIVIDUALS_PER_BATCH = 2048
 DOCUMENTS_PER_PART = 1 << 18
 #: Diagnoses and wards that nothing else of an individual goes with, by names that both languages have; the first half

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore
 
-__all__ = ["SampledText", "TextSample"]
-
 #: Documents of a sample, and characters of them that are looked at.
 NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
 #: Rows of an index's table that are looked at together.

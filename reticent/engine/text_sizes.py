@@ -17,8 +17,6 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.corpus import Corpus
 from reticent.engine.split import Individuals
 
-__all__ = ["read_zlib_bytes", "write_text_sizes"]
-
 FILE = "text_sizes.parquet"
 #: Texts that a thread compresses at a time: a task a text costs as much as its text.
 TEXTS_AT_ONCE = 64

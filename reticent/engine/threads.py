@@ -14,8 +14,6 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.artifact import signals_deferred
 
-__all__ = ["in_threads", "mapped", "overlapped", "read_ahead", "worked_ahead"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

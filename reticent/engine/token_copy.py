@@ -16,8 +16,6 @@ from reticent.engine.packed import PackedTokens, bits_at
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 
-__all__ = ["copy_tokens"]
-
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
     """Write the documents of a view, with ids of their own, to a folder that is there and empty; returns counts.

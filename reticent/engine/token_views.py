@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
 
-__all__ = ["NumberedCorpus", "documents_of", "num_set", "write_view"]
-
 #: Words that are flagged at a time.
 WORDS_AT_ONCE = 1 << 21
 #: Scopes as the core numbers them.

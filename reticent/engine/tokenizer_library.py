@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from reticent import _rust
 
-__all__ = ["core_tokenizer", "json_of", "library_json", "library_tokenizer", "names_in", "remember_json"]
-
 #: Tokenizers of transformers -> the ``tokenizer.json`` that they were made of, and the core's own.
 _MADE_OF: WeakKeyDictionary[PreTrainedTokenizerFast, str] = WeakKeyDictionary()
 _OPENED: WeakKeyDictionary[PreTrainedTokenizerFast, _rust.LibraryTokenizer] = WeakKeyDictionary()

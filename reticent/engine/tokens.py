@@ -35,8 +35,6 @@ from reticent.engine.survey import survey_documents
 from reticent.engine.token_views import NumberedCorpus, documents_of, num_set, write_view
 from reticent.engine.word_ids import NumberedWords, SpanWriter, WordSpans
 
-__all__ = ["RewrittenTokens", "write_tokens"]
-
 
 def write_tokens(
     folder: Path | str,

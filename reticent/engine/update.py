@@ -20,8 +20,6 @@ from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import MEMBERS
 from reticent.engine.split import Individuals
 
-__all__ = ["Moved", "Update", "update_index"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:

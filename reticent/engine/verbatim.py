@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
     from reticent.engine.corpus import Corpus, Documents
 
-__all__ = ["build_verbatim", "open_verbatim", "write_verbatim"]
-
 
 def build_verbatim(
     corpus: Corpus | Documents,

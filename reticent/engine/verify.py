@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore
 
-__all__ = ["CheckedText", "TextCheck", "read_spans", "verify_tokens"]
-
 
 class CheckedText:
     """The documents of a corpus as the oracle reads them: once for all stores that were made from them.

@@ -9,8 +9,6 @@ from typing import Any
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 
-__all__ = ["bytelevel_tokenizer_json", "wordpiece_tokenizer_json"]
-
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 END = "<|endoftext|>"
 

@@ -33,22 +33,6 @@ from reticent.engine.identity import Ids, as_read, fold_ids
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import origin_of
 
-__all__ = [
-    "DOCUMENTS_LEFT",
-    "RECORD",
-    "LeftOut",
-    "OfList",
-    "Registering",
-    "Withdrawals",
-    "form_of",
-    "hashed",
-    "leave_out",
-    "matched",
-    "read_ids",
-    "read_lines",
-    "tell",
-]
-
 #: The record's file in a run folder.
 RECORD: Final = "left-out.parquet"
 _DIGEST = pa.binary(16)

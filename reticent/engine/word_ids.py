@@ -21,8 +21,6 @@ from reticent.core.artifact import HashedFile
 from reticent.core.errors import ArtifactError
 from reticent.engine.packed import mapped_column
 
-__all__ = ["NumberedWords", "SpanWriter", "WordSpans", "WordWriter"]
-
 WORDS, WORD_ENDS = "words.bin", "word_ends.bin"
 FIRSTS, ENDS, LABELS, COUNTS = (f"span_{name}.bin" for name in ("firsts", "ends", "labels", "counts"))
 #: The labels of spans, in the order in which they first appear.

@@ -23,8 +23,6 @@ from reticent.engine.pseudonymize import pseudonymise_batch, span_arrays
 from reticent.engine.schema import SPAN_TYPE
 from reticent.engine.sources.columns import SOURCE_COLUMN
 
-__all__ = ["Redacted", "redact", "redact_reversibly"]
-
 #: Categories of which a value that was found once is taken out wherever else it stands in the text.
 _NAMING: Final = frozenset({"NAME", "ID", "EMAIL", "PHONE", "URL"})
 #: A tag is drawn without a key.

@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
     from reticent.trainer.config import HeadConfig
 
-__all__ = [
-    "Artefact",
-    "Measurement",
-    "Output",
-    "Outputs",
-    "Step",
-    "Training",
-    "is_last",
-    "measurements_of",
-    "starts_of",
-    "time_of_making",
-    "times_as_long",
-    "trainings_by_recipe",
-    "trainings_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Artefact:

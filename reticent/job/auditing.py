@@ -53,25 +53,6 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = [
-    "TEXT_SIZES",
-    "Workload",
-    "audited_tokens",
-    "earlier_epochs",
-    "extraction_work",
-    "named_groups",
-    "needs_text_sizes",
-    "open_auditor",
-    "own_tokens",
-    "read_categories",
-    "resampling_settings",
-    "scoring_work",
-    "token_counts",
-    "training_work",
-    "work_of_extraction",
-    "work_of_measurement",
-]
-
 
 #: Attack that needs tokens of its own -> their folder, which is also the keyword of `Auditor` for them.
 OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "user_inference_holdout"}

@@ -30,19 +30,6 @@ from reticent.trainer.given import positions_of
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 from reticent.trainer.tokenizer_of_model import tokenizer_notices
 
-__all__ = [
-    "check_budget",
-    "check_run",
-    "check_sides",
-    "refuse_idle",
-    "refuse_idle_scope",
-    "refuse_too_few",
-    "require_audit",
-    "require_models",
-    "require_same_documents",
-]
-
-
 # ---------------------------------------------------------------------------------------------------------------- idle
 #
 # Settings of a job that cannot have an effect, each with what to do about it: a check before a run refuses them.

@@ -18,8 +18,6 @@ from reticent.job.config.job import with_kept_end
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
-__all__ = ["demo_job", "run_demo"]
-
 NUM_INDIVIDUALS = 120
 WORDS_PER_DOCUMENT = 80
 DOCUMENTS_PER_INDIVIDUAL = 2.0

@@ -16,16 +16,6 @@ from reticent.job.run import Run
 from reticent.trainer.privacy import BUDGET_FILE, PrivacyConfig
 from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "by_household",
-    "privacy_of",
-    "privacy_unit",
-    "repeated_settings",
-    "surrogate_names",
-    "training_dependencies",
-    "unaccounted_stages",
-]
-
 
 def training_dependencies(
     run: Run, training: Training, tokens: str | None = None

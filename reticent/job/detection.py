@@ -22,8 +22,6 @@ from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.staged import staged_job
 
-__all__ = ["count_spans", "detect_documents"]
-
 
 def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress) -> DetectedSpans:
     """Run a job's detectors; return their counts and, if asked, the comparison of their spans with the gold spans.

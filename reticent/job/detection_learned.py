@@ -18,20 +18,6 @@ from reticent.engine.noisy_threshold import read_or_draw_key
 from reticent.job.config import Job
 from reticent.job.run import Run
 
-__all__ = [
-    "KEY",
-    "LEARNED",
-    "REPORT",
-    "TAUGHT",
-    "TAUGHT_OUT",
-    "keep_key",
-    "languages_of",
-    "learn_config_of",
-    "options_of",
-    "read_learned",
-    "taught",
-]
-
 #: Folder of the run with its tagger, and the file with the key of its features.
 LEARNED: Final = "learned"
 KEY: Final = "learned.key"

@@ -22,8 +22,6 @@ from reticent.job.config import parse_job
 from reticent.job.reach import expected_sides, membership_is_reachable, reach_lines
 from reticent.trainer.recipes import RECIPES
 
-__all__ = ["SIZES", "Size", "experiment_job", "minimal_job"]
-
 #: Folder of the hospital that `reticent synth` makes for a job that names no documents.
 HOSPITAL = "hospital"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["copy_members_tokens", "tokens_of", "warn_of_other_tokens"]
-
 
 def tokens_of(run: Run) -> dict[str, str]:
     """Name of each table of tokens, and its artefact: those of the members, whom models learn from."""

@@ -16,8 +16,6 @@ from reticent.core.artifact import MANIFEST, fingerprint, read_manifest
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import open_tokens
 
-__all__ = ["TO_DO", "Fingerprints", "replaced"]
-
 TO_DO = "to do"
 
 

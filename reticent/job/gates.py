@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.job.run import Run
 
-__all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates", "judge_settings"]
-
 
 def gate_settings(run: Run) -> dict[str, Any]:
     """Return the gates of a job and its thresholds by risk, as they are written down; empty where it has none."""

@@ -27,8 +27,6 @@ from reticent.job.maker import is_up_to_date
 from reticent.job.run import Run
 from reticent.job.stages.detect import detect_steps
 
-__all__ = ["has_spans", "spans_as_given"]
-
 
 def has_spans(run: Run) -> bool:
     """Whether the run folder has the spans that the run's job asks for."""

@@ -20,8 +20,6 @@ from reticent.trainer.distributed import join_world, launched
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["build_step", "is_up_to_date", "look_at"]
-
 
 def build_step(run: Run, step: Step) -> None:
     """Build the outputs of a step that are missing, were made from other settings or inputs, or have changed on disk.

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = [
-    "KEY",
-    "noise_of",
-    "noise_settings",
-    "protecting",
-    "recipes_of",
-    "vocabulary_name",
-    "vocabulary_noise",
-]
-
 #: File of the run folder with the key of the draws.
 KEY = "threshold.key"
 

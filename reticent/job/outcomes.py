@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.job.run import Run
 
-__all__ = [
-    "OUTCOMES",
-    "digest_of",
-    "keep_outcomes",
-    "keep_those_of_an_older_version",
-    "of_the_model",
-    "with_earlier",
-    "with_files",
-]
-
 OUTCOMES = "outcomes.json"
 #: The card of an exported model.
 CARD = "README.md"

@@ -26,8 +26,6 @@ from reticent.job.stages.shadows import shadows_of
 from reticent.job.stages.train import train_steps
 from reticent.trainer.distributed import join_world, launched, leave_world
 
-__all__ = ["Part", "execute_part"]
-
 #: The stages whose steps the parts share, after the trainings.
 SHARED = ("classify", "shadows", "measures", "extraction")
 

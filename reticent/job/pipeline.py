@@ -25,18 +25,6 @@ from reticent.job.maker import build_step, look_at
 from reticent.job.run import Run
 from reticent.trainer.distributed import join_world, launched, leave_world
 
-__all__ = [
-    "STAGES",
-    "Look",
-    "Stage",
-    "execute",
-    "look_at_all",
-    "report_again",
-    "run_stages",
-    "stages_named",
-    "stages_until",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -18,8 +18,6 @@ from reticent.job.config import Job, ModelSection
 from reticent.job.run import Run
 from reticent.trainer.config import FEWEST_REPEATED
 
-__all__ = ["Sides", "expected_sides", "membership_is_reachable", "reach_lines", "sides_of"]
-
 #: Members and held-out individuals (households, where the split has some).
 Sides = tuple[int, int]
 

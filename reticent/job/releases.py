@@ -23,8 +23,6 @@ from reticent.job.config import load_kept_job
 from reticent.job.run import Run
 from reticent.job.stages.near_copies import copied_individuals
 
-__all__ = ["Earlier", "earlier_of", "measure_withdrawn", "open_earlier"]
-
 
 class Earlier:
     """The release before a measured model: its run, its training, and its last checkpoint."""

@@ -59,8 +59,6 @@ from reticent.job.fingerprints import Fingerprints
 from reticent.job.staged import staged_job
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
-__all__ = ["Run"]
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from reticent.engine.text_sample import SampledText, TextSample
 from reticent.job.config import ModelSection
 from reticent.job.run import Run
 
-__all__ = ["Samples", "require_text"]
-
 
 class Samples:
     """Documents whose tokens are checked against their text where views are made, by splits; one pass reads them for

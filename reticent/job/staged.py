@@ -17,8 +17,6 @@ from reticent.engine.sources.table import row_of, shown
 from reticent.job.artefact import Artefact
 from reticent.job.config import Job
 
-__all__ = ["NAME", "corpus_artefact", "more_columns", "staged_job"]
-
 #: Name of the artefact.
 NAME = "corpus"
 

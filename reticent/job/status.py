@@ -16,8 +16,6 @@ from reticent.job.fingerprints import TO_DO
 from reticent.job.pipeline import Look, look_at_all
 from reticent.job.run import Run
 
-__all__ = ["job_status"]
-
 
 def job_status(run: Run) -> dict[str, Any]:
     """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job; tokens that were checked against

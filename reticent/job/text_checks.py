@@ -25,8 +25,6 @@ from reticent.job.noise import noise_settings, protecting
 from reticent.job.run import Run
 from reticent.job.variants import REWRITTEN
 
-__all__ = ["check_text", "text_check_of_flags"]
-
 #: Folders beside them that are no tokens of their own.
 SHARED = ("ids", "gaps")
 KIND, FILE = "text-check", "check.json"

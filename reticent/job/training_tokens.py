@@ -37,8 +37,6 @@ from reticent.trainer.distributed import launched
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.verify import Verdict, read_ledger, verify_ledger
 
-__all__ = ["Drawn", "find_run", "heldout_tokens", "public_context", "training_tokens", "verify_training"]
-
 #: File of the run folder with the key of surrogates in trainings by DP-SGD.
 SURROGATES_KEY = "surrogates.key"
 

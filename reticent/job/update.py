@@ -48,9 +48,6 @@ from reticent.job.stages.detect import NER_CACHE, detect_steps, has_other_rules,
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
 
-__all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
-
-
 #: Settings of what is read, which the documents of the run before do not obey.
 READ_ANEW = ("version", "opt_out", "readmitted", "row_security", "time_zone")
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from reticent.engine.pseudonymize import Style
     from reticent.engine.rewrite import TextStyle
 
-__all__ = ["AUDIT", "REWRITTEN", "TRAIN", "Variant"]
-
 #: Tokens of the members' documents in another style than the original's: their name -> the style.
 REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
 #: Whose documents the views for training and for the audit hold.

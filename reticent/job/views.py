@@ -31,16 +31,6 @@ from reticent.job.samples import Samples, require_text
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import TRAIN, Variant
 
-__all__ = [
-    "ROOM_OF_TEXT",
-    "ROOM_OF_VIEW",
-    "build_views",
-    "index_of",
-    "require_room",
-    "write_rewritten",
-    "write_view_of",
-]
-
 #: Below this share of tokens that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
 #: So does it above this share of the tokens of common words that direct identifiers take.

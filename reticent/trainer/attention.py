@@ -22,8 +22,6 @@ from reticent.core.errors import TrainingError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["attention_by_host", "seeing", "without_looking"]
-
 #: Names of our ways of attention, for transformers: padding, and windows side by side.
 _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 

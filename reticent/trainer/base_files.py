@@ -22,19 +22,6 @@ from reticent.core.json_toml import parse_json, read_json
 from reticent.core.model_folder import check_weight_files
 from reticent.engine.tokenizer_library import library_json, library_tokenizer
 
-__all__ = [
-    "FOREIGN_KEYS",
-    "check_base",
-    "checked_tokenizer_json",
-    "differing_parts",
-    "num_weights",
-    "positions_in",
-    "read_tokenizer_json",
-    "shapes_of",
-    "without_foreign_keys",
-    "without_panic",
-]
-
 #: JSON files of a model folder that transformers reads.
 READ = (
     "config.json",

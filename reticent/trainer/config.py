@@ -23,20 +23,6 @@ from reticent.core.names import require_name
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.trainer.recipes import Context, Head, Objective, Recipe
 
-__all__ = [
-    "FEWEST_REPEATED",
-    "TIMES_REPEATED",
-    "Bf16",
-    "ClassifyConfig",
-    "FoundationConfig",
-    "HeadConfig",
-    "LoraSettings",
-    "ModelSection",
-    "PrivacyConfig",
-    "TagConfig",
-    "TrainConfig",
-]
-
 #: The fewest members of a positive control, and how many times an epoch of it has their documents.
 FEWEST_REPEATED: Final = 100
 TIMES_REPEATED: Final = 8

@@ -23,8 +23,6 @@ from reticent.trainer.windows import Batch, Windows
 if TYPE_CHECKING:  # a machine that only trains may lack the core
     from reticent.engine.public_words import ContextWords
 
-__all__ = ["BatchContext", "context_of"]
-
 
 def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | None:
     """Return the public words of a recipe, None where it keeps indirect identifiers in the context.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-__all__ = ["World", "join_world", "launched", "leave_world", "like", "shard", "whole", "whole_state"]
-
 #: The main process may detect, index and tokenise for hours while the others wait; torchrun ends them if it fails.
 PATIENCE = timedelta(days=7)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import Guarantee
     from reticent.trainer.recipes import Recipe
 
-__all__ = ["ALLOWED", "export_model", "keep_allowed", "recover_checkpoints", "write_card", "write_model"]
-
 #: Everything a model folder may hold, as patterns.
 ALLOWED = (
     "config.json",

@@ -19,8 +19,6 @@ from reticent.trainer.models import load_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["new_model", "train_tokenizer"]
-
 BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Characters of every WordPiece vocabulary, at the start of a word and inside, whether the public text has them or not.
 #: Words with other characters become [UNK], which no model can predict as a word.

@@ -16,8 +16,6 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-__all__ = ["linear_squares", "row_squares", "tied_products"]
-
 #: Numbers of products or gradients that are made at once.
 MOST_NUMBERS = {"cuda": 1 << 27, "cpu": 1 << 23}
 

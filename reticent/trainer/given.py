@@ -25,8 +25,6 @@ from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["check_given", "digests_of_given", "is_headless", "objective_of", "positions_of", "write_given"]
-
 #: Weights that Python runs as code while it reads them.
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -21,18 +21,6 @@ from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import DROPPED, Recipe
 from reticent.trainer.windows import Batch, SpecialIds, Windows
 
-__all__ = [
-    "ProtectedStore",
-    "Targets",
-    "draw_targets",
-    "fingerprint_protection",
-    "label_windows",
-    "make_targets",
-    "protect_store",
-    "replacement_ids",
-    "with_drops",
-]
-
 #: The flag of each kind of identifiers, and the argument of `write_tokens` that sets it.
 _MADE_FROM = {"direct": (DIRECT, "spans"), "indirect": (INDIRECT, "index")}
 

@@ -11,8 +11,6 @@ import numpy as np
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 
-__all__ = ["CONTEXT_COUNTS", "COUNTS", "Ledger"]
-
 COUNTS = ("eligible", "protected", "targets", "violations")
 #: Counts of a recipe that replaces indirect identifiers in the context; a ledger of another has none.
 CONTEXT_COUNTS = ("replaced", "filled", "coincidences", "read")

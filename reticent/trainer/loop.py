@@ -73,16 +73,6 @@ if TYPE_CHECKING:
 
     from reticent.engine.public_words import ContextWords
 
-__all__ = [
-    "Stop",
-    "TrainResult",
-    "graceful_stop",
-    "make_optimizer",
-    "make_schedule",
-    "require_packable",
-    "train",
-]
-
 
 # ----------------------------------------------------------------------------------------------------------- optimizer
 #

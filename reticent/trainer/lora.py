@@ -20,8 +20,6 @@ from reticent.trainer.config import LoraSettings
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Adapter", "add_adapter"]
-
 
 class Adapter:
     """The adapters in a model; see :func:`add_adapter`."""

@@ -22,8 +22,6 @@ from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.distributed import World
 from reticent.trainer.resume import State
 
-__all__ = ["FILES", "Clock", "LossReader", "Metrics", "open_metrics"]
-
 T = TypeVar("T")
 
 FILES = ("metrics.jsonl", "timings.jsonl")

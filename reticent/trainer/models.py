@@ -38,26 +38,6 @@ from reticent.trainer.base_files import (
     without_panic,
 )
 
-__all__ = [
-    "check_fit",
-    "first_position",
-    "freeze_embeddings",
-    "lm_head",
-    "load_model",
-    "load_tokenizer",
-    "logits_at",
-    "logits_of",
-    "max_positions",
-    "num_drawn",
-    "num_rows",
-    "require_sound",
-    "special_ids",
-    "states_of",
-    "whole_inputs",
-    "without_own_settings",
-]
-
-
 #: Parameters that a config may have beyond the weights: those of a head that is trained.
 MOST_NEW = 1 << 24
 

@@ -21,12 +21,6 @@ from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import lay_rows, pack_rows
 from reticent.trainer.windows import Windows
 
-__all__ = [
-    "Packed",
-    "lay_out",
-    "packed_order",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Packed:

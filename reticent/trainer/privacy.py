@@ -29,29 +29,6 @@ from reticent.core.errors import PolicyError
 from reticent.trainer.config import PrivacyConfig, TrainConfig
 from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "BUDGET_FILE",
-    "MEANINGLESS",
-    "STAGES",
-    "Guarantee",
-    "Plan",
-    "PrivacyConfig",
-    "Stage",
-    "cost_of",
-    "default_delta",
-    "epsilon_of",
-    "plan_privacy",
-    "protects_nobody",
-    "refuse_conflicts",
-    "refuse_promise",
-    "show_delta",
-    "show_epsilon",
-    "shown_in",
-    "together",
-    "unaccounted_steps",
-]
-
-
 #: Name of the file of spendings in a run folder.
 BUDGET_FILE = "privacy-budget.json"
 #: More steps than any training takes. A sample rate that needs more is a mistake and would run for days.

@@ -17,18 +17,6 @@ from reticent.engine.schema import DIRECT, INDIRECT, Words
 if TYPE_CHECKING:
     from reticent.engine.protect import Policy
 
-__all__ = [
-    "DROPPED",
-    "RECIPES",
-    "Objective",
-    "Recipe",
-    "RecipeChanges",
-    "at_epsilon",
-    "custom_recipe",
-    "get_recipe",
-    "parted_name",
-]
-
 Objective = Literal["mlm", "clm"]
 Context = Literal["keep", "surrogate", "tag"]
 Head = Literal["class", "tags"]

@@ -29,19 +29,6 @@ from reticent.trainer.export import recover_checkpoints
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "STATE",
-    "State",
-    "StateWriter",
-    "delete_state",
-    "delete_training",
-    "identity_of",
-    "only_training_in",
-    "read_state",
-    "restore",
-    "tokens_digest",
-]
-
 #: The lock of a training is ``.training.lock`` in its folder.
 LOCK = "training"
 #: Settings of monitoring and of the place of a run, which do not change its results.

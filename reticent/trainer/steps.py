@@ -43,27 +43,6 @@ if TYPE_CHECKING:
 
     from reticent.trainer.privacy import Guarantee
 
-__all__ = [
-    "EpochPlan",
-    "MakeTargets",
-    "MicroBatch",
-    "MicroBatches",
-    "Part",
-    "PlainStep",
-    "Step",
-    "StepData",
-    "TargetLoss",
-    "arrive",
-    "feeding",
-    "iter_steps",
-    "micro_batch",
-    "moved",
-    "on_device",
-    "plan_steps",
-    "predicted_labels",
-    "target_loss",
-]
-
 
 #: Makes the targets of a gathered batch and counts them in a ledger.
 MakeTargets: TypeAlias = "Callable[[Batch, Ledger], Targets]"

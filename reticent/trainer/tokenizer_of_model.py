@@ -15,8 +15,6 @@ from reticent.core.json_toml import parse_json
 from reticent.engine.tokenizer_library import json_of, library_tokenizer
 from reticent.trainer.base_files import differing_parts, read_tokenizer_json
 
-__all__ = ["tokenizer_json_of", "tokenizer_notices"]
-
 #: Share of a vocabulary that its own normaliser may make unreachable: vocabularies of small letters have a few such.
 MOST_UNREACHABLE = 0.03
 #: What a normaliser may remove -> a letter that shows it, and its number where it stays; and a tokenizer of letters.

@@ -31,8 +31,6 @@ from reticent.trainer.windows import SpecialIds, cut_windows
 if TYPE_CHECKING:  # a machine that only trains may lack the core
     from reticent.engine.public_words import ContextWords
 
-__all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
-
 FORMAT = "reticent.ledger/1"
 #: Settings of a training that determine its targets.
 DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")

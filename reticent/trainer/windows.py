@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 
     from reticent.engine.store import TokenStore
 
-__all__ = [
-    "Batch",
-    "SpecialIds",
-    "Windows",
-    "cut_windows",
-    "padding_multiple",
-    "prefetched",
-]
-
 
 T = TypeVar("T")
 #: Streams of the draw of one window of each document; those of the order are the epochs.

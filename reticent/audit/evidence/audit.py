@@ -20,15 +20,6 @@ from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "FORMAT",
-    "SMALL_CELL",
-    "AuditEvidence",
-    "MeasuredModels",
-    "ModelEvidence",
-    "publish_audit",
-]
-
 FORMAT = "reticent.audit/1"
 #: The smallest published count of individuals, documents or identifiers; the job's ``audit.small_cell`` overrides it.
 SMALL_CELL = 5

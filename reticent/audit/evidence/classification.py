@@ -22,8 +22,6 @@ from reticent.audit.evidence.rules import (
 from reticent.audit.stats.estimate import Estimate
 from reticent.trainer.config import ClassifyConfig, TagConfig
 
-__all__ = ["ClassRow", "ClassificationEvidence", "ClassifiedStart", "ClassifierTraining", "MeasuredClasses"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:

@@ -9,31 +9,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "ByWords",
-    "ClustersSide",
-    "Copies",
-    "CopiesKind",
-    "CopiesSide",
-    "CorpusEvidence",
-    "Curve",
-    "Detected",
-    "IdentifiersByLength",
-    "LiftedWords",
-    "MarginRow",
-    "NearCopies",
-    "NgramCounts",
-    "NumIndividuals",
-    "OtherLanguages",
-    "Protected",
-    "Reading",
-    "RepeatedPassages",
-    "RetentionRow",
-    "UnicityRow",
-    "WordCurve",
-    "grouped",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:

@@ -9,16 +9,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PATH, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "AllFound",
-    "CountedRate",
-    "DetectedSpans",
-    "DetectionEvidence",
-    "DetectionScores",
-    "Matched",
-    "MatchesOf",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedRate(Estimate):

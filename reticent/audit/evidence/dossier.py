@@ -14,8 +14,6 @@ from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOTAL
 
-__all__ = ["EVIDENCE_FORMAT", "Declared", "DossierEvidence", "FixedRules", "KeyedDigests", "ModelUnderTest"]
-
 #: Raised with every change of the meaning or the form of ``evidence.json``; each has a schema of its own.
 EVIDENCE_FORMAT = "reticent.evidence/1"
 

@@ -10,20 +10,6 @@ from reticent.audit.evidence.leakage import Excess, Exposed, Sides
 from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "Canaries",
-    "CanaryArm",
-    "ExtractedModel",
-    "Extraction",
-    "GateResult",
-    "InAndOut",
-    "OneRun",
-    "PassageRate",
-    "PassageSettings",
-    "Passages",
-    "Verdict",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRun:

@@ -9,8 +9,6 @@ from reticent.audit.evidence.leakage import Excess
 from reticent.audit.evidence.rules import OVER_INDIVIDUALS, PARTS, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["ToldAttribute", "ToldNames"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldAttribute:

@@ -10,8 +10,6 @@ from reticent.audit.evidence.leakage import Excess, Sides
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, SETTING
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Association", "Chance", "EmbeddingShift", "InPlace", "Inversion", "InvertedKind", "RankedCandidates"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:

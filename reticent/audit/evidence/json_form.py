@@ -17,8 +17,6 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from reticent.core.errors import ArtifactError
 
-__all__ = ["Json", "extended", "from_json", "optional", "schema_of", "to_json"]
-
 Evidence = TypeVar("Evidence")
 #: JSON from a file. Its shape is unknown until `from_json` has read it.
 Json = Any

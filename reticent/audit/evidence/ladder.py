@@ -10,8 +10,6 @@ from reticent.audit.evidence.leakage import Excess
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Ladder", "ToldDiagnoses"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldDiagnoses:

@@ -11,32 +11,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate, clopper_pearson
 
-__all__ = [
-    "AllOccurrences",
-    "Calls",
-    "CategoryPrivacy",
-    "Continuations",
-    "Excess",
-    "ExcessOverSides",
-    "Exposed",
-    "Gap",
-    "Generated",
-    "GenerationSettings",
-    "GraphCalls",
-    "GraphShare",
-    "Ledger",
-    "LowCost",
-    "NgramPrivacy",
-    "NumbersBeside",
-    "Part",
-    "Privacy",
-    "SideUtility",
-    "Sides",
-    "Unshared",
-    "Utility",
-    "f1_of_hits",
-]
-
 #: All identifiers, the direct ones, or the indirect ones.
 Part = Literal["both", "direct", "indirect"]
 

@@ -10,23 +10,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "AttackedDocuments",
-    "BestAttack",
-    "Blind",
-    "GroupMembership",
-    "KindAttack",
-    "KindMembership",
-    "Matched",
-    "MeasuredAttack",
-    "Roc",
-    "ThresholdMembership",
-    "Told",
-    "WorstSubgroup",
-    "are_enough",
-    "over_households",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roc:

@@ -36,8 +36,6 @@ from reticent.audit.evidence.membership import (
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING
 from reticent.audit.membership.names import LANGUAGE_MODEL, PLAIN
 
-__all__ = ["ModelEvidence"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEvidence:

@@ -11,27 +11,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PATH, SETTING, TOTAL, Settings
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "ByTemplates",
-    "Comparison",
-    "Densities",
-    "Density",
-    "Drawn",
-    "ExposureAt",
-    "HeldoutProbe",
-    "LikelihoodComparison",
-    "NotAsked",
-    "PairedTest",
-    "ProbeEvidence",
-    "ProbeResult",
-    "ProbedModel",
-    "ProbedSubjects",
-    "SoftPromptResult",
-    "SoftPromptRow",
-    "TransferRow",
-    "Unconditional",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTest:

@@ -9,8 +9,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["KeptOutcome", "ModelRisks", "RiskResult", "RiskTable"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:

@@ -17,27 +17,6 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from reticent.core.section import Section
 
-__all__ = [
-    "COUNT",
-    "CURVE",
-    "FORBIDDEN",
-    "NAME",
-    "OVER_INDIVIDUALS",
-    "PARTS",
-    "PATH",
-    "PRIVATE",
-    "SETTING",
-    "TOGETHER",
-    "TOTAL",
-    "Rule",
-    "Settings",
-    "publish",
-    "rules_of",
-    "settings_withheld",
-    "without_claims",
-    "without_folders",
-]
-
 #: Claims that no report may make.
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
 

@@ -10,8 +10,6 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["FEW_INDIVIDUALS", "Agreement", "SampledIdentifiers", "SampledRecall"]
-
 #: With fewer individuals than this, bounds may fail if one outside of the sample has far more items than any in it.
 FEW_INDIVIDUALS = 20
 

@@ -13,20 +13,6 @@ from reticent.audit.evidence.membership import Roc
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "BlindRates",
-    "Coin",
-    "PairRates",
-    "PromptRates",
-    "RankedList",
-    "RankedRocs",
-    "RatesByMentions",
-    "TaggerChoices",
-    "TaggerEvidence",
-    "TaggerPrompt",
-    "TaggerSide",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:

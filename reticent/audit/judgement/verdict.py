@@ -77,20 +77,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "ARITHMETIC",
-    "base_may_know",
-    "failed",
-    "gate_outcome",
-    "judge_risks",
-    "numbers_beside",
-    "outcomes_of",
-    "risk_lines",
-    "verdict",
-    "verdict_lines",
-    "with_published_numbers",
-]
-
 Entry = TypeVar("Entry", "ModelEvidence", ExtractedModel)
 #: Outcomes of a risk, from the best to the worst.
 ORDER = (WITHIN, NOT_SHOWN, BEYOND)

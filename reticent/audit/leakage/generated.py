@@ -35,20 +35,6 @@ if TYPE_CHECKING:
 
     from reticent.audit.scoring.endpoint import Server
 
-__all__ = [
-    "GenerationConfig",
-    "Written",
-    "bleu_counts",
-    "bleu_of",
-    "continuations",
-    "continue_documents",
-    "draw_prompts",
-    "generated_leakage",
-    "newly_written",
-    "rouge_scores",
-    "texts_of",
-]
-
 
 # ------------------------------------------------------------------------------------------------------- continuations
 #

@@ -24,8 +24,6 @@ from reticent.audit.leakage.words import NO_SURFACE, Words
 from reticent.engine.kernels import number_tuples
 from reticent.engine.schema import DIRECT, INDIRECT
 
-__all__ = ["PART_FLAGS", "Context", "Identifiers", "Predicted", "continues"]
-
 #: The flag bits of each part of the identifiers.
 PART_FLAGS: dict[Part, int] = {"both": DIRECT | INDIRECT, "direct": DIRECT, "indirect": INDIRECT}
 

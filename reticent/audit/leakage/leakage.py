@@ -63,24 +63,6 @@ from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds, cut_windows
 
-__all__ = [
-    "Compared",
-    "FoldDraws",
-    "Graph",
-    "Leakage",
-    "LeakageAudit",
-    "adversary_graphs",
-    "documents_held",
-    "excess_leakage",
-    "exposed_individuals",
-    "low_cost_membership",
-    "privacy",
-    "privacy_by_category",
-    "privacy_by_n",
-    "shared_over_base",
-]
-
-
 S = TypeVar("S", bound=Excess)
 
 

@@ -19,8 +19,6 @@ import numpy as np
 
 from reticent.audit.leakage.identifiers import Identifiers
 
-__all__ = ["Users", "standardised"]
-
 
 def standardised(strata: np.ndarray, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
     """Return the weight of each item, float64: 1 of a member's, and of another's the members' number of items of its

@@ -16,8 +16,6 @@ from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_difference
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.kernels import words_all
 
-__all__ = ["numbers_beside", "utility", "without_predictions"]
-
 
 def utility(
     objective: str,

@@ -22,8 +22,6 @@ from reticent.engine.tokenizer_library import core_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["NO_SURFACE", "SurfaceTable", "WordCategories", "Words", "words_of"]
-
 #: Surface of a word with an unknown token, or of a word without a prediction. It is equal to no other surface.
 NO_SURFACE = -1
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
     from reticent.audit.leakage.generated import Written
 
-__all__ = ["Task", "asking_scores", "with_total"]
-
 #: Name of a part of an evaluation -> context that shows its progress.
 Task = Callable[[str], AbstractContextManager[Any]]
 

@@ -25,14 +25,6 @@ from reticent.audit.membership.names import (
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
 
-__all__ = [
-    "ASKING_ATTACKS",
-    "EVERY_ATTACK",
-    "checkpoints_score",
-    "information_score",
-    "probing_score",
-]
-
 
 def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
     """Return the mean log-probability of each passage alone, less the largest one after a copy, float64 (D,).

@@ -21,18 +21,6 @@ from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate, clustered_auc, roc_curve, tpr_at_fpr
 from reticent.engine.document_kernels import document_lowest, document_sums, document_window_wins
 
-__all__ = [
-    "ATTACKS",
-    "FPRS",
-    "USER_INFERENCE",
-    "attack",
-    "individual_scores",
-    "loss_score",
-    "needing",
-    "reference_score",
-    "scores_of",
-]
-
 FPRS = (0.01, 0.001)
 
 

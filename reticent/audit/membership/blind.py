@@ -29,8 +29,6 @@ from reticent.audit.stats.intervals import LEVEL, Estimate
 from reticent.engine.document_kernels import document_ranks
 from reticent.engine.randomness import generator
 
-__all__ = ["Shown", "blind_baseline", "blind_scores", "year_of"]
-
 NUM_FOLDS = 5
 NUM_PERMUTATIONS = 199
 #: Permutations where none of the first is as far from chance: one in a thousand must be told.

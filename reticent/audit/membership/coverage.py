@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["LENGTHS", "coverage", "coverage_score"]
-
 #: Lengths of runs of words over which coverage is averaged. One length alone ties most documents of a small model.
 LENGTHS = (2, 3, 4, 5)
 

@@ -19,8 +19,6 @@ from reticent.audit.evidence.membership import GroupMembership
 from reticent.audit.stats.intervals import LEVEL, Bootstrap, auc_estimate
 from reticent.engine.randomness import generator
 
-__all__ = ["NUM_PERMUTATIONS", "group_membership", "permutation_p_value"]
-
 NUM_PERMUTATIONS = 9999
 _STREAM, _BLOCK = 79, 1 << 22
 

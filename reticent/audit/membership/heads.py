@@ -32,8 +32,6 @@ from reticent.audit.membership.shadow_attacks import (
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.core.errors import ArtifactError
 
-__all__ = ["HEAD_ATTACKS", "HeadScores", "HeadShadows", "head_controls", "head_scores"]
-
 #: A label with fewer documents shares the attack classifier of all such labels.
 FEWEST_OF_LABEL = 50
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from reticent.engine.randomness import generator
 
-__all__ = ["NUM_DECOYS", "identified", "learned_from", "states_score"]
-
 #: Inverse strength of the penalty on the weights, which are more than there are individuals.
 PENALTY = 0.01
 _STREAM, _STREAM_DECOYS = 73, 97

@@ -54,8 +54,6 @@ from reticent.audit.stats.intervals import (
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
-__all__ = ["ORDINARY", "TARGETS", "Compared", "KindAudit", "KindShadows", "d_primes", "tpr_of_all_turns"]
-
 ORDINARY = "ordinary"
 #: Kind of the tokens that a model with protection may have as targets.
 TARGETS = "targets"

@@ -16,8 +16,6 @@ from reticent.audit.evidence.membership import Matched
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate
 
-__all__ = ["NUM_STRATA", "matched_area", "strata_of"]
-
 NUM_STRATA = 5
 #: Units for each stratum, and individuals with a score that one has of each side at least: a smaller one is where the
 #: sides do not overlap.

@@ -31,16 +31,6 @@ from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_esti
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
-__all__ = [
-    "AttackedIndividuals",
-    "Membership",
-    "MembershipAudit",
-    "UserInferenceHoldout",
-    "subgroups",
-    "worst_subgroup",
-]
-
-
 # ----------------------------------------------------------------------------------------------------------- subgroups
 #
 # Subgroups of individuals, and the one whose members are most clearly distinguishable, which an average hides.

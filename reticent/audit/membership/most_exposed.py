@@ -26,8 +26,6 @@ from reticent.audit.membership.names import FEWEST_MEMBERS, FEWEST_OTHERS
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.audit.stats.intervals import NORMAL, cluster_tops, clusters_of, iter_resamples, joint_reach
 
-__all__ = ["FPR", "chance_of_the_top", "told_members"]
-
 FPR = 0.01
 
 

@@ -4,47 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ATTACKS_ON_SIZES",
-    "CALIBRATION_EPOCHS",
-    "CALIBRATION_TEXTS",
-    "CALIBRATION_TOKENS",
-    "CHECKPOINTS",
-    "CLASSIFIER",
-    "COVERAGE",
-    "DEFAULT_ATTACKS",
-    "DEFAULT_SHADOW_ATTACKS",
-    "DIFFERENCES",
-    "END_OF_TEXT",
-    "FEWEST_DIAGNOSED",
-    "FEWEST_MEMBERS",
-    "FEWEST_OTHERS",
-    "GRADIENT",
-    "HEAD_ATTACKS_BY_SHADOWS",
-    "HEAD_ATTACKS_WITHOUT_SHADOWS",
-    "INFORMATION",
-    "KIND_SHADOWS",
-    "LANGUAGE_MODEL",
-    "LANGUAGE_MODELS",
-    "MOST_DOCUMENTS",
-    "MOST_MEMBERS",
-    "MOST_OTHERS",
-    "NUM_FAMILIES",
-    "OF_LOG_PROBS",
-    "ON_HOLDOUT",
-    "PLAIN",
-    "PROBE_COPIES",
-    "PROBE_TOKENS",
-    "PROBING",
-    "RUNGS",
-    "SELF_CALIBRATION",
-    "STATES",
-    "TAGGER",
-    "USER_INFERENCE",
-    "USER_INFERENCE_SHADOWS",
-    "WITHDRAWN",
-]
-
 #: Recipes that protect nothing: the positive control of every attack.
 PLAIN: Final = ("mlm", "clm")
 #: What is judged: a language model, with one of these objectives, or what was trained on top of one.

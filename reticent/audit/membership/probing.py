@@ -24,8 +24,6 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["passage_lengths", "probe_score"]
-
 #: Share of the tokens of a copy that are gaps.
 GAPS = 0.7
 #: Passages are cut to a multiple of this, so that many have the same length; shorter documents have no score.

@@ -17,8 +17,6 @@ from reticent.audit.membership.names import WITHDRAWN
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate, tpr_at_fpr
 
-__all__ = ["withdrawn_attack"]
-
 
 def withdrawn_attack(
     before: TokenScores,

@@ -23,8 +23,6 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["train_on_written"]
-
 #: Texts of a step, and the step of AdamW.
 BATCH, LEARNING_RATE = 16, 1e-4
 _STREAM = 89

@@ -36,14 +36,6 @@ from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
 
-__all__ = [
-    "SHADOW_ATTACKS",
-    "DocumentScores",
-    "ShadowAttacks",
-    "ShadowControl",
-    "shadow_scores",
-]
-
 # ------------------------------------------------------------------------ scores
 
 

@@ -19,22 +19,6 @@ from scipy.special import log_ndtr
 
 from reticent.audit.membership.attacks import document_means
 
-__all__ = [
-    "Gaussians",
-    "attack_classifier_score",
-    "fit_gaussians",
-    "fit_offline_slope",
-    "informia_score",
-    "lira_offline_score",
-    "lira_online_score",
-    "lira_sequence_score",
-    "logit_confidence",
-    "mean_where",
-    "offline_probability",
-    "online_probability",
-    "rmia_score",
-]
-
 #: The pooled variance has the weight of this many shadows. It decides if shadows are few; with hundreds of shadows the
 #: variance of each text decides.
 PRIOR_SHADOWS = 32

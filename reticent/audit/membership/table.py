@@ -15,8 +15,6 @@ from typing import Any
 
 from reticent.core.errors import PolicyError
 
-__all__ = ["Attack", "Need", "require_attacks", "table_of"]
-
 
 class Need(StrEnum):
     """Inputs of an attack besides the scores of the model under attack."""

@@ -49,17 +49,6 @@ from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
-__all__ = [
-    "CONTROLS",
-    "ThresholdAudit",
-    "WordLikelihood",
-    "fit_likelihood",
-    "spelling",
-    "spelling_of",
-    "target_shares",
-]
-
-
 # ------------------------------------------------------------------------------------------------ threshold likelihood
 #
 # Membership of one user of a word by the likelihood ratio of its score, given how a model protects words.

@@ -30,8 +30,6 @@ from reticent.audit.report.figure import (
 from reticent.audit.report.selectors import retention_rows
 from reticent.audit.texts import ENGLISH, Texts
 
-__all__ = ["corpus_panels", "write_corpus_plots"]
-
 #: Lengths of n-grams whose margin is drawn.
 MAX_MARGINS = 3
 WIDTH = 3.7

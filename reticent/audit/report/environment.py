@@ -14,8 +14,6 @@ from reticent.audit.texts import Mark, Texts, marks_of
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["mark_attributes", "template_environment"]
-
 
 def template_environment(t: Texts, package: str = "reticent.audit.report") -> jinja2.Environment:
     """Return the environment of a package's ``templates`` in a language, to which a page adds its filters."""

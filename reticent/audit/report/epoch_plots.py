@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["epoch_panels"]
-
 Measure = Callable[["ModelEvidence"], "Estimate | None"]
 #: Slug, where chance lies, and the estimate of an entry.
 MEASURES: tuple[tuple[str, float | None, Measure], ...] = (

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["epsilon_panels"]
-
 #: Recipe -> its epsilons, ascending, and a model of each.
 Arms = dict[str, list[tuple[float, "ModelEvidence"]]]
 Measure = Callable[["ModelEvidence"], "Estimate | None"]

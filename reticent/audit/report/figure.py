@@ -21,33 +21,6 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.trainer.recipes import parted_name
 
-__all__ = [
-    "GRID",
-    "INK",
-    "LOOKS",
-    "PAPER",
-    "SOFT",
-    "VARIABLES",
-    "Look",
-    "alt_text",
-    "curve",
-    "dodge",
-    "epoch_axis",
-    "faces_of",
-    "has_value",
-    "key",
-    "look_of",
-    "new_panel",
-    "printable",
-    "say",
-    "say_value",
-    "spread",
-    "styled",
-    "to_svg",
-    "whiskers",
-    "write_title",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

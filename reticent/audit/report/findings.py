@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Findings", "better_audit", "charged_together", "drawn", "plain_findings", "said_of_epsilon"]
-
 #: Risks that are about who took part: of the person, and by identifying words (the threshold attack among them).
 MEMBERSHIP = ("individual", "words")
 #: Non-members that one false positive in a hundred needs (definitions.md#intervals).

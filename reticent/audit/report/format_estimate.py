@@ -8,19 +8,6 @@ from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
 
-__all__ = [
-    "at_most",
-    "beside",
-    "ends",
-    "interval_of",
-    "leaks",
-    "percent",
-    "points",
-    "spread_of_trainings",
-    "value",
-    "whole",
-]
-
 
 def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
     """Format the value of an estimate; a 0 or 1 without its bound is not shown."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import LowCost
 
-__all__ = ["auc_panels", "kind_panels", "low_cost_panels", "precision_panels", "roc_panels"]
-
 #: Attacks by kind of word, the most telling first.
 KIND_ATTACKS = ("lira", "reference", "loss")
 

@@ -65,8 +65,6 @@ from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, capital, di
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
 
-__all__ = ["extraction_html", "page_digest", "probe_page", "probe_section", "self_html", "write_report"]
-
 #: Files of the audit that make the page.
 MADE_BY = (
     "config.py", "evidence/*.py", "job_settings.py", "judgement/rows.py", "judgement/verdict.py",

@@ -44,12 +44,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import NgramPrivacy
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "excess_panels",
-    "ngram_panels",
-    "tradeoff_panels",
-]
-
 
 def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
     points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]

@@ -38,8 +38,6 @@ from reticent.audit.report.figure import (
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, Texts
 
-__all__ = ["MAX_DENSITIES", "probe_panels"]
-
 WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
 #: A setting and the estimate under it.

@@ -67,26 +67,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.risks import ModelRisks, RiskResult
     from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "AREAS",
-    "OUTCOMES",
-    "Cell",
-    "ShownModel",
-    "cells_of",
-    "change_of",
-    "deciding_marks",
-    "explained",
-    "found_in_words",
-    "found_mark",
-    "is_found",
-    "number_in_words",
-    "outcome_in_words",
-    "reason_of",
-    "risk_mark",
-    "shown_models",
-    "verdicts_on",
-]
-
 # ------------------------------------------------------------------ models
 
 #: Sentences about a recipe. ``{k}``: what fewer than k individuals use identifies them.

@@ -25,33 +25,6 @@ if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
     from reticent.audit.texts import Texts
 
-__all__ = [
-    "LITTLE",
-    "OBJECTIVES",
-    "PARTS",
-    "Group",
-    "about_recipe",
-    "all_utility",
-    "attack_below_chance",
-    "broken_rule",
-    "by_recipe",
-    "excess_of",
-    "groups_of",
-    "is_anything_found",
-    "is_distinguishable",
-    "last_of",
-    "leaks_more",
-    "learned_little",
-    "loss_auc",
-    "only_invalid",
-    "ordinary_utility",
-    "retention_rows",
-    "shared_objectives",
-    "strongest_attack",
-    "utility_of",
-    "without_power",
-]
-
 #: Objectives of models, in the order of a page.
 OBJECTIVES = ("mlm", "clm")
 

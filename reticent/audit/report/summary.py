@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.corpus import Copies
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "copies_line",
-    "copies_table",
-    "guarantee_lines",
-    "ledger_line",
-    "summary_table",
-]
-
 
 def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
     """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns, where a

@@ -16,8 +16,6 @@ from reticent.audit.texts import Texts
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
 
-__all__ = ["PLOTS", "Drawn", "Plot", "Shown", "drawn_plots"]
-
 #: Places of the page, in its order; a place shows its plots in the order of the table.
 Place = Literal[
     "documents", "tradeoff", "continuations", "task", "leaks", "sequences", "low_cost", "membership", "kinds"

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
 
-__all__ = ["LIKENESS", "continuation_panels", "f1_panels", "start_name"]
-
 #: Field of `Continuations` -> its name and mark.
 LIKENESS = {"bleu": ("BLEU", "o"), "rouge1": ("ROUGE-1", "D"), "rouge2": ("ROUGE-2", "^"), "rouge_l": ("ROUGE-L", "s")}
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from reticent.trainer.windows import SpecialIds
 
-__all__ = ["ANSWERS", "ENDPOINT", "Server", "check_host", "is_endpoint", "score_endpoint"]
-
 #: File of a model folder that stands for a server; the file of a run that keeps its answers.
 ENDPOINT, ANSWERS = "endpoint.json", "endpoint.jsonl"
 #: Hosts that are this machine.

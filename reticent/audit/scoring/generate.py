@@ -27,8 +27,6 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["GREEDY", "Decoding", "end_ids", "generate", "score_continuations"]
-
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
 #: Keys and values that a batch of a GPU may hold, in numbers: with `MAX_LOGITS` they say how many rows are more than

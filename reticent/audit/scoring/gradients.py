@@ -44,8 +44,6 @@ from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["asked_documents", "gradient_norms"]
-
 #: Windows of a document that go through the model at once where documents are asked one at a time.
 ROWS_AT_ONCE = 8
 #: Cells, and logits, that are held at once where many documents are asked.

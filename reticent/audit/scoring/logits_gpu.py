@@ -14,8 +14,6 @@ import torch
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-__all__ = ["reduce_logits"]
-
 BLOCK = 4096
 
 

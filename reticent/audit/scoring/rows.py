@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
     from reticent.trainer.windows import SpecialIds
 
-__all__ = [
-    "DIGITS",
-    "dressed_rows",
-    "is_shareable",
-    "states_of",
-    "sum_choices",
-    "sum_log_probs",
-]
-
 
 # ------------------------------------------------------------------------------------------------------- shared prefix
 #

@@ -38,17 +38,6 @@ if TYPE_CHECKING:
 
 from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores, unscored
 
-__all__ = [
-    "Scorer",
-    "score_causal",
-    "score_information",
-    "score_logits",
-    "score_masked",
-    "score_models",
-    "word_folds",
-]
-
-
 # -------------------------------------------------------------------------------------------------------- logit scores
 #
 # Logits + true tokens -> the six numbers of each token in `TokenScores`: the cost of a scoring pass beside the model.

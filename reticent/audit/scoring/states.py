@@ -19,8 +19,6 @@ from reticent.trainer.windows import SpecialIds, cut_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["document_states"]
-
 
 @torch.inference_mode()
 def document_states(

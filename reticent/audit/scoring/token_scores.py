@@ -15,15 +15,6 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
 
-__all__ = [
-    "COLUMNS",
-    "INTEGERS",
-    "BaseModelScores",
-    "TokenScores",
-    "load_candidates",
-    "unscored",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:

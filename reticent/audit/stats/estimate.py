@@ -10,19 +10,6 @@ from typing import Annotated, Literal
 from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOGETHER, TOTAL
 
-__all__ = [
-    "BOOTSTRAP",
-    "CHANCE",
-    "EXACT",
-    "LEVEL",
-    "TIED",
-    "Estimate",
-    "Spread",
-    "clopper_pearson",
-    "simultaneous",
-]
-
-
 # ------------------------------------------------------------------------------------------------------------ binomial
 #
 # The exact interval of a share.

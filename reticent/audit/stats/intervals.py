@@ -22,52 +22,6 @@ from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
 
-__all__ = [
-    "FEW_ON_A_SIDE",
-    "LEAST_SHARE",
-    "MAX_WEIGHTS",
-    "NORMAL",
-    "TAILS",
-    "Bootstrap",
-    "Counts",
-    "Draws",
-    "Estimate",
-    "JointArea",
-    "Sides",
-    "auc_estimate",
-    "best_attack",
-    "best_of",
-    "bootstrap_of",
-    "certain_auc_bounds",
-    "clopper_pearson",
-    "cluster_sums",
-    "cluster_tops",
-    "clustered_auc",
-    "clusters_of",
-    "excess_of",
-    "exposure",
-    "far_ends",
-    "is_certain",
-    "iter_resamples",
-    "joint_areas",
-    "joint_reach",
-    "num_clusters",
-    "num_rare",
-    "one_run_epsilon",
-    "ratio_difference",
-    "ratio_estimate",
-    "ratio_estimates",
-    "roc_curve",
-    "score_auc_bounds",
-    "skewed_ends",
-    "square_and_add",
-    "tpr_at_fpr",
-    "two_sides",
-    "uneven_ends",
-    "wider",
-]
-
-
 # -------------------------------------------------------------------------------------------------------------- bounds
 #
 # Ends of intervals that no bootstrap gives: of rates that few individuals make, of differences, of areas over few.

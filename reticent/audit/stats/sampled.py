@@ -31,8 +31,6 @@ from scipy import stats
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import LEAST_SHARE
 
-__all__ = ["Drawn", "sampled_share", "sampled_total"]
-
 SHARE = "Clopper-Pearson at the effective sample size, over individuals"
 TOTAL = "gamma interval of a weighted total, over individuals"
 ALL = "every document was drawn"

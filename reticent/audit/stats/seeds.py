@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
-__all__ = ["classification_over_seeds", "last_checkpoints", "num_seeds", "over_seeds", "passages_over_seeds"]
-
 
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
     """Return one entry for each (model, objective, recipe, epoch), in the order of the audit.

@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["Alignment", "utf8_bytes"]
-
 #: Spans from which on a share is judged: of all spans, and of those that bytes would explain.
 _MIN_SPANS: Final = 20
 _MIN_SHIFTED: Final = 5

@@ -26,17 +26,6 @@ from reticent.engine import languages
 from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
 
-__all__ = [
-    "DETECTORS",
-    "DetectorRow",
-    "check_options",
-    "make_detectors",
-    "option_files",
-    "option_packages",
-    "require_detector",
-    "rules_digest",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorRow:

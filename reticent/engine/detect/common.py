@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = [
-    "SAMPLE_DOCUMENTS",
-    "count_common_words",
-    "counted_words",
-    "learn_common_words",
-    "read_common_words",
-    "read_lines",
-    "without_common_words",
-]
-
 #: About how many documents are drawn of a larger corpus where a sample tells enough.
 SAMPLE_DOCUMENTS: Final = 8192
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")

@@ -18,8 +18,6 @@ from reticent.core.section import PUBLISHED, Section, holds_something
 from reticent.engine.detect.choose import DETECTORS, check_options, require_detector
 from reticent.engine.detect.preset import expand_preset
 
-__all__ = ["DetectConfig"]
-
 
 class DetectConfig(Section):
     """Detectors of direct identifiers; their spans are united. Each has a table of options, such as ``[detect.spacy]``.

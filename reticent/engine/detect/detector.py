@@ -10,18 +10,6 @@ import pyarrow as pa
 
 from reticent.core.errors import PolicyError
 
-__all__ = [
-    "BATCH_SPANS",
-    "FOUND",
-    "Detector",
-    "find_in_texts",
-    "find_in_turn",
-    "found_in",
-    "named",
-    "spans_batch",
-    "turn",
-]
-
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
     [

@@ -11,8 +11,6 @@ import pyarrow as pa
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.passages import Found, cut_texts, join_spans
 
-__all__ = ["EdsDetector"]
-
 
 class EdsDetector:
     """Entities and dates that a pipeline of edsnlp finds.

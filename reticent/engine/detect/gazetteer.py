@@ -17,8 +17,6 @@ from reticent.engine.detect.labels import category
 if TYPE_CHECKING:
     from reticent._rust import CommonWords, Gazetteer
 
-__all__ = ["GazetteerDetector", "read_lists"]
-
 
 def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
     """Read lists of names (label -> text file, one name a line) as a table of pattern and label, without repeats."""

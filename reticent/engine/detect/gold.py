@@ -8,8 +8,6 @@ import pyarrow.compute as pc
 from reticent.core.errors import CorpusError
 from reticent.engine.detect import spans_batch
 
-__all__ = ["GoldDetector"]
-
 
 class GoldDetector:
     """Hands on the marks that humans made; a document without a list has no span."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["CATEGORIES", "category"]
-
 
 class Labels(NamedTuple):
     """Labels of one category, a blank between them; a category may have several rows."""

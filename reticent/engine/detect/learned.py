@@ -35,22 +35,6 @@ from reticent.engine.sources.columns import sorted_codes
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
 
-__all__ = [
-    "LESSONS",
-    "MIN_EXAMPLES",
-    "PUBLIC_KEY",
-    "UNKNOWN",
-    "LearnConfig",
-    "LearnedDetector",
-    "Tagger",
-    "TaggerConfig",
-    "key_id",
-    "learn_tagger",
-    "marked_categories",
-    "read_key",
-    "read_tagger",
-]
-
 #: Marked documents: spans of identifiers, and what a document counts beside one that people marked.
 LESSONS: Final = pa.schema(
     [

@@ -25,8 +25,6 @@ from reticent.engine.detect.labels import category
 from reticent.engine.kernels import hash_slices
 from reticent.engine.schema import SPANS, owned
 
-__all__ = ["LineSpans", "Marks", "gather_marks", "read_marks"]
-
 #: Types of identifiers of a gold standard that need no masking.
 UNMASKED: Final = "NO_MASK"
 

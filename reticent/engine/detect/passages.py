@@ -22,20 +22,6 @@ import pyarrow as pa
 from reticent.core.artifact import make_private_folder, write_private
 from reticent.engine.detect import spans_batch
 
-__all__ = [
-    "Found",
-    "SpanCache",
-    "Window",
-    "cached",
-    "cut_passages",
-    "cut_texts",
-    "delete_cache",
-    "find_in_pieces",
-    "join_spans",
-    "take_cache",
-]
-
-
 # ------------------------------------------------------------------------------------------------------------- windows
 #
 # Windows: texts longer than a library takes are cut at white space into pieces that overlap.

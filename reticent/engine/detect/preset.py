@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-__all__ = ["PRESETS", "expand_preset"]
-
 PRESETS: Final = ("fast", "thorough")
 _ALWAYS: Final = ("rules", "shipped")
 #: They go with a preset where they have options.

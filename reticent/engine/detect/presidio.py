@@ -18,8 +18,6 @@ from reticent.core.errors import PolicyError
 from reticent.engine.detect.passages import cut_texts, join_spans
 from reticent.engine.detect.spacy import load_pipeline
 
-__all__ = ["PresidioDetector"]
-
 
 class PresidioDetector:
     """Identifiers that the analyser of Presidio recognises.

@@ -18,8 +18,6 @@ from reticent.engine.detect.rules import RulesDetector, list_rules
 if TYPE_CHECKING:
     RulesRecognizer: Any
 
-__all__ = ["ENTITIES", "RulesRecognizer", "entity_of"]
-
 #: Our label or category -> entity of Presidio.
 ENTITIES: Final[Mapping[str, str]] = {
     "NAME": "PERSON",

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus, Documents
 
-__all__ = ["PREFIX", "propagate"]
-
 #: Before the name of the detector that found the surface first: ``propagated:records``.
 PREFIX: Final = "propagated:"
 _REACH: Final[Mapping[Scope, int]] = {"occurrence": 0, "individual": 1, "corpus": 2}

@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     from reticent import _rust
     from reticent._rust import CommonWords, Records
 
-__all__ = [
-    "FIELDS",
-    "RecordsDetector",
-    "Values",
-    "columns_of",
-    "missing_records",
-    "read_record_table",
-    "read_records",
-    "unknown_fields",
-    "values_of",
-]
-
 
 #: Score of a span that differs from the record by a small edit.
 _EDITED: Final = 0.8

@@ -22,8 +22,6 @@ from reticent.engine.detect import spans_batch
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
 
-__all__ = ["Rule", "RulesDetector", "list_rules"]
-
 
 class Rule(NamedTuple):
     """One rule: its name, the label of its spans, and the form it finds in words."""

@@ -23,8 +23,6 @@ from reticent.engine.languages import KNOWN, told_of_known
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
 
-__all__ = ["ShippedDetector", "shipped_tagger"]
-
 #: Categories whose values have no form that a rule could know.
 FORMLESS: Final = ("NAME", "LOCATION", "ORGANIZATION", "PROFESSION")
 _LETTER: Final = re.compile(r"[^\W\d_]")

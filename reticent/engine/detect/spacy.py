@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.detect.passages import SpanCache
 
-__all__ = ["SpacyDetector", "load_pipeline"]
-
 #: Components that write neither entities nor anything that a recogniser of entities reads.
 IDLE = (
     "tagger",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
-__all__ = ["RulesComponent", "make_rules"]
-
 
 class RulesComponent:
     """Marks what the rules find in documents of spaCy.

@@ -15,13 +15,6 @@ import pyarrow.parquet as pq
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import SPANS
 
-__all__ = [
-    "SpanFile",
-    "SpanReader",
-    "quarantined_rows",
-    "write_quarantine",
-]
-
 
 class SpanReader:
     """Spans of ``folder/spans.parquet``, or of a file of another name, by row number of their documents.

@@ -14,8 +14,6 @@ from reticent.engine.detect.detector import Detector
 from reticent.engine.detect.gazetteer import GazetteerDetector
 from reticent.engine.detect.records import RecordsDetector
 
-__all__ = ["detect_together"]
-
 
 def detect_together(detectors: Sequence[Detector], batch: pa.RecordBatch) -> dict[int, pa.Table]:
     """Return place in the list -> spans (`BATCH_SPANS`) of those detectors that one pass serves.

@@ -25,9 +25,6 @@ from reticent.core.model_folder import check_weight_files, folder_of_model
 from reticent.engine.detect.passages import Found, SpanCache, cut_passages, cut_texts, find_in_pieces, join_spans
 from reticent.engine.tokenizer_library import json_of
 
-__all__ = ["TransformersDetector", "load_tagger", "longest_input"]
-
-
 #: A GPU takes so many tokens in milliseconds: with fewer it waits for what is launched.
 BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 13}
 

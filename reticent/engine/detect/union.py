@@ -30,8 +30,6 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
 
-__all__ = ["OnError", "detect_spans"]
-
 OnError = Literal["stop", "quarantine"]
 
 #: Spans that a detector finds in a batch, and row -> error of the documents it fails on (of none but in a quarantine).

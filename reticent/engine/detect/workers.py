@@ -20,8 +20,6 @@ from typing import Any
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.passages import Found
 
-__all__ = ["Workers"]
-
 
 class Workers:
     """Processes that find spans in texts.

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Charsmaps"]
-
 
 class Charsmaps:
     """The maps of a ``tokenizer.json``; false where it has none."""

@@ -16,8 +16,6 @@ import regex
 from reticent.engine.oracle.protection import DocumentWords, Seen, numbers_of
 from reticent.engine.oracle.words import IGNORABLE, word_bounds
 
-__all__ = ["WordTable", "read_words"]
-
 #: Letters of two scripts that print like a Latin one, in lower case.
 LOOK_ALIKE = str.maketrans("аαвсеεһіιјкκмоοрρѕтτуυхχν", "aabceehiijkkmooppsttyyxxv")
 _MARKS = regex.compile(r"\p{M}")

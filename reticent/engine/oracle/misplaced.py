@@ -11,8 +11,6 @@ from tokenizers import PreTokenizedString, Token, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-__all__ = ["Misplaced"]
-
 
 class Misplaced:
     """Places tokens of a tokenizer again; false where every token stands at its characters."""

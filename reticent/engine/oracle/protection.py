@@ -17,18 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "DocumentWords",
-    "Seen",
-    "count_supports",
-    "direct_words",
-    "looked_up_supports",
-    "numbers_of",
-    "protected_words",
-    "visible_support",
-    "widespread_words",
-]
-
 
 class Seen(NamedTuple):
     """Of each spelling the number of the surface of its visible part (int64), and whether a span that holds it protects

@@ -13,8 +13,6 @@ import regex
 from reticent.engine.oracle.charsmap import Charsmaps
 from reticent.engine.oracle.tokens import ReadTexts, Spans, TokenisedText
 
-__all__ = ["Retokenizer", "read_texts"]
-
 #: A grapheme cluster.
 CLUSTER = regex.compile(r"\X")
 #: Unicode's White_Space.

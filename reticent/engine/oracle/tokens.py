@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.store import TokenStore
 
-__all__ = ["Comparison", "Protected", "ReadTexts", "Spans", "TextCheck", "TokenisedText"]
-
 #: Documents that name themselves in a message, at most.
 NAMED = 10
 #: The counts.

@@ -14,9 +14,6 @@ import re
 import numpy as np
 import regex
 
-__all__ = ["is_counted_symbol", "word_bounds", "words_of"]
-
-
 IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 IGNORABLE_RUN = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 COUNTED = regex.compile(

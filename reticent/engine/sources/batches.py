@@ -15,8 +15,6 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.protocol import Fragment
 
-__all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "read_ahead", "reading_pool", "stretches"]
-
 
 @contextmanager
 def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:

@@ -23,21 +23,6 @@ from reticent.engine.sources.config import Columns
 from reticent.engine.sources.protocol import Fragment, LocalSource, Request
 from reticent.engine.sources.reading import count_nulls
 
-__all__ = [
-    "REQUIRED",
-    "SOURCE_COLUMN",
-    "NullError",
-    "Reader",
-    "as_text",
-    "canonical",
-    "is_whole",
-    "plain_ids",
-    "require_columns",
-    "sorted_codes",
-    "sound",
-]
-
-
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: Prefix by which a detector asks for a column of the source under its name there: ``source:pat_last``, as text.
 SOURCE_COLUMN: Final = "source:"

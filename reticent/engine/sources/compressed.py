@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "open_bytes"]
-
 COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 #: Number of bytes that readers of lines and rows ask for at once.
 NUM_BYTES_PER_BLOCK = 16 << 20

@@ -11,8 +11,6 @@ from pydantic import Field
 from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section
 
-__all__ = ["Columns", "CsvDialect", "Markup", "OnNull"]
-
 OnNull = Literal["stop", "skip"]
 
 _BY_NAME: Final = {"tab": "\t", "\\t": "\t", "space": " ", "none": None}

@@ -18,8 +18,6 @@ from reticent.engine.sources.files import format_options
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.sources.table import check_address, is_remote, refuse_secrets, row_of
 
-__all__ = ["CorpusConfig", "Warehouse"]
-
 _PART: Final = r'(?:"(?:[^"\0]|"")+"|`[^`\0]+`|\[[^\]\0]+\]|[\w$#]+(?:-[\w$#]+)*)'
 #: The name of a table, as databases write it.
 _TABLE: Final = re.compile(rf"{_PART}(?:\.{_PART}){{0,3}}")

@@ -29,9 +29,6 @@ from reticent.engine.sources.compressed import Bytes, open_bytes
 from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.protocol import CsvSource, Request
 
-__all__ = ["CsvForm", "find_form", "guess_encoding", "read_csv"]
-
-
 DELIMITERS: Final = (",", ";", "\t", "|")
 QUOTES: Final = ('"', "'")
 _NAMES: Final = {"\t": "tab", " ": "space"}

@@ -42,8 +42,6 @@ from reticent.engine.sources.reading import (
 )
 from reticent.engine.threads import mapped
 
-__all__ = ["TABLES", "Files", "find_files", "find_format", "format_options", "table_error"]
-
 #: File that the folder of a table of a lake has -> what it is, and how it is read. Which of its files count, and which
 #: of their rows, is said there alone: those of people who were deleted lie beside the others.
 TABLES: Final = {

@@ -27,18 +27,6 @@ from reticent.engine.sources.parquet import read_parquet, row_groups
 from reticent.engine.sources.plain import read_txt
 from reticent.engine.sources.protocol import Format, Request
 
-__all__ = [
-    "FORMATS",
-    "Format",
-    "document_suffix",
-    "format_names",
-    "format_of",
-    "read_arrow",
-    "read_batches",
-    "read_jsonl",
-]
-
-
 #: End of an Arrow stream, now and in its first version.
 END_MARKERS: Final = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
 

@@ -24,8 +24,6 @@ from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.parquet import read_parquet, row_groups
 from reticent.engine.sources.protocol import Request, batches_of_part
 
-__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "LazySource", "digest_of", "is_frame", "open_frame"]
-
 #: Rows of a stretch that one thread reads.
 ROWS_PER_GROUP = 8192
 

@@ -26,9 +26,6 @@ from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.config import Markup
 from reticent.engine.sources.protocol import Request
 
-__all__ = ["Mark", "MarkedDocument", "marked_reader", "read_brat", "read_i2b2_2006", "read_i2b2_2014", "read_tab"]
-
-
 #: The one line of the i2b2 2006 training file that is not XML, and what it says everywhere else.
 BROKEN_TAG: Final = b'<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
 REPAIRED_TAG: Final = b'<PHI TYPE="DATE">25th of July</PHI>'

@@ -20,8 +20,6 @@ from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.protocol import Request
 
-__all__ = ["document_writer", "read_parquet", "row_groups"]
-
 _OWN_NAMES: Final = Columns(spans="spans", mentions="mentions")
 
 

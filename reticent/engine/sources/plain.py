@@ -17,8 +17,6 @@ from reticent.engine.sources.columns import REQUIRED, require_columns
 from reticent.engine.sources.csv import guess_encoding
 from reticent.engine.sources.protocol import CsvSource, Request
 
-__all__ = ["individual_of", "owners_of", "read_txt"]
-
 
 def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield these columns of a file, which is one document; ``request.document`` has its ids.

@@ -18,18 +18,6 @@ import pyarrow as pa
 from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.reading import Reading
 
-__all__ = [
-    "CsvSource",
-    "Format",
-    "Fragment",
-    "LocalSource",
-    "RemoteSource",
-    "Request",
-    "Source",
-    "batches_of_part",
-    "origin_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:

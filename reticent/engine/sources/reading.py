@@ -18,9 +18,6 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["Found", "Reading", "count_nulls", "oddities"]
-
-
 HIDDEN: Final = "hidden"
 UNDERSCORES: Final = "names that begin with _"
 RESULTS: Final = "run folders and artefacts"

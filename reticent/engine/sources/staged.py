@@ -39,8 +39,6 @@ from reticent.engine.withdrawn import Withdrawals
 if TYPE_CHECKING:
     import polars as pl  # by refreshing alone
 
-__all__ = ["Digesting", "Earlier", "Refreshed", "open_remote", "stage", "staged_files"]
-
 
 @contextmanager
 def open_remote(settings: CorpusConfig, scratch: Path) -> Iterator[RemoteSource]:

@@ -20,8 +20,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from reticent.core.errors import PolicyError
 
-__all__ = ["SOURCES", "SourceRow", "check_address", "is_remote", "refuse_secrets", "row_of", "shown"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:

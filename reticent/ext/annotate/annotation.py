@@ -31,8 +31,6 @@ from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.sources.markup import read_brat
 from reticent.ext.annotate.sample import Sample, SampledDocument, text_digest
 
-__all__ = ["Annotation", "Span", "check_ends", "check_texts", "merged_spans", "read_annotation", "write_annotation"]
-
 FORMAT: Final = "reticent.annotation/1"
 SAMPLE: Final = "sample.json"
 PAGE: Final = "annotate.html"

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["evaluate_sample", "sample_documents", "text_ends"]
-
 
 def sample_documents(
     job: Job, out: Path | str, num_documents: int, *, seed: int, by_disagreement: bool, progress: Progress

@@ -24,8 +24,6 @@ from reticent.audit.stats.intervals import EXACT, Estimate, clopper_pearson, ite
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
 from reticent.engine.detect.marks import Marks
 
-__all__ = ["agreement_of", "mention_counts", "united_spans", "weighted_identifiers", "weighted_recall"]
-
 Span = tuple[int, int, str]
 
 

@@ -28,8 +28,6 @@ from reticent.engine.randomness import generator
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
 
-__all__ = ["Sample", "SampledDocument", "draw_sample", "iter_rows", "text_digest"]
-
 #: Stream of the draws.
 _STREAM: Final = 51
 #: Documents that a stratum has of a sample on average, at least.

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.job.config import Job
 
-__all__ = ["first_documents", "machine_of", "measure_documents", "opened", "timed"]
-
 #: Documents of the row that a library of Python is slow at.
 FEW_DOCUMENTS = 2000
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from reticent.engine.store import TokenStore
     from reticent.job.config import Job
 
-__all__ = ["measure_model"]
-
 #: Documents that a row begins with, and the seconds that it takes at least where there are documents enough.
 FEWEST_DOCUMENTS, MODEL_SECONDS = 8, 3.0
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.store import TokenStore
 
-__all__ = ["classify_documents"]
-
 
 def classify_documents(
     job: Job, folders: Sequence[Path], out: Path | None, progress: Progress

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
     from reticent.trainer.config import HeadConfig
 
-__all__ = ["FILE", "baselines", "label_tokens", "labelled_documents", "read_labels", "result_of", "train_one"]
-
 FORMAT = "reticent.classification/1"
 FILE = "classification.json"
 

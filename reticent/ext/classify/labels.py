@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.store import TokenStore
 
-__all__ = ["LabelledTokens", "check_sides", "label_documents"]
-
 #: More distinct labels, or longer ones, are taken for text or ids. They would be written into the model, so they are
 #: refused.
 MAX_CLASSES = 100

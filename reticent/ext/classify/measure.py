@@ -17,8 +17,6 @@ from reticent.audit.stats.intervals import EXACT, Estimate, ratio_estimate, rati
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
 
-__all__ = ["Truth", "bag_of_words", "compare", "macro", "majority", "measure"]
-
 #: Inverse strength of the baseline's penalty: rows of tf-idf have length 1, for which scikit-learn's 1 is too strong.
 BAG_OF_WORDS_C = 10.0
 

@@ -34,16 +34,6 @@ if TYPE_CHECKING:
     from reticent.trainer.config import HeadConfig, PrivacyConfig
     from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "check_documents",
-    "check_settings",
-    "classification_inputs",
-    "classify_steps",
-    "privacy_settings",
-    "private_heads",
-    "read_results",
-]
-
 #: Epochs of the checkpoints that [@boutet2025] starts from: its text says 64, its Fig. 8 says 8.
 PAPER_EPOCHS = (8, 64)
 #: Section of a job -> the folder of its artefacts.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reticent.ext.classify.training import Classified, StepReport
     from reticent.trainer.privacy import PrivacyConfig
 
-__all__ = ["TaggedTokens", "found_identifiers", "measure_tags", "tag", "tag_documents", "tags_of"]
-
 #: The fewest members that have an identifier of a category: a tag of one person would say that this person is there.
 FEWEST = 2
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Card", "card_of", "verdict_of"]
-
 TASKS = {"mlm": "fill-mask", "clm": "text-generation"}
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest
     from reticent.audit.evidence.model import ModelEvidence
 
-__all__ = ["CHECKS", "EXCHANGE", "write_exchange"]
-
 #: Folder of the files in a dossier; the form in it.
 EXCHANGE, FORM = "secure-environment", "form.json"
 FORMAT = "reticent.attack/1"

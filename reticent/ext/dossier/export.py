@@ -21,8 +21,6 @@ from reticent.trainer.export import export_model, write_card
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["export_with_card"]
-
 
 def export_with_card(
     run: Run,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from reticent.audit.report.risk_text import ShownModel
     from reticent.audit.texts import Texts
 
-__all__ = ["FACTS", "Context", "setting"]
-
 
 class Context(NamedTuple):
     """Evidence, models and language: all that a sentence is made from."""

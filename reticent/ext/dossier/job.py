@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reticent.ext.dossier.verify import Checked
     from reticent.job.run import Run
 
-__all__ = ["changed_outcomes", "changed_results", "check_dossier", "copy_dossier", "lent_models", "make_dossier"]
-
 
 def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     """Make the dossier of a run whose report is written, unless it is up to date; returns its folder and digest.

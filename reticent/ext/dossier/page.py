@@ -48,32 +48,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.probe import ProbedModel
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = [
-    "ADVERSARIES",
-    "CRITERIA",
-    "EXAMINED",
-    "FEARED",
-    "FIGURES",
-    "LEVELS",
-    "LIKELIHOODS",
-    "Adversary",
-    "Field",
-    "Figure",
-    "Filled",
-    "Question",
-    "Row",
-    "Test",
-    "crosswalk",
-    "crosswalk_rows",
-    "filled_fields",
-    "not_made_on",
-    "page_name",
-    "pages_digest",
-    "render",
-    "rows_of",
-    "tests_not_made",
-]
-
 #: Claims that no dossier makes, beside those of no report.
 CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compliant", "est conforme", "anonymisé")
 

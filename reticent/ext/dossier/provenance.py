@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
     from reticent.job.run import Run
 
-__all__ = ["code_digest", "keyed", "keyed_digests", "models_under_test"]
-
 #: Key of the digests of what stays inside.
 KEY = "dossier.key"
 #: Files of the package that its results depend on.

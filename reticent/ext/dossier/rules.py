@@ -27,8 +27,6 @@ from reticent.job.artefact import Artefact, Step, time_of_making
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["RULES", "RULES_FILE", "fixed_rules", "rules_steps"]
-
 #: Name and kind of the artefact; its file, and the signature of that.
 RULES, RULES_FILE = "rules", "rules.json"
 FORMAT = "reticent.rules/1"

@@ -13,11 +13,6 @@ from pathlib import Path
 from reticent.core.artifact import JOB, MANIFEST, hash_file
 from reticent.core.errors import ArtifactError
 
-__all__ = [
-    "EVIDENCE", "NAMESPACE", "SIGNATURE", "SUMS", "dossier_digest", "fingerprint_of_key", "read_sums", "run_ssh_keygen",
-    "seal", "signed_files",
-]  # fmt: skip
-
 EVIDENCE, SUMS, SIGNATURE = "evidence.json", "SHA256SUMS", "SHA256SUMS.sig"
 #: Purpose of the signature; a signature for another purpose is not valid.
 NAMESPACE = "reticent-dossier"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["DOSSIER", "REPLACED", "check_settings", "dossier_steps", "dossiers_of"]
-
 #: Folders of a run: its dossier, and those that it replaced.
 DOSSIER, REPLACED = "dossier", "replaced-dossiers"
 

@@ -21,8 +21,6 @@ from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read
 from reticent.job.outcomes import of_the_model
 from reticent.trainer.given import PICKLES
 
-__all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
-
 #: Files that may hold weights, or say that there are some; those of these that a training leaves beside a model.
 WEIGHTS = ("*.safetensors", "*.gguf", "*adapter_config.json", *PICKLES)
 OF_TRAINER = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"})

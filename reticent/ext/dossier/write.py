@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from reticent.audit.config import DossierConfig
     from reticent.audit.evidence.dossier import DossierEvidence
 
-__all__ = ["write_dossier", "write_pdf", "writes_pdf"]
-
 
 def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig) -> None:
     """Write ``evidence.json``, the pages and their seal into an empty folder; equal input, equal bytes.

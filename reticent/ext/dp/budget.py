@@ -37,8 +37,6 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.trainer.privacy import Guarantee, PrivacyConfig, show_delta, together
 
-__all__ = ["Budget", "Spending", "Total", "budget_of", "compose", "counting", "read_budget", "to_plain", "totals"]
-
 FORMAT = "reticent.budget/1"
 
 

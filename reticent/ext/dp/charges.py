@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from reticent.trainer.config import PrivacyConfig
     from reticent.trainer.recipes import Recipe
 
-__all__ = ["charge_lines", "charged_vocabulary", "check_charges", "require_room", "spent_so_far"]
-
 #: What the budget calls a vocabulary, where a training has its recipe.
 VOCABULARY = "vocabulary"
 

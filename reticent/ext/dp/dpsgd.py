@@ -48,25 +48,6 @@ from reticent.trainer.windows import Batch, Windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = [
-    "GhostClipping",
-    "InstantiatedClipping",
-    "NoisyGradient",
-    "Part",
-    "PhysicalBatches",
-    "PrivateStep",
-    "Sample",
-    "Unit",
-    "UnitRows",
-    "UnitRowsMaker",
-    "Units",
-    "dummy_batch",
-    "find_units",
-    "physical_batches",
-    "unit_losses",
-    "watch_units",
-]
-
 
 # ------------------------------------------------------------------------------------------------------------ clipping
 #

@@ -21,8 +21,6 @@ from reticent.ext.exports.contents import (
 )
 from reticent.ext.exports.found import FoundDocument, Unread
 
-__all__ = ["read_document"]
-
 _LINES: Final = frozenset({"paragraph", "item", "tr", "br", "caption", "title", "list", "table", "section", "text"})
 
 

@@ -27,21 +27,6 @@ from reticent.core.errors import PolicyError
 if TYPE_CHECKING:
     from email.message import EmailMessage
 
-__all__ = [
-    "CELL",
-    "KINDS",
-    "LINE",
-    "MAX_BYTES",
-    "SUFFIXES",
-    "UnreadableError",
-    "base64_bytes",
-    "elements",
-    "folded",
-    "html_text",
-    "kind_of_type",
-    "text_of",
-]
-
 #: Bytes of a file, of an attachment, and of a part of an archive once it is unpacked.
 MAX_BYTES: Final = 256 << 20
 #: Characters of a head of mail: the library takes memory by their square.

@@ -17,8 +17,6 @@ from typing import Any, Final
 from reticent.ext.exports.contents import KINDS, UnreadableError, base64_bytes, html_text, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
-__all__ = ["read_bundle"]
-
 #: Resources that hold the texts of documents.
 TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)

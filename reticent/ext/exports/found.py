@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FoundDocument", "Unread"]
-
 
 class FoundDocument(NamedTuple):
     """A document and whose it is; ``date`` and ``type`` as the export writes them."""

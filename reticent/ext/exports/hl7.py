@@ -14,8 +14,6 @@ from typing import Final
 from reticent.ext.exports.contents import UnreadableError, base64_bytes, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
-__all__ = ["read_messages", "unescape"]
-
 #: MSH-18 -> encoding; where it names none, UTF-8 is tried, then Windows-1252.
 _CHARSETS: Final = {
     "ASCII": "ascii",

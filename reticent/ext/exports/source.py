@@ -35,8 +35,6 @@ from reticent.ext.exports.hl7 import read_messages
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
 
-__all__ = ["UNREAD", "Exports"]
-
 #: File of the places that were not read, in the folder of the documents.
 UNREAD: Final = "unread.parquet"
 #: Scheme -> suffixes of its files.

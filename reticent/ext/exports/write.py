@@ -17,8 +17,6 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-__all__ = ["FORMS", "write_export"]
-
 #: Resources that hold attachments, as what is written does; a Composition becomes a DocumentReference.
 _ATTACHED: Final = {"DocumentReference": "content", "DiagnosticReport": "presentedForm"}
 _IS_FHIR_ID: Final = re.compile(r"[A-Za-z0-9.-]{1,64}")

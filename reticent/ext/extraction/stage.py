@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import ExtractedModel, Extraction, Passages
     from reticent.job.run import Run
 
-__all__ = ["extraction_inputs", "extraction_section", "extraction_steps"]
-
 #: Kind of the artefacts.
 EXTRACTION = "extraction"
 

@@ -10,8 +10,6 @@ from typing import Any
 from reticent.core.errors import PolicyError
 from reticent.ext.guard.texts import NOTICE, Guard, GuardedText, Policy, check_policy
 
-__all__ = ["GuardedModel"]
-
 
 class GuardedModel:
     """A model of transformers whose ``generate`` returns guarded texts.

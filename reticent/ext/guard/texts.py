@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
     from reticent.engine.detect import Detector
 
-__all__ = [
-    "POLICIES",
-    "Finding",
-    "Guard",
-    "GuardStream",
-    "GuardedText",
-    "built_detectors",
-    "check_policy",
-    "guard_detectors",
-    "open_guard",
-    "refuse_detectors",
-]
-
 Policy = Literal["block", "redact", "stop"]
 POLICIES = ("block", "redact", "stop")
 NOTICE = "[withheld]"

@@ -19,8 +19,6 @@ from reticent.audit.evidence.heads import ToldAttribute
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.engine.randomness import generator
 
-__all__ = ["Question", "ask", "told_attribute", "told_share", "with_value"]
-
 _STREAM = 91
 
 

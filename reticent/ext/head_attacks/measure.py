@@ -19,8 +19,6 @@ from reticent.audit.membership.table import Need
 from reticent.audit.stats.intervals import Bootstrap, best_of, joint_areas
 from reticent.engine.store import TokenStore
 
-__all__ = ["head_evidence", "labels_alone"]
-
 
 def head_evidence(
     store: TokenStore,

@@ -17,8 +17,6 @@ from reticent.ext.tagger.result import evaluate_attack
 from reticent.ext.tagger.scores import score_names
 from reticent.ext.tagger.sets import AttackSet
 
-__all__ = ["told_names"]
-
 
 def told_names(
     model: Any,

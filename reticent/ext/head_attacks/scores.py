@@ -30,8 +30,6 @@ from reticent.trainer.windows import Windows, cut_windows, padding_multiple
 if TYPE_CHECKING:
     from reticent.trainer.config import HeadConfig
 
-__all__ = ["Classifier", "Tagger"]
-
 
 class _Head:
     """A model with a head, ready to score documents.

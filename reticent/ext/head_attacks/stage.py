@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
     from reticent.trainer.config import HeadConfig
 
-__all__ = ["check_heads", "head_inputs", "head_steps", "read_heads", "shadow_names"]
-
 SCORES, MEASURES = "scores.npz", "measures.json"
 #: The start of the control of heads that protect.
 UNPROTECTED = "unprotected"

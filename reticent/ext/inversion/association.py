@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from reticent import _rust
 
-__all__ = ["Pairs", "association", "draw_pairs", "pair_rates", "read_association_templates"]
-
 TEMPLATES = Path(__file__).parent / "association.toml"
 #: Letters of the shortest word that counts as a term: shorter ones are function words and abbreviations.
 MIN_LETTERS = 4

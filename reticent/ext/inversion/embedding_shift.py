@@ -23,8 +23,6 @@ from reticent.engine.store import TokenStore
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["embedding_shift", "identifier_only_rows", "kinds_of_tokens"]
-
 UNIT = "rows of the vocabulary"
 
 

@@ -27,8 +27,6 @@ from reticent.trainer.windows import Windows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["KINDS", "Runs", "Targets", "draw_targets", "runs_of", "shape_of"]
-
 KINDS = ("direct", "indirect")
 #: Most tokens between two words of one identifier, such as the punctuation of a date or a phone number.
 MAX_GAP = 2

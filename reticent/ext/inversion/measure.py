@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
     from reticent.audit.scoring.token_scores import BaseModelScores
 
-__all__ = ["InversionAudit", "Scores"]
-
 #: Scores of the candidates by a model: a kind of identifiers, one "in_place", or "association" -> sums.
 Scores = dict[str, np.ndarray]
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from reticent.ext.ladder.questions import Questions
     from reticent.trainer.windows import SpecialIds
 
-__all__ = ["Scores", "cue_scores", "ladder", "score_ladder", "told_of_members"]
-
 #: "diagnoses" float64 (N, R, D); of a causal model "fragments" and "templates", bool (N, R), and whether each was
 #: asked, "fragments asked" and "templates asked".
 Scores = dict[str, np.ndarray]

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
 
-__all__ = ["Diagnosis", "Questions", "add_field", "ask", "drawn_individuals", "fields_of_table", "read_terms"]
-
 #: Words of a fragment at least and at most, and of what a colleague has read of a note.
 FRAGMENT_WORDS, COLLEAGUE_WORDS = (6, 24), 48
 #: A sentence that so many individuals of either side share is a template.

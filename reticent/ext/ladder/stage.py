@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from reticent.engine.split import Individuals
     from reticent.job.run import Run
 
-__all__ = ["ask_shadow", "check_diagnoses", "climb", "ladder_inputs"]
-
 #: Scores of a base model, secret like the tokens: those of the trained models are compared with them.
 SCORES = "diagnoses.npz"
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from reticent.core.progress import Progress
     from reticent.job.config import Job
 
-__all__ = ["learn_in_run"]
-
 
 def learn_in_run(job: Job, progress: Progress) -> dict[str, Any]:
     """Learn the tagger of a job and tag its documents; returns what was learned and how well.

@@ -9,8 +9,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["print_learned"]
-
 
 def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
     """Print what was learned from, what is found in documents of others, and which forms are missed."""

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from reticent.engine.detect import Detector
     from reticent.job.run import Run
 
-__all__ = ["chosen_lean", "cross_validate", "learned_steps", "read_marks_of"]
-
 #: Artefact of the documents that were drawn, with what a teacher found in them.
 TEACHER: Final = "teacher"
 _STREAM: Final = 49

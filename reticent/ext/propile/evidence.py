@@ -40,8 +40,6 @@ from reticent.ext.propile.probe import (
 )
 from reticent.ext.propile.prompts import ProbeConfig
 
-__all__ = ["NUM_QUERIES", "answers_table", "summarise"]
-
 #: k of the gamma curve.
 NUM_QUERIES = (2, 5, 10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 #: Points of a density curve.

@@ -70,8 +70,6 @@ from reticent.trainer.models import load_model, load_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["probe_models", "with_heldout", "write_probe"]
-
 FORMAT = "reticent.probe/1"
 Progress = Callable[[str, int, int], None]
 

@@ -22,8 +22,6 @@ import numpy as np
 from reticent.engine.names import name_lists
 from reticent.engine.randomness import generator
 
-__all__ = ["is_mail", "mails_of_others", "shaped_decoys"]
-
 #: Tries for one decoy; an item of which there are few of its shape has few decoys.
 TRIES = 20
 #: Country that a number without one is read in.

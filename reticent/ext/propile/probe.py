@@ -36,16 +36,6 @@ from reticent.trainer.models import max_positions, special_ids
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = [
-    "Answers",
-    "exposed_share",
-    "normalised_likelihood",
-    "paired_test",
-    "probe_target",
-    "within_draws",
-    "within_queries",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Answers:

@@ -33,8 +33,6 @@ from reticent.trainer.models import lm_head, logits_at, max_positions, special_i
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Pairs", "by_room", "encode_pairs", "generate_texts", "score_causal_pairs", "score_masked_pairs"]
-
 #: Tokens of prompts and targets that run at once.
 BATCH_TOKENS = {"cuda": 1 << 14, "cpu": 1 << 12}
 #: Logits held at once, in numbers.

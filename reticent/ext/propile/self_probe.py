@@ -29,8 +29,6 @@ from reticent.ext.propile.templates import LEVELS, builtin_templates, new_tokens
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Finding", "invented_individuals", "probe_myself", "self_page"]
-
 NUM_INVENTED = 500
 #: A rank among fewer others has no meaning.
 MIN_OTHERS = 20

@@ -35,17 +35,6 @@ from reticent.trainer.models import lm_head, max_positions
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = [
-    "Sides",
-    "SoftPrompt",
-    "nearest_text",
-    "probe_with_soft_prompt",
-    "read_soft_prompt",
-    "soft_prompt_sides",
-    "train_soft_prompt",
-    "write_soft_prompt",
-]
-
 _STREAM_ORDER, _STREAM_INIT = 41, 42
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["beginnings_of", "check_members", "check_probes", "probe_inputs", "run_probes", "table_of"]
-
 #: Letters of a beginning at most, cut between words.
 LETTERS = 240
 _STREAM = 101

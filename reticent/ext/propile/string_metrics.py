@@ -14,16 +14,6 @@ from functools import partial
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-__all__ = [
-    "STRING_METRICS",
-    "contains",
-    "edit_distance",
-    "email_ids",
-    "find_emails",
-    "phone_numbers",
-    "score_strings",
-]
-
 #: A US number, whatever stands before it; and any run of digits with up to three separators between two of them.
 _US_NUMBER = re.compile(r"(?<!\d)(?:\+?1[\s.-]?)?\(?\d{3}\)?[\s.-]{0,2}\d{3}[\s.-]?\d{4}(?!\d)")
 _DIGIT_RUN = re.compile(r"(?<![\w.])\+?\(?\d(?:[ \t\u00a0\u202f().\-/]{0,3}\d)*")

@@ -30,18 +30,6 @@ from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
 from reticent.ext.propile.templates import is_known, pii_type
 
-__all__ = [
-    "NAME_PARTS",
-    "Subjects",
-    "draw_nulls",
-    "read_items",
-    "read_subjects",
-    "split_subjects",
-    "subjects_from_notes",
-    "subjects_from_rows",
-    "subjects_from_spans",
-]
-
 _FIRST, _LAST = ("first_name", "firstname", "given_name", "prenom"), ("last_name", "lastname", "surname", "nom")
 #: Columns that make up a name: they are fields for templates, and never targets.
 NAME_PARTS = (*_FIRST, *_LAST)

@@ -17,19 +17,6 @@ from reticent.core.errors import PolicyError, cause
 from reticent.core.json_toml import read_toml
 from reticent.core.names import plain_name
 
-__all__ = [
-    "LEVELS",
-    "PiiType",
-    "Template",
-    "builtin_templates",
-    "is_known",
-    "new_tokens",
-    "pii_type",
-    "read_templates",
-    "require_fields",
-    "templates_for",
-]
-
 #: Level -> items of the subject in the prompt beside the name.
 LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
 BUILTIN = Path(__file__).parent / "propile.toml"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from reticent.job.run import Run
 
-__all__ = ["MOST_HELDOUT", "Scorer"]
-
 #: Held-out documents that a text is compared with at most.
 MOST_HELDOUT = 1000
 #: Tokens of a window at most.

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["Candidate", "read_texts", "without_repeats"]
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

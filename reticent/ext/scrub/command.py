@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["KEY_FILE", "scrub_documents"]
-
 KEY_FILE = "scrub.key"
 
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
 
-__all__ = ["OFFSETS", "ScrubConfig", "key_of_seed", "new_key", "read_key", "read_offsets", "scrub_corpus"]
-
 DOCUMENTS_PER_PART: Final = 1 << 18
 KEY_BYTES: Final = 32
 

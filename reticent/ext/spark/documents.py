@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SparkDocuments", "open_documents"]
-
 #: Columns of where a document stands in files, by names that no source has.
 FILE: Final = "__reticent_file"
 ROW: Final = "__reticent_row"

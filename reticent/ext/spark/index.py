@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from reticent.ext.spark.documents import SparkDocuments
 
-__all__ = ["MAX_ROWS", "SparkIndex", "build_index"]
-
 #: Rows of one level, over all parts, that Spark is asked to group; tables of an index have numbers of 32 bits.
 MAX_ROWS: Final = (1 << 32) - 1
 

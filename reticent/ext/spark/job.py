@@ -34,8 +34,6 @@ from reticent.job.config import Job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OnSpark", "refuse_job", "run_on_spark"]
-
 Stage = Literal["index", "detect", "protect", "tokens"]
 
 

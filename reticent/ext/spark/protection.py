@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from reticent.ext.spark.documents import SparkDocuments
     from reticent.ext.spark.index import SparkIndex
 
-__all__ = ["FLAGS", "SparkFlags", "protect", "write_tokens"]
-
 #: Flags of documents: bytes with one entry a word (`Flagged`).
 FLAGS: Final = pa.schema(
     [

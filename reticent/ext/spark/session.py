@@ -20,8 +20,6 @@ from reticent.ext.spark.tasks import errors_of_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_session", "local_session", "session_of", "setting"]
-
 #: Rows of a batch on its way to Python. Spark's 10,000 notes of 5 KB would be 50 MB, several times over.
 ROWS_PER_BATCH = 512
 #: File systems whose permissions mean something; object stores make some up.

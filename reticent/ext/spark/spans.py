@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from reticent.ext.spark.documents import SparkDocuments
 
-__all__ = ["PartSpans", "SparkSpans", "columns_beside", "corpus_of_part", "detect", "refuse_learning"]
-
 #: Detectors of this process, by names, options and the files that these name.
 _MADE: dict[str, list[Detector]] = {}
 #: Columns of a part that are no documents' own.

@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "blobs_of",
-    "decoded",
-    "encoded",
-    "frame_of",
-    "in_order",
-    "kept",
-    "numbered",
-    "one_each",
-    "rows_of_parts",
-    "to_parts",
-    "tokens_of",
-]
-
 #: Rows of a table on its way to the driver.
 ROWS_AT_ONCE: Final = 1 << 16
 #: Spark has no unsigned numbers, so they become wider ones.

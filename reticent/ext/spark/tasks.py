@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, ReticentError
 
-__all__ = ["SparkError", "Task", "TaskError", "errors_of_tasks"]
-
 
 class SparkError(ReticentError, RuntimeError):
     """Spark failed; what it said is withheld, since such messages may quote a document.

@@ -18,25 +18,6 @@ import numpy as np
 from reticent.audit.stats.intervals import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson, iter_resamples
 from reticent.engine.randomness import generator
 
-__all__ = [
-    "PAIRWISE",
-    "area",
-    "average_precision",
-    "average_precision_draws",
-    "best_threshold",
-    "blind_scores",
-    "coin_wins",
-    "expected_rank",
-    "expected_rank_exact",
-    "majority_wins",
-    "maximum_wins",
-    "mean_estimate",
-    "mean_wins",
-    "random_list_accuracy",
-    "ranked",
-    "wins",
-]
-
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 

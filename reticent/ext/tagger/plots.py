@@ -16,8 +16,6 @@ from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spr
 from reticent.audit.stats.estimate import Estimate
 from reticent.ext.tagger.attacks import ranked
 
-__all__ = ["tagger_panels"]
-
 MEMBER, HELDOUT = LOOKS["plain"], LOOKS["base"]
 #: Log-odds beyond these are drawn at the edge: probabilities within 1e-6 of 0 or 1.
 EDGE = 6

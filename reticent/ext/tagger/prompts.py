@@ -10,8 +10,6 @@ from typing import Any
 
 from reticent.core.errors import PolicyError, cause
 
-__all__ = ["FRENCH_PROMPTS", "MASK", "PROMPTS", "Prompt", "person_labels", "read_prompts"]
-
 MASK = "[MASK]"
 UTTERANCES = ("none", "assertion", "question", "negation")
 POSITIONS = ("alone", "subject", "object")

@@ -53,8 +53,6 @@ from reticent.ext.tagger.attacks import (
 from reticent.ext.tagger.prompts import Prompt
 from reticent.ext.tagger.sets import AttackSet
 
-__all__ = ["evaluate_attack", "score_table", "write_tagger_audit"]
-
 #: Bins of the number of times a name is mentioned: lowest, highest.
 OCCURRENCES = ((1, 1), (2, 2), (3, 5), (6, 15), (16, None))
 

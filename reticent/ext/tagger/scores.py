@@ -28,8 +28,6 @@ from reticent.ext.tagger.prompts import MASK, PROMPTS, Prompt, person_labels
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["open_tagger", "score_names"]
-
 #: Texts tokenized at a time: offsets and characters of so many are held at once.
 TEXTS_AT_ONCE = 1 << 13
 

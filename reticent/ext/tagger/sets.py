@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
-__all__ = [
-    "FEATURES",
-    "AttackSet",
-    "Mentions",
-    "build_attack_set",
-    "names_of_corpus",
-    "read_conll",
-    "read_names",
-    "read_pairs",
-]
-
 #: Columns of `AttackSet.features`: the whole input of the blind baseline.
 FEATURES = ("characters", "words", "longest word", "capitals", "least word count", "mean word count")
 #: Columns of a CoNLL line: token and tag; with part of speech and chunk (English); with a lemma too (German).

@@ -40,8 +40,6 @@ from reticent.ext.tagger.attacks import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PublishedScores", "Table", "read_scores", "thesis_tables"]
-
 COLUMNS = ("pair", "name", "label", "prompt", "score")
 ND = "ND"
 SIDES = ("dev", "test")

@@ -28,8 +28,6 @@ from reticent.trainer.models import max_positions
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["TAGS", "Examples", "new_tagger", "tag_labels", "train_tagger"]
-
 TAGS = ("O", "B-PER", "I-PER")
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reticent.engine.flagged_words import Flagged
     from reticent.job.run import Run
 
-__all__ = ["chat_dataset", "text_of_turns"]
-
 #: Between the contents of two turns, in the text of a document.
 BETWEEN = "\n\n"
 #: Signs of private use, between which a turn's number stands while a template is asked where it puts contents.

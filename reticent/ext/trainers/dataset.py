@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.windows import Batch, Windows
 
-__all__ = [
-    "PERMITTED",
-    "PROTECTED",
-    "ProtectedCollator",
-    "ProtectedWindows",
-    "dataset_of_run",
-    "protected_dataset",
-    "require_protected",
-    "windows_of",
-    "with_permitted",
-]
-
 #: Name of the column that says which token may be a target.
 PERMITTED = "permitted"
 #: Its value at a token that must not be one.

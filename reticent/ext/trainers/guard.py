@@ -25,8 +25,6 @@ from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, ProtectedCollato
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, Trainer
 
-__all__ = ["FORMAT", "TargetGuard", "guard_model", "guard_trainer"]
-
 FORMAT = "reticent.guarded-training/1"
 #: What a model makes of the labels alone, and keeps its gradient: its loss, that of its routers, and in TRL the
 #: log-probability of each label, (B, T).

@@ -24,8 +24,6 @@ from reticent.engine.sources.table import shown
 from reticent.engine.withdrawn import DOCUMENTS_LEFT
 from reticent.ext.warehouse.database import Connection, Selection, literal
 
-__all__ = ["AdbcDatabase"]
-
 
 class AdbcDatabase:
     """Documents of one statement; a `Source`.

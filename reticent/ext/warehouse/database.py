@@ -19,8 +19,6 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.columns import require_columns
 
-__all__ = ["PRESETS", "Connection", "Preset", "Selection", "literal", "quoted"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:

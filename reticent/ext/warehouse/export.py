@@ -28,8 +28,6 @@ from reticent.job.export import tokens_of, warn_of_other_tokens
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
-__all__ = ["export_files", "export_tables", "partitions", "write_partitioned"]
-
 
 def partitions(corpus: Corpus) -> list[tuple[str, int]]:
     """Return name and number of documents of each partition, in the order of the documents; an empty one is there."""

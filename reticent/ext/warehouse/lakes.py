@@ -23,8 +23,6 @@ from reticent.engine.sources.table import shown
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["DeltaSource", "IcebergSource"]
-
 
 _NO_VECTORS: Final[dict[str, list[Any]]] = {"filepath": [], "selection_vector": []}
 #: Features of tables that the library does not read, and that are read here.

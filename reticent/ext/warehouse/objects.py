@@ -32,8 +32,6 @@ from reticent.engine.sources.table import shown
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
-__all__ = ["Objects"]
-
 
 NUM_BYTES_PER_BLOCK: Final = 4 << 20
 

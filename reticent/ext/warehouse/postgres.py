@@ -22,9 +22,6 @@ from reticent.engine.sources.table import shown
 from reticent.engine.withdrawn import DOCUMENTS_LEFT
 from reticent.ext.warehouse.database import PRESETS, Connection, Selection, literal
 
-__all__ = ["Postgres", "open_postgres"]
-
-
 #: Bytes of a batch: with the driver's own default a reader takes six times the memory and is no faster.
 NUM_BYTES_PER_BATCH: Final = 1 << 20
 #: Ids of a statement that reads some documents: it passes over the whole table, but for their texts.

@@ -21,9 +21,6 @@ from reticent.ext.warehouse.database import CONNECTING, failure, literal, quoted
 from reticent.ext.warehouse.postgres import open_postgres
 from reticent.ext.warehouse.tables import ResultTable
 
-__all__ = ["parse_name", "write_tables"]
-
-
 #: Ids of a statement.
 IDS_PER_STATEMENT: Final = 10_000
 #: Begins the comment of a table that this file wrote.

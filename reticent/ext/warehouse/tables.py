@@ -21,8 +21,6 @@ from reticent.engine.corpus import Corpus
 from reticent.engine.schema import SPANS
 from reticent.engine.store import TokenStore
 
-__all__ = ["SPAN_ROWS", "TOKEN_ROWS", "ResultTable", "Rows", "span_table", "token_table"]
-
 #: A row a document. ``flags``: 1 direct, 2 indirect, 3 both. ``word_ids``: number of the word of the document that the
 #: token meets first, -1 for none.
 TOKEN_ROWS: Final = pa.schema(

@@ -43,20 +43,6 @@ from reticent.trainer.config import ClassifyConfig, HeadConfig, ModelSection, Pr
 from reticent.trainer.distributed import launched
 from reticent.trainer.recipes import RECIPES, Recipe, at_epsilon, get_recipe, parted_name
 
-__all__ = [
-    "Job",
-    "changed_sections",
-    "kept_content",
-    "load_job",
-    "load_kept_job",
-    "parse_job",
-    "require_withdrawals",
-    "set_in_a_section",
-    "with_job_settings",
-    "with_kept_end",
-]
-
-
 AnyHead = TypeVar("AnyHead", bound=HeadConfig)
 #: The word in place of a seed that is to be drawn.
 DRAW = "draw"

@@ -39,17 +39,6 @@ from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of, shadows_of_heads
 
-__all__ = [
-    "SAMPLED_RECALL",
-    "all_settings",
-    "audit_steps",
-    "corpus_section",
-    "gather_evidence",
-    "read_sampled_recall",
-    "report_steps",
-]
-
-
 # --------------------------------------------------------------------------------------------------- corpus statistics
 #
 # Statistics of a run's documents and their identifiers, of which the report shows counts and distributions.

@@ -24,8 +24,6 @@ from reticent.job.config import load_kept_job
 from reticent.job.run import Run
 from reticent.job.staged import NAME, corpus_artefact, more_columns, staged_job
 
-__all__ = ["Refresh", "copied_steps", "corpus_steps", "refreshed_steps"]
-
 #: What a run has opened of its documents.
 OPENED = ("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
 

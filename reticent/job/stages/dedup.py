@@ -13,8 +13,6 @@ from reticent.job.artefact import Artefact, Step
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["dedup_steps"]
-
 
 def dedup_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dedup``."""

@@ -31,9 +31,6 @@ from reticent.job.detection_learned import LEARNED, learn_config_of, options_of
 from reticent.job.maker import is_up_to_date
 from reticent.job.run import Run
 
-__all__ = ["Carried", "detect_steps", "has_other_rules", "spans_artefact"]
-
-
 #: Folder of the run that keeps what a trained NER found.
 NER_CACHE = "ner-cache"
 #: Count of the spans that holds, in a list, the digest of the rules that found them.

@@ -27,8 +27,6 @@ from reticent.trainer.config import FoundationConfig, TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.recipes import get_recipe
 
-__all__ = ["foundation_steps"]
-
 
 def foundation_steps(run: Run) -> Iterator[Step]:
     """Yield a step for the artefact ``foundation/MODEL`` of each model that has none of its own."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.job.run import Run
 
-__all__ = ["INDEXES", "Count", "count_documents", "index_artefact", "index_config", "index_steps"]
-
 #: Artefact -> the sides whose documents it counts. The first is nested in the second.
 INDEXES = {"index": (MEMBERS,), "index-joint": (MEMBERS, HELDOUT)}
 

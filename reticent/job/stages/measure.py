@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["base_steps", "measure_steps", "over_source"]
-
 #: Scores of individuals by attack, secret like the tokens: a copy of the same model is compared with them.
 SCORES_OF_INDIVIDUALS = "individuals.npz"
 #: Settings that a measurement does not depend on: the device, and the size of batches.

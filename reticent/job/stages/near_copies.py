@@ -22,8 +22,6 @@ from reticent.job.artefact import Artefact, Step
 from reticent.job.fingerprints import TO_DO
 from reticent.job.run import Run
 
-__all__ = ["NEAR_COPIES", "copied_individuals", "near_copies_input", "near_copies_section", "near_copies_steps"]
-
 #: Name and kind of the artefact.
 NEAR_COPIES = "near-copies"
 

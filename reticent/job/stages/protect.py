@@ -41,13 +41,6 @@ from reticent.job.views import (
     write_view_of,
 )
 
-__all__ = [
-    "digest_of",
-    "protect_steps",
-    "text_artefacts",
-    "variant_inputs",
-]
-
 #: Artefacts of the pass over the text that all models share.
 WORDS, WORD_SPANS = "words", "word-spans"
 

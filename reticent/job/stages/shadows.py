@@ -55,20 +55,6 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import PrivacyConfig
     from reticent.trainer.recipes import Recipe
 
-__all__ = [
-    "ATTACK_SETTINGS",
-    "Shadow",
-    "attack_with_shadows",
-    "is_attacked",
-    "shadow_config",
-    "shadow_inputs",
-    "shadow_steps",
-    "shadows_of",
-    "shadows_of_heads",
-    "unspent_privacy",
-    "write_shadow_tokens",
-]
-
 SCORES, HOLDOUT_SCORES = "scores.parquet", "holdout.parquet"
 #: Settings that the attacks on a measurement depend on.
 ATTACK_SETTINGS = {"num_shadows", "attacks", "rmia_slope", "population"}

@@ -17,8 +17,6 @@ from reticent.job.artefact import Artefact, Step
 from reticent.job.run import Run
 from reticent.job.stages.subject import given_split, list_settings
 
-__all__ = ["canary_steps", "split_steps", "tell_recovered"]
-
 
 def split_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``split``."""

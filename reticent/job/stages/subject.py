@@ -29,8 +29,6 @@ from reticent.job.artefact import Artefact, Step, Training, trainings_of
 from reticent.job.run import Run
 from reticent.trainer.given import check_given, digests_of_given, write_given
 
-__all__ = ["given_split", "list_settings", "subject_steps"]
-
 #: How a copy is made of the model itself, where no folder of it is given.
 MADE = ("merged", "int8")
 #: Values of a column that say whether a document was trained on.

@@ -24,8 +24,6 @@ from reticent.job.gates import gate_settings, gate_step
 from reticent.job.run import Run
 from reticent.job.training_tokens import heldout_tokens, public_context, training_tokens
 
-__all__ = ["train_steps"]
-
 #: Seconds between two looks at whether the tokens of a training are still its own.
 LOOK_AGAIN = 30.0
 
