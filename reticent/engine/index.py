@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -226,8 +227,6 @@ def write_tables(
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
-    import pyarrow.parquet as pq
-
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
     # Beside its place: the rows may come from the file that is there.
     made = path.with_name(f".{path.name}.unfinished")
@@ -275,8 +274,6 @@ _ABOUT = ("max_n", "num_units", "num_documents", "min_support", "surface")
 
 
 def _read(path: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
     try:
         # Threads of pyarrow's wait for ever for one that could not be started.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -30,8 +30,6 @@ def document_writer(where: Path, schema: pa.Schema, columns: Columns = _OWN_NAME
     ``columns``: the names of the columns, by default their own.
     """
 
-    import pyarrow.parquet as pq
-
     repeated = [name for name in schema.names if name not in (columns.doc_id, columns.text)]
     nested = (columns.spans, columns.mentions)
     repeated += [f"{name}.list.element.label" for name in nested if name in schema.names]
@@ -67,8 +65,6 @@ def _read_any_parquet(
     file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None
 ) -> Iterator[pa.RecordBatch]:
     # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
-    import pyarrow.parquet as pq
-
     with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as parquet:
         require_columns(parquet.schema_arrow.names, columns, file)
         for batch in parquet.iter_batches(batch_rows, row_groups, columns, use_threads=False):
@@ -79,8 +75,6 @@ def row_groups(file: Path) -> list[int]:
     """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
     if (parquet := _rust.ParquetFile.open(file)) is not None:
         return parquet.num_rows
-    import pyarrow.parquet as pq
-
     try:
         metadata = pq.read_metadata(file)
     except (OSError, pa.ArrowException):

@@ -16,6 +16,7 @@ import numpy as np
 from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.membership.validity import kept_by_code, kept_without_copies
+from reticent.audit.scoring.endpoint import Server, is_endpoint
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.json_toml import read_json
 from reticent.engine.canaries import open_canaries
@@ -92,7 +93,6 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, i
 
 
 def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
-    from reticent.audit.scoring.endpoint import Server, is_endpoint
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)

@@ -28,6 +28,7 @@ from reticent.audit.evidence.probe import (
     ProbeResult,
     Unconditional,
 )
+from reticent.audit.report.format_estimate import value
 from reticent.audit.report.page import factor
 from reticent.audit.stats.intervals import Estimate, ratio_estimate
 from reticent.ext.propile.probe import (
@@ -268,9 +269,6 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
 
 def results_table(probe: ProbeEvidence) -> Any:
     """Return the results as a table for a terminal (rich)."""
-
-    from reticent.audit.report.format_estimate import value
-
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
         table.add_column(head, justify="left" if head in ("model", "asked for") else "right")
