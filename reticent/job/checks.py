@@ -118,9 +118,8 @@ def _of_training(job: Job) -> Iterator[str]:
         if model.train is not None and _given(model.train, "mask_share"):
             yield _idle(f"model {model.name}: train.mask_share", "on a causal model, which masks no word")
     is_private = [job.recipe(name).private for model in job.model for name in model.recipes]
-    if any(is_private) and not any(
-        head.private for head in job.heads
-    ):  # else more than this is refused, or heads need it
+    # Where no recipe is private more than this is refused, and private heads need it.
+    if any(is_private) and not any(head.private for head in job.heads):
         for model in job.model:
             if model.train is not None and model.train.dp and not any(job.recipe(r).private for r in model.recipes):
                 yield _idle(f"model {model.name}: train.dp", "as none of its recipes is trained by DP-SGD")

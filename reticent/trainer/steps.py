@@ -428,7 +428,8 @@ class _LossInPieces(torch.autograd.Function):
 @torch._disable_dynamo  # torch.compiler.disable loads the compiler at once: a second and a half of every command
 def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
     head = torch.nn.Identity() if head is None else head
-    weights = [weight for weight in head.parameters() if weight.requires_grad]
+    # To an evaluation the function would be told that weights need a gradient, and would make it.
+    weights = [weight for weight in head.parameters() if weight.requires_grad and torch.is_grad_enabled()]
     return _LossInPieces.apply(states_ND, labels_N, head, rows, *weights)
 
 

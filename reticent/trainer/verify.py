@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # a machine that only trains may lack the core
 FORMAT = "reticent.ledger/1"
 #: Settings of a training that determine its targets.
 DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
+#: Settings with which a training may end before its last epoch; a ledger has them where they were given.
+ENDING = {"max_steps", "early_stopping_patience"}
 
 
 def write_ledger(
@@ -117,13 +119,16 @@ def verify_ledger(
     recipe : Recipe
         The recipe of the run.
     settings : mapping, optional
-        The expected settings of the training; those in `DRAWN` and ``end_of_text`` are compared.
+        The expected settings of the training; those in `DRAWN` and ``end_of_text`` are compared, and without one of
+        `ENDING` no end before the last epoch is believed.
     progress : callable, optional
         Called with the number of finished epochs.
     context : ContextWords, optional
         The public words, for a recipe that replaces indirect identifiers.
     """
     context = context_of(recipe, context)
+    if not ENDING & (settings or content["settings"]).keys():
+        content = {**content, "ended": {}}
     settings, compared = settings or {}, (*DRAWN, "end_of_text")
     wrong = [
         f"{what} {name}: the ledger says {said.get(name)!r}, the run {expected!r}"

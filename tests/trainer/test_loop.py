@@ -178,6 +178,10 @@ def test_a_loss_in_pieces_is_that_of_all_logits_and_keeps_few(kind: str, monkeyp
             loss = target_loss(model, batch, targets, get_recipe(recipe).objective, CPU)
             loss.backward()
         found.append((loss.item(), gradients(model), alive.most / width))
+        with monkeypatch.context() as patched, torch.no_grad():
+            patched.setattr(torch.autograd, "grad", None)  # who only looks makes no gradient
+            seen = target_loss(model, batch, targets, get_recipe(recipe).objective, CPU)
+        assert seen.item() == pytest.approx(loss.item(), rel=1e-6)
     (expected, whole, all_rows), (loss, pieces, few_rows) = found
     assert loss == pytest.approx(expected, rel=1e-6)
     assert_close(pieces, whole, 1e-5)

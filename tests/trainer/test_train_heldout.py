@@ -124,6 +124,20 @@ def test_training_ends_after_so_many_steps_and_its_ledger_holds(
         assert "after 1.67 epochs" in (tmp_path / "epoch-0004" / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["epoch", "batches"])
+def test_an_end_that_no_setting_allows_is_not_believed(name: str, tmp_path: Path) -> None:
+    """Else who takes epochs out of a ledger would say that there were none."""
+    run("gpt2", "ppclm", tmp_path / "short", store=STORE, **LIMITED)
+    short = read_ledger(tmp_path / "short" / "ledger.json")
+    if name == "batches":  # of the last epoch
+        short = {**short, "settings": {**short["settings"], "num_epochs": short["ended"]["epoch"]}}
+    verdict = verify_ledger(short, STORE, get_recipe("ppclm"), settings={"num_epochs": short["settings"]["num_epochs"]})
+    found = "the ledger has 2 of the 4" if name == "epoch" else "epoch 2: targets"
+    assert any(found in line for line in verdict.mismatches)
+    del short["settings"]["max_steps"]
+    assert any(found in line for line in verify_ledger(short, STORE, get_recipe("ppclm")).mismatches)
+
+
 def test_a_limit_beyond_the_last_step_changes_nothing(tmp_path: Path) -> None:
     free, limited = {**LIMITED, "max_steps": None, "checkpoint_epochs": ()}, {**LIMITED, "max_steps": 100}
     run("gpt2", "ppclm", tmp_path / "free", store=STORE, **free)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from reticent.audit.texts import ENGLISH, Texts
-from reticent.core.artifact import MANIFEST
+from reticent.core.artifact import MANIFEST, parts_of
 from reticent.core.errors import ReticentError
 from reticent.core.resolve import resolve
 from reticent.engine.schema import MEMBERS
@@ -137,7 +137,7 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
                 found.setdefault(budget, []).append(cost)
     for training in _private(run):
         path = run.folder / training[0]
-        is_charged = (path / MANIFEST).exists() or any(path.parent.glob(f".{path.name}.part-*"))
+        is_charged = (path / MANIFEST).exists() or bool(parts_of(path))
         if every or not is_charged:
             budget, cost = _cost(run, *training)
             found.setdefault(budget, []).append(cost)
