@@ -115,20 +115,46 @@ def check_address(source: str) -> None:
     try:
         parts = urlsplit(source)
         user, at, _ = parts.netloc.rpartition("@")
-        given = [unquote(name).lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+        given = [(unquote(name).lower(), value) for name, value in parse_qsl(parts.query, keep_blank_values=True)]
     except ValueError:
         raise PolicyError("corpus.source: not a valid address") from None
     said = f"{_CREDENTIALS} (PGPASSFILE, PGSERVICE, the cloud's own)"
     if at and (":" in unquote(user) or "@" in unquote(user) or not row.names_user):
         raise PolicyError(f"corpus.source: the address holds a password or a key, which no job keeps; {said}")
-    _, colon, port = parts.netloc.rpartition("@")[2].rpartition(":")
-    is_port = port.isdecimal() if row.kind == "database" or row.scheme == "hdfs" else not port
-    behind = unquote(parts.path) if row.kind == "database" or (colon and row.scheme == "hdfs") else ""
-    if "@" in behind or (colon and not is_port and not port.endswith("]")):
-        raise PolicyError(f"corpus.source: the address may hold a password behind a colon, which no job keeps; {said}")
-    if any(name not in row.parameters for name in given) or parts.fragment:
+    if any(re.search(":.*@", value) or (name == "user" and ":" in value) for name, value in given):
+        raise PolicyError(f"corpus.source: a parameter of the address may hold a password, which no job keeps; {said}")
+    if _may_hold_password(row, parts.netloc.rpartition("@")[2], parts.path):
+        raise PolicyError(
+            "corpus.source: the address may hold a password behind a colon or a slash, which no job keeps; "
+            f"a database has one name behind its host; {said}"
+        )
+    if any(name not in row.parameters for name, _ in given) or parts.fragment:
         allowed = ", ".join(row.parameters) or "none"
         raise PolicyError(f"corpus.source: the address has a parameter that it may not have (allowed: {allowed})")
+
+
+#: A host and its port.
+_HOST: Final = re.compile(r"(?:\[[^\[\]@/]*\]|[^\[\]:@/]*)(?::\d+)?")
+#: A profile of ADBC: its name, that in a folder, or its file.
+_PROFILE: Final = re.compile(r"[^:@/]*(?:/[^:@/]*)?|/[^:@]*|[^:@]*\.toml")
+
+
+def _may_hold_password(row: SourceRow, host: str, path: str) -> bool:
+    """Whether a sign before or in a path is none of the place's own: it may be that of a password, cut or slipped."""
+    plain = unquote(unquote(path))
+    if row.scheme == "adbc":
+        return not _PROFILE.fullmatch(unquote(unquote(host)) + plain)
+    # A socket of PostgreSQL is a folder, or an abstract name, and is written with %2F or %40 before it.
+    hosts = [each[3:] if each[:3].lower() in ("%2f", "%40") else unquote(unquote(each)) for each in host.split(",")]
+    is_plain = all(map(_HOST.fullmatch, hosts)) and ",".join(hosts).count(":") == host.count(":")
+    if row.kind == "database":
+        return not is_plain or path.count("/") > 1 or re.search("[:@]", plain) is not None
+    has_port = re.fullmatch(r"(?:\[.*\]|[^:]*):?", host) is None
+    if not row.scheme.endswith("hdfs"):
+        return has_port
+    # A name in this file system has no colon.
+    is_slipped = ":" in plain or (":" in host and "@" in plain)
+    return not is_plain or is_slipped or (has_port and row.scheme != "hdfs")
 
 
 #: Schemes of paths that Spark reads, beside those of `SOURCES`.
