@@ -6,7 +6,7 @@ installed the format is skipped. What is read is compared, word by word, with wh
 of others reads, where there is one. Speed is of the whole way, from the folder to batches of documents, which one core
 goes: MB of the files a second of its time.
 
-    python -m benchmarks.formats
+    python -m benchmarks.formats [--size toy|cpu]
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from html import escape
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import pyarrow as pa
-
+from benchmarks.engine_workers import synth_notes
 from benchmarks.record_io import spread, write_record
-from reticent import _rust
+from benchmarks.runner import command
 from reticent.engine.sources.corpus_config import CorpusConfig
 
 SIZES = {"toy": (20, 1), "cpu": (2000, 3)}
@@ -41,16 +40,8 @@ SIGNS = r"5 < 7 & 9 > 3 | ~50 % ^2 \x {y} [z] °C é – “quoted”"
 
 def notes(num_documents: int) -> list[list[str]]:
     """Lines of each note, of 6 to 14 words."""
-    batch = pa.record_batch(
-        _rust.synth_documents(
-            seed=0,
-            first_individual=0,
-            num_individuals=num_documents,
-            languages=["en", "fr"],
-            words_per_document=300,
-            documents_per_individual=1.5,
-            vocabulary=50_000,
-        )
+    batch = synth_notes(
+        range(num_documents), 300, languages=("en", "fr"), documents_per_individual=1.5, vocabulary=50_000
     )
     rng, found = random.Random(0), []
     for text in batch.column("text").to_pylist()[:num_documents]:
@@ -337,7 +328,7 @@ def measure(form: Format, written: list[list[str]], rounds: int, folder: Path) -
     return result
 
 
-def run(size: str) -> dict[str, Any]:
+def run(size: Annotated[str, SIZES] = "cpu") -> None:
     """Measure every format whose libraries are installed, check it, print and write the record."""
     num_documents, rounds = SIZES[size]
     written, result = notes(num_documents), {}
@@ -356,8 +347,7 @@ def run(size: str) -> dict[str, Any]:
         allowed = 0 if form.name in ("FHIR NDJSON", "HL7 v2", "HTML", "CDA", "mail") else found["words"] / 1000
         assert found["words_lost"] <= allowed, f"{form.name}: {found['words_lost']} words are lost"
     write_record("formats", {"formats": result}, size)
-    return result
 
 
 if __name__ == "__main__":
-    run("cpu")
+    command(run)

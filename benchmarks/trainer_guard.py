@@ -10,19 +10,19 @@ the machine do not take.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 
 from benchmarks.record_io import markdown, spread, write_record
+from benchmarks.runner import command
 from benchmarks.training import OBJECTIVES, SHAPES, Peer, Plan, fresh_model, plan_of, prepare
 from reticent.trainer.recipes import get_recipe
 
@@ -112,12 +112,12 @@ def table(models: dict[str, Any]) -> str:
     return markdown(["model", "recipe", "steps", "rounds", "CPU time, median and range", "wall time"], rows)
 
 
-def run(size: str, *, rounds: int = 9) -> dict[str, Any]:
-    """Measure, print and write the record; returns it."""
+def run(size: Annotated[str, ("toy", "cpu")] = "cpu", rounds: int = 9) -> None:
+    """Measure, print and write the record."""
     result: dict[str, Any] = {"goal": "within 3 % of the same trainer without the guard", "models": {}}
     if missing := [name for name in ("datasets", "accelerate") if find_spec(name) is None]:
         print(f"skipped: needs {' and '.join(missing)} (reticent[trainers])")
-        return result
+        return
     warnings.filterwarnings("ignore")
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as scratch:
         folder = Path(scratch)
@@ -126,12 +126,7 @@ def run(size: str, *, rounds: int = 9) -> dict[str, Any]:
             result["models"][kind] = measure(kind, folder, size, 1 if size == "toy" else rounds)
     print(table(result["models"]))
     print(write_record("trainer_guard", result, size))
-    return result
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args()
-    run(options.size, rounds=options.rounds)
+    command(run)

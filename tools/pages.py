@@ -268,10 +268,12 @@ def _way(row: Record) -> str:
 def _canaries(record: Record) -> str:
     shown = [f"{_way(row)} {_in(row['greedy']['in'], 0, percent=True)}" for row in record["rows"]]
     costs = [f"{_way(row)} {_in(row['perplexity'])}" for row in record["rows"]]
-    regime, tried = record["chosen"], record["pilot"]["regimes"]
+    regime, tried, seeds = record["chosen"], record["pilot"]["regimes"], len(record["seeds"])
+    alone = ", ".join(_way(row) for row in record["rows"] if row["num_seeds"] < seeds)
+    measured = f"{seeds} fresh seed{'s' * (seeds > 1)}" + f" ({alone} on the first alone)" * bool(alone)
     return (
         f"Canaries that greedy decoding gives back behind their prefix: {'; '.join(shown)}. Perplexity on people who "
-        f"were never seen: {'; '.join(costs)}. Measured on {len(record['seeds'])} fresh seeds, in one of {len(tried)} "
+        f"were never seen: {'; '.join(costs)}. Measured on {measured}, in one of {len(tried)} "
         f"regimes of a pilot: hidden size {regime['hidden']}, {regime['copies']} copies, {regime['epochs']} epochs."
     )
 

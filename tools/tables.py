@@ -319,7 +319,8 @@ def _inversion(record: dict[str, Any]) -> str:
 def _canaries(record: dict[str, Any]) -> str:
     return (
         f"{record['people']} people, half of them trained on; {record['canaries']} canaries, likewise. The regime was "
-        f"taken from the pilot: {record['pilot']['rule']}. {machine_line(record)}\n\n" + canary_lab.table(record)
+        f"taken from the pilot: {record['pilot']['rule']}. Copies and layers: on the first fresh seed alone. "
+        f"{machine_line(record)}\n\n" + canary_lab.table(record)
     )
 
 

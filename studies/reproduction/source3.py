@@ -141,8 +141,9 @@ def _densities(evidence: Measured, model: str, measure: str) -> list[Panel]:
         if (row["model"], row["measure"]) == (model, measure) and row["true"]["x"]:
             lines = []
             for side, name in (("true", "true item"), ("null", "another's")):
-                (first, last), y = row[side]["x"], row[side]["y"]
-                lines.append(Line(name, list(zip(np.linspace(first, last, len(y)), y, strict=True)), join="step"))
+                if row[side]["x"]:
+                    (first, last), y = row[side]["x"], row[side]["y"]
+                    lines.append(Line(name, list(zip(np.linspace(first, last, len(y)), y, strict=True)), join="step"))
             panels.append(Panel(row["target"], f"log10 of the {measure}", "density", lines=lines))
     return panels
 
@@ -278,7 +279,8 @@ PARTS = (
     Part(
         name=PROBES,
         make=run,
-        on="160 invented people, half trained on; GPT-2 of two layers in three sizes; two fresh seeds",
+        on="160 invented people, half trained on; GPT-2 of two layers in three sizes; two fresh seeds, of which the "
+        "first alone has the two other sizes, densities, widths of the search, draws and soft prompts",
         minutes={"toy": 1, "cpu": 40},
         record="propile",
     ),

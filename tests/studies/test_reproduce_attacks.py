@@ -18,6 +18,7 @@ from studies import canary_lab, propile
 from studies.canary_lab import Layers, Regime
 from studies.reproduction import source2, source3
 from studies.reproduction.rows import NOT, REPRODUCED, RULES, SAME, Row, anchors_of, rule_hash, verdict
+from tools.pages import _canaries
 
 
 def estimate(value: float, width: float = 0.02, n: int = 50) -> dict[str, Any]:
@@ -123,6 +124,23 @@ def test_a_picture_shows_the_evidence_and_the_published_numbers(row: Row) -> Non
     assert row.figure(evidence, anchors) == drawn
     assert row.figure(_each(evidence, lambda value: value**0.5), anchors) != drawn
     assert evidence == EVIDENCE[row.part]
+
+
+def test_a_curve_of_too_few_people_is_left_out_of_its_picture() -> None:
+    evidence = probe_evidence()
+    drawn = source3.draw3(evidence, {})
+    for row in evidence["densities"]:
+        row["null"] = {"x": [], "y": []}
+    assert source3.draw3(evidence, {}).count("<path") < drawn.count("<path")
+
+
+def test_the_page_of_the_lab_says_what_was_measured_on_the_first_seed_alone() -> None:
+    rows = [{"way": way, "num_seeds": num, "greedy": {"in": estimate(0.5)}, "perplexity": estimate(8.0)}
+            for way, num in (("none", 2), ("epsilon-4", 1), ("epsilon-1", 1))]  # fmt: skip
+    regime = {"hidden": 64, "copies": 10, "epochs": 20}
+    record = {"rows": rows, "chosen": regime, "pilot": {"regimes": []}, "seeds": [1, 2]}
+    assert "on 2 fresh seeds (epsilon-4, epsilon-1 on the first alone)" in _canaries(record)
+    assert "on 1 fresh seed, in one" in _canaries({**record, "seeds": [1]})
 
 
 @pytest.mark.parametrize(("study", "source"), [(canary_lab, 2), (propile, 3)])
