@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,13 @@ import pyarrow.parquet as pq
 
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.core.progress import Progress
 from reticent.engine.corpus import Corpus
 from reticent.engine.identity import Ids, as_read, fold_ids
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import origin_of
+
+if TYPE_CHECKING:
+    from reticent.core.progress import Progress  # it loads rich, of which a worker of Spark has no use
 
 #: The record's file in a run folder.
 RECORD: Final = "left-out.parquet"

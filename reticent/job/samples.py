@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,15 @@ from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.oracle.retokenizer import Retokenizer
 from reticent.engine.oracle.tokens import TextCheck
 from reticent.engine.protect import Policy
 from reticent.engine.store import TokenStore
-from reticent.engine.text_sample import SampledText, TextSample
 from reticent.job.config import ModelSection
 from reticent.job.run import Run
+
+if TYPE_CHECKING:
+    from reticent.engine.oracle.retokenizer import Retokenizer
+    from reticent.engine.text_sample import SampledText, TextSample
 
 
 class Samples:
@@ -32,6 +35,8 @@ class Samples:
 
     def on_batch(self) -> Callable[[int, pa.RecordBatch], None]:
         """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
+        from reticent.engine.text_sample import TextSample  # it compiles patterns of Unicode's properties
+
         run = self._run
         drawn = self._taken = {
             splits: TextSample(run.corpus, run.individuals, splits, run.job.seed) for splits in self._splits
@@ -72,6 +77,8 @@ class Samples:
 
     def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
         """Return the tokenizer of a model's ids, which its views share."""
+        from reticent.engine.oracle.retokenizer import Retokenizer
+
         if model.name not in self._tokenizers:
             path = self._run.folder / "tokens" / model.name / "ids" / "tokenizer.json"
             self._tokenizers = {model.name: Retokenizer(path)}  # one is enough: models come one after the other

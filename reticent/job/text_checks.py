@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from reticent.core.artifact import read_manifest, require_kind
 from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.oracle.tokens import TextCheck
 from reticent.engine.protect import Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import build_step
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.run import Run
 from reticent.job.variants import REWRITTEN
+
+if TYPE_CHECKING:
+    from reticent.engine.verify import CheckedText
 
 #: Folders beside them that are no tokens of their own.
 SHARED = ("ids", "gaps")
@@ -102,6 +105,8 @@ class _Reader:
         return _read(run.folder / place / FILE)
 
     def _verified(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
+        from reticent.engine.verify import CheckedText, verify_tokens  # it compiles patterns of Unicode's properties
+
         run = self._run
         if self._text is None:
             with run.progress.task("read the text", None, "documents") as advance:

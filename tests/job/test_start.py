@@ -57,6 +57,15 @@ def test_a_run_with_nothing_to_do_loads_nothing_that_only_work_needs(values: dic
     assert shown.stdout == "\n"
 
 
+@pytest.mark.parametrize(
+    ("module", "heavy"), [("reticent.job.parts", "regex"), ("reticent.cli.runs", "regex"), ("reticent.spark", "rich")]
+)
+def test_stages_and_workers_of_spark_load_no_library_for_what_they_may_never_do(module: str, heavy: str) -> None:
+    code = f"import sys, {module}; print({heavy!r} in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "False\n"
+
+
 def test_documents_that_have_not_changed_are_not_read(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified, "LARGE", 0)
     time.sleep(1.5 * verified.SETTLED)
