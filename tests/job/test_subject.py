@@ -874,6 +874,7 @@ def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without
         ("http://example.org/v1", None, "would be sent to example.org"),
         ("http://example.org/v1", "example.com", "would be sent to example.org"),
         ("http://me:secret@example.org/v1", "example.org", "without a name"),
+        ("http://:secret@example.org/v1", "example.org", "without a name"),
         ("ftp://localhost/v1", None, "expected http"),
     ],
 )

@@ -56,7 +56,7 @@ def check_host(url: str, allowed: str | None) -> str:
         It is another machine, and was not named as one that texts may be sent to; or the address holds a secret.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query:
         raise PolicyError("subject.endpoint: expected http(s)://HOST/…/v1, without a name, a password or a query")
     if parts.hostname not in HERE and parts.hostname != allowed:
         raise PolicyError(
