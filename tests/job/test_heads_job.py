@@ -11,6 +11,7 @@ from fixtures.command import command
 from fixtures.jobs import Recorder, Stopping, Values, changed, control_c, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.core.artifact import STATE
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.ext.classify.stage import _Stage, check_settings, read_results
@@ -180,7 +181,7 @@ def test_a_household_on_both_sides_is_refused_before_any_training(values: Values
 
 @pytest.mark.heavy
 def test_one_budget_holds_models_and_heads_of_households_and_the_whole_is_asked_before_the_first(
-    values: Values, tmp_path: Path
+    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opacus")
     own = changed(values, out=str(tmp_path / "run"), classify=None, detect={"detectors": ["gold", "rules"]})
@@ -194,8 +195,13 @@ def test_one_budget_holds_models_and_heads_of_households_and_the_whole_is_asked_
     assert not list((tmp_path / "run").glob("models/*/*"))
     with pytest.raises(KeyboardInterrupt):
         execute(Run(job(24), Stopping(1, control_c)), "classify")
+    with monkeypatch.context() as patched:
+        patched.setattr("reticent.ext.classify.documents._measured", lambda *_: control_c())  # of a trained head
+        with pytest.raises(KeyboardInterrupt):
+            execute(Run(job(24)), "classify")
     recorder = Recorder()
     execute(Run(job(24), recorder), "classify")  # what was begun is not asked for twice
+    assert not list((tmp_path / "run/tagging").rglob(STATE))
     assert "tagging/toy/dp-mlm" in recorder.made
     found = read_budget(tmp_path / "run/privacy-budget.json")
     assert [(each.about["recipe"], each.guarantee.unit, each.settled) for each in found] == [

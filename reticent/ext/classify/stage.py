@@ -209,6 +209,8 @@ def _work(run: Run, stage: _Stage) -> Work:
 
 
 def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> None:
+    from reticent.trainer.resume import delete_state  # it loads torch
+
     job, model, training, head = run.job, stage.model, stage.training, run.job.of_model(stage.head, stage.model)
     documents = labelled_documents(run, model, head)
     file, epochs = folder / FILE, stage.epochs(job)
@@ -226,13 +228,14 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
                     tell = _part_of(advance, number, len(epochs))
                     row = train_one(
                         kept[epoch], stage.recipe, epoch, documents, head, job, out, tell, epoch_store=epoch_store,
-                        privacy=privacy,
+                        privacy=privacy, keep_state=True,
                     )  # fmt: skip
                 rows.append(row)
                 so_far = to_json(result_of(documents, job, head, model.name, rows))
                 file.with_suffix(".tmp").write_text(json.dumps(so_far, indent=1, allow_nan=False))
                 file.with_suffix(".tmp").replace(file)
-            if not head.save_model:  # only now: what was trained is not trained again
+            delete_state(out)  # only now: what was trained is not trained, and charged, again
+            if not head.save_model:
                 shutil.rmtree(out, ignore_errors=True)
     result = result_of(documents, job, head, model.name, rows)
     counts.update(

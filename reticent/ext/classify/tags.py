@@ -262,6 +262,7 @@ def tag(
     progress: Callable[[StepReport], None] | None = None,
     epoch_store: Callable[[int], TokenStore] | None = None,
     privacy: PrivacyConfig | None = None,
+    keep_state: bool = False,
 ) -> Classified:
     """Train a tagger on top of a checkpoint, and predict the tags of the held-out documents' tokens.
 
@@ -281,4 +282,5 @@ def tag(
         out=out,
         progress=progress,
         privacy=privacy,
+        keep_state=keep_state,
     )

@@ -104,6 +104,7 @@ def classify(
     progress: Callable[[StepReport], None] | None = None,
     epoch_store: Callable[[int], TokenStore] | None = None,
     privacy: PrivacyConfig | None = None,
+    keep_state: bool = False,
 ) -> Classified:
     """Train a classifier on top of a checkpoint and predict the classes of the held-out documents.
 
@@ -121,6 +122,9 @@ def classify(
         tokens with surrogates or tags, of more documents if need be.
     privacy : PrivacyConfig, optional
         DP-SGD; it goes with ``config.private``.
+    keep_state : bool
+        The state stays in ``out``, so that after a kill in what comes next the same call trains nothing; who is done
+        with that calls `delete_state`.
 
     Raises
     ------
@@ -138,7 +142,7 @@ def classify(
     own = documents.classes[documents.is_train]
     return train_head(
         model_folder, documents, config, labels=lambda _: own, epoch_store=epoch_store, out=out, progress=progress,
-        privacy=privacy,
+        privacy=privacy, keep_state=keep_state,
     )  # fmt: skip
 
 
@@ -152,6 +156,7 @@ def train_head(
     out: Path | None,
     progress: Callable[[StepReport], None] | None,
     privacy: PrivacyConfig | None,
+    keep_state: bool,
 ) -> Classified:
     """Train a head with the trainer's loop, and predict the labels of the held-out documents; see `classify`.
 
@@ -210,7 +215,8 @@ def train_head(
                     file.replace(out / file.name)
                 last.rmdir()
             (out / TIMINGS).unlink()  # an artefact has the same files each time
-            delete_state(out)
+            if not keep_state:
+                delete_state(out)
     return Classified(
         predicted=predicted,
         losses=found.losses,
