@@ -475,7 +475,9 @@ def taught(size: str) -> dict[str, Any]:
             tagger = lessons.learn(TaggerConfig(k=2 if toy else 10), beside)
             seconds = time.process_time() - start_of
             own = words.covered(_rows(notes.take(np.arange(num, len(rows))).find(tagger)))
-            hit = words.covered([(row - num, *rest) for row, *rest in _rows(spans) if row >= num])
+            hit = words.covered(
+                [(row - num, start, end, label) for row, start, end, label in _rows(spans) if row >= num]
+            )
             result.setdefault(name, {})[teacher] = {
                 "teacher": words.scores(hit), "tagger": words.scores(own), "agreement": float((own == hit).mean()),
                 "taught": num, "asked": len(rows) - num, "cpu_seconds": seconds,
@@ -677,7 +679,15 @@ def learned_tables(record: Mapping[str, Any]) -> str:
         for part in scores
         if part in ("after the header", "report", "header", "all")
     ]
-    heads = ("corpus", "marked notes", "words in", "recall", "precision", "recall at precision 0.95", "at 0.85")
+    heads: tuple[str, ...] = (
+        "corpus",
+        "marked notes",
+        "words in",
+        "recall",
+        "precision",
+        "recall at precision 0.95",
+        "at 0.85",
+    )
     parts.append(
         "**Taught by marked notes** (beside: rules and shipped tagger, which the tagger reads; plain: the "
         "conditional random field without them)\n\n"
