@@ -1,4 +1,6 @@
-"""Individuals -> members, held-out, reference; members' documents -> the same with canaries, if the job has some."""
+"""From individuals to members, held-out and reference; then canaries are inserted into members' documents, if the job
+has some.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +50,16 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
-    """Count the repairs that reading the documents made, and warn of them."""
+    """Report how many records were repaired while documents were read, and warn of them."""
     for name, count in run.deduplicated.repaired.items():
         counts[name] = count
         run.progress.warn(f"{name}: {count:,}")
 
 
 def _warn_of_owners(run: Run) -> None:
-    """Warn where every document counts as another individual's: individuals with several are protected too little."""
+    """Warn where every document belongs to another individual: individuals with several documents would be protected
+    too little.
+    """
 
     corpus, settings = run.whole_corpus, run.job.corpus
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:
