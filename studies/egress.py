@@ -86,7 +86,7 @@ class Size:
     batch: int = 6
     num_relabelled: int
     num_bootstrap: int = 100
-    commanded: int = 16
+    commanded: int = 120
     people: int
     taught: int = 40
 
