@@ -519,8 +519,11 @@ def tables(record: Mapping[str, Any]) -> str:
         heads = ["model that read; diagnoses", "an adversary knows", "told", "placebo", "by the cue alone"]
         found.append(markdown([*heads, "people of the smallest group"], cells))
     if asked := record.get("commands"):
-        shown = ("model", "reports", "verdict", "verified", "cpu_seconds", "peak_mib")
-        found.append(markdown(shown, [[row[name] for name in shown] for row in asked["models"]]))
+        shown = {
+            "model": "by the command, model", "reports": "reports", "verdict": "verdict", "verified": "signature verified",
+            "cpu_seconds": "CPU seconds", "peak_mib": "MiB at the peak",
+        }  # fmt: skip
+        found.append(markdown(list(shown.values()), [[row[name] for name in shown] for row in asked["models"]]))
     if behind := record.get("served"):
         areas = ", ".join(f"{name} {estimate_text(one['auc'], 2)}" for name, one in behind["attacks"].items())
         found.append(f"Through a server on this machine, {behind['reports']} reports: {behind['verdict']}; {areas}.\n")
