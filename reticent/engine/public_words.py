@@ -12,6 +12,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,13 +108,14 @@ def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWo
     return PublicWords(kept, source)
 
 
-def generated_words() -> list[str]:
+@cache
+def generated_words() -> tuple[str, ...]:
     """Return the pool that comes with Reticent: stems joined, syllables and numbers drawn by a fixed seed."""
     random = np.random.default_rng(20_250_101)
     joined = [stem + after for stem in STEMS for after in AFTER]
     joined += [before + stem + after for before, stem, after in itertools.product(BEFORE, STEMS, AFTER[:8])]
     random.shuffle(joined)
-    return [*COMMON, *(_syllables(random) for _ in range(NUM_DRAWN)), *_numbers(random), *joined[:NUM_JOINED]]
+    return (*COMMON, *(_syllables(random) for _ in range(NUM_DRAWN)), *_numbers(random), *joined[:NUM_JOINED])
 
 
 def _syllables(random: np.random.Generator) -> str:

@@ -464,6 +464,7 @@ def default_delta(num_units: int) -> float:
     return 10.0 ** -math.ceil(math.log10(10 * num_units) - 1e-12)
 
 
+@lru_cache(maxsize=256)
 def _noise_for(
     epsilon: float,
     delta: float,

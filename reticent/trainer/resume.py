@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
 
 from reticent.core.artifact import STATE, locked, make_private_folder, sync, written_reason
 from reticent.core.errors import ArtifactError
@@ -156,9 +158,6 @@ class StateWriter:
 
 def _write_state(folder: Path, tensors: dict[str, torch.Tensor], header: dict[str, str]) -> None:
     """Write a state atomically. Cost: the bytes written, and fsync."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     temporary = folder / f".{STATE}.tmp"
     temporary.unlink(missing_ok=True)
     try:
@@ -184,8 +183,6 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
     path = folder / STATE
     if not path.exists():
         return None
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata()
@@ -213,8 +210,6 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
 
 def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Load the saved weights and moments into the model and the optimizer."""
-    from safetensors.torch import load_file
-
     tensors = load_file(folder / STATE)
     with torch.no_grad():
         for name, weight in _trained(model):

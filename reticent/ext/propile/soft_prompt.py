@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from reticent.core.artifact import require_kind, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
@@ -278,8 +280,6 @@ def write_soft_prompt(
     folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
 ) -> None:
     """Write a prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, private as the subjects are."""
-    from safetensors.torch import save_file
-
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
         save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")
@@ -290,9 +290,6 @@ def write_soft_prompt(
 
 def read_soft_prompt(folder: Path | str) -> SoftPrompt:
     """Read a prompt that `write_soft_prompt` wrote."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     folder = Path(folder)
     manifest = require_kind(folder, "soft_prompt")
     try:

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from reticent.core.errors import CorpusError, PolicyError, cause
 from reticent.ext.tagger.attacks import (
@@ -36,9 +37,6 @@ from reticent.ext.tagger.attacks import (
     random_list_accuracy,
     wins,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 COLUMNS = ("pair", "name", "label", "prompt", "score")
 ND = "ND"
@@ -102,8 +100,6 @@ def read_scores(
     PolicyError
         ``columns`` has a key that is none of these.
     """
-    import polars as pl
-
     table = _read_columns(path, columns or {}, paired)
     score = pl.col("score").str.strip_chars()
     table = table.with_row_index("row", offset=2).with_columns(
@@ -147,8 +143,6 @@ def read_scores(
 
 def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) -> pl.DataFrame:
     """Return the known columns, under our names, as text; others are dropped."""
-    import polars as pl
-
     if unknown := sorted(set(columns) - {*COLUMNS, "side"}):
         raise PolicyError(f"columns: expected some of {', '.join(COLUMNS)}, side; got {unknown[0]}")
     try:
@@ -171,8 +165,6 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
 
 def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Give rows pairs without a meaning: names of either label are numbered in the order of the file."""
-    import polars as pl
-
     names = rows.select("label", "name").unique(maintain_order=True)
     members = int((names["label"] == "1").sum())
     if 2 * members != names.height:
@@ -186,8 +178,6 @@ def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
     """Return the rows of pairs with one score for both names in every prompt, and the number of other pairs."""
-    import polars as pl
-
     pairs = rows.group_by("pair").agg(
         rows=pl.len(),
         cells=pl.struct("label", "prompt").n_unique(),
