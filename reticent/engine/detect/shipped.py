@@ -18,7 +18,7 @@ from reticent import _rust
 from reticent.engine.detect.common import read_common_words, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
-from reticent.engine.languages import KNOWN, told_of_known
+from reticent.engine.languages import KNOWN, known_languages
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
@@ -71,7 +71,7 @@ class ShippedDetector:
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
         """Return the spans of a batch (`BATCH_SPANS`), in which other detectors found these (`FOUND`)."""
         texts = batch.column("text")
-        language = told_of_known(texts)
+        language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]
         for number in np.unique(language[language >= 0]).tolist():
             rows = np.flatnonzero(language == number)

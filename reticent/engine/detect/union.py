@@ -22,7 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, found_in, named, turn
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, detection_stage, found_in, named
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.reuse import ReusedSpans
@@ -193,7 +193,7 @@ class _Union:
             if not hasattr(detector, "detect_beside")
         }
         readers = [place for place in range(len(self.detectors)) if place not in found]
-        for place in sorted(readers, key=lambda place: turn(self.detectors[place])):
+        for place in sorted(readers, key=lambda place: detection_stage(self.detectors[place])):
             beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
             found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
