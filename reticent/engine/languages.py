@@ -161,8 +161,8 @@ def known_languages(texts: pa.Array) -> np.ndarray:
     known = [list(_WORDS_OF_NOTES).index(name) for name in KNOWN]
     num_words, hits = _hits(texts, _NUM_CHARACTERS)
     own = np.where(hits[known].max(axis=0, initial=0) > 0, hits[known].argmax(axis=0), KNOWN.index("en"))
-    told = _best(num_words, hits)
-    return np.where((told < 0) | np.isin(told, known), own, -1)
+    found = _best(num_words, hits)
+    return np.where((found < 0) | np.isin(found, known), own, -1)
 
 
 def _identified(texts: pa.Array, num_characters: int) -> np.ndarray:

@@ -56,7 +56,8 @@ class Warehouse(Section):
     )
 
     def check_remote(self, sources: Sequence[str]) -> None:
-        """Refuse settings that contradict the source, or each other, and an address with a secret in it.
+        """Raise `PolicyError` for settings that contradict the source or each other, and for an address that contains a
+        secret.
 
         Raises
         ------
@@ -166,17 +167,17 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources, of which there may be one."""
+        """The configured sources as a tuple."""
         return (self.source,) if isinstance(self.source, str) else self.source
 
     @property
     def remote(self) -> str | None:
-        """The address of the documents, which are read once into the run folder; None for local files."""
+        """Address of the remote documents, which are copied once into the run folder; None for local files."""
         return next(filter(is_remote, self.sources), None)
 
     @property
     def is_database(self) -> bool:
-        """Whether the documents are rows of a database."""
+        """Whether the documents are read from a database."""
         return self.remote is not None and row_of(self.remote).kind == "database"
 
     @property
