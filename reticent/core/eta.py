@@ -96,7 +96,7 @@ class Timings:
         return found
 
     def add(self, name: str, seconds: float, work: float | None = None) -> None:
-        """Append an entry. Best effort: timings never affect results."""
+        """Append an entry to the log. Best effort: timings never affect results."""
         line = json.dumps({"name": name, "seconds": round(seconds, 3), "work": work}) + "\n"
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

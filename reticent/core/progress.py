@@ -144,7 +144,7 @@ class Progress:
         console = Console(stderr=True)
 
         class Line(ProgressColumn):
-            """One column for all: only so can what matters keep its place where there is little."""
+            """A progress column that draws the whole line, so that it can be fitted to the terminal's width."""
 
             def render(self, task: Any) -> Text:
                 line = Text.assemble(*_line(task, console.width - 1), no_wrap=True)

@@ -110,7 +110,7 @@ class IndexConfig(Section):
 
 
 class SurrogateConfig(Section):
-    """The text in the context in the place of an identifier, where a recipe replaces it."""
+    """The text that replaces identifiers in the context of a model, for recipes that replace them."""
 
     section: ClassVar[str] = "surrogates"
 
@@ -135,7 +135,7 @@ class SurrogateConfig(Section):
 
 
 class ThresholdConfig(Section):
-    """Noise on the threshold of protection (n = 1 alone): a word is unprotected by a draw, never below k users.
+    """Noise on the threshold of protection (n = 1 alone): a word is unprotected at random, never below k users.
 
     Without it one individual more makes a target of a word of k - 1 users in the texts of all of them, and tells that
     they take part. With epsilon, the choice of protected words is (epsilon, delta)-private: for each word of an

@@ -343,7 +343,7 @@ def open_corpus(
     real_ids: Sequence[str] = (),
     time_zone: str | None = None,
 ) -> Corpus:
-    """Open documents: files, or a frame in memory.
+    """Return a corpus of documents, opened from files or from a frame in memory.
 
     Files are one file, a folder, a glob, or a list of these; CSV and JSONL may be compressed (.gz, .zst, .bz2). In a
     folder, and where a glob looks, run folders and artefacts are passed over: a run may stand among its documents. What

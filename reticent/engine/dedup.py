@@ -207,7 +207,8 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
 
 
 def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
-    """Return for each document to leave out the row of the one it repeats; `NOT_A_COPY` for documents that stay."""
+    """Return for each document the row of the one that it repeats, if it is to be left out; `NOT_A_COPY` if it
+    stays."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":

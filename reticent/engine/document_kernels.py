@@ -29,7 +29,7 @@ def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np
     ignored, and a document without others gets NaN."""
     means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
     for document in range(len(offsets) - 1):
-        part = _numbers(values[offsets[document] : offsets[document + 1]])
+        part = _without_nan(values[offsets[document] : offsets[document + 1]])
         if len(part) == 0:
             continue
         num_kept = max(int(len(part) * share), 1)
@@ -42,7 +42,7 @@ def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np
 
 
 @_jit
-def _numbers(values: np.ndarray) -> np.ndarray:
+def _without_nan(values: np.ndarray) -> np.ndarray:
     """Return the values that are not NaN, in order. (Boolean indexing costs Numba seconds of compilation.)"""
     part = np.empty_like(values)
     count = 0
@@ -102,7 +102,7 @@ def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndar
     """
     means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
     for document in range(len(offsets) - 1):
-        part = _numbers(values[offsets[document] : offsets[document + 1]])
+        part = _without_nan(values[offsets[document] : offsets[document + 1]])
         running = np.zeros(len(part) + 1, dtype=np.float64)
         for i in range(len(part)):
             running[i + 1] = running[i] + part[i]

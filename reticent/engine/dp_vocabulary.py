@@ -55,8 +55,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
-    """Return the threshold on the noisy sum of votes (1 / sqrt(max_words) each) above which a word is unprotected: with
-    probability ``delta`` at most does any word of k voters, among one individual's votes, exceed it."""
+    """Return the threshold on the noisy sum of votes (1 / sqrt(max_words) each) above which a word is unprotected; with
+    probability ``delta`` at most, it is exceeded by any word with k voters among those of one individual."""
     from scipy.stats import norm
 
     return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))

@@ -190,11 +190,11 @@ class NgramIndex:
         return pa.record_batch(self._core.level(n, start, length))
 
     def table_bytes(self, *, k: int, n: int) -> int:
-        """Return the memory, in bytes, of the n-gram tables that protection by this k and n needs."""
+        """Return the memory, in bytes, of the n-gram look-up tables that protection by this k and n needs."""
         return self._core.table_bytes(k=k, n=n)
 
     def forget_tables(self) -> None:
-        """Free the memory of those tables; they are built again when they are needed."""
+        """Free the memory of the n-gram look-up tables; they are built again when they are needed."""
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
@@ -224,14 +224,15 @@ class NgramIndex:
         return NgramIndex(self._core.merge(other._core))
 
     def prune(self, min_support: int) -> NgramIndex:
-        """Return the index that the same documents give with a greater ``min_support``."""
+        """Return this index reduced to a greater ``min_support``, as the same documents would give it."""
         return NgramIndex(self._core.prune(min_support))
 
     def update(
         self, removed: NgramIndex, added: NgramIndex, k: int
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
         """Return this index minus the documents of ``removed`` plus those of ``added``, and for each n the numbers of
-        n-grams that are new, gone, newly identifying, and no longer identifying. All with ``min_support`` 1."""
+        n-grams that are new, gone, newly identifying (support below ``k``), and no longer identifying. All with
+        ``min_support`` 1."""
         updated, moved = self._core.update(removed._core, added._core, k)
         return NgramIndex(updated), moved
 
@@ -287,7 +288,8 @@ class NgramIndex:
 
 
 def _find(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
-    """Return the row of a key by binary search among ascending rows; None if it is not found."""
+    """Return the row of a key by binary search among ascending rows; None if it is not found. ``key_of`` returns the
+    key of a row."""
     first, end = 0, num_rows
     while first < end:
         middle = (first + end) // 2

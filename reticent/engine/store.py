@@ -29,7 +29,7 @@ LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
 
 
 class TokenStore:
-    """Protected tokens of a set of documents.
+    """Protected tokens of a set of documents: token ids, word numbers and protection flags, one entry a token.
 
     Attributes
     ----------

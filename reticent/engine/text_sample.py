@@ -54,7 +54,7 @@ class SampledText:
     store_rows: np.ndarray
 
     def check(self, store: TokenStore, policy: Policy) -> TextCheck:
-        """Return the comparison of the stored tokens of the sample with what the policy protects of its text."""
+        """Return the result of comparing the sample's stored tokens with what the policy protects of its text."""
         protected = Protected.by(
             policy,
             self.words,

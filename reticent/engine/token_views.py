@@ -103,8 +103,8 @@ def write_view(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the view (documents and protection flags of their tokens) for ``splits``; return the counts of
-    `reticent.engine.tokens.write_tokens`.
+    """Write the view (documents and protection flags of their tokens) for ``splits``; return counts, as
+    `reticent.engine.tokens.write_tokens` does.
 
     Parameters
     ----------

@@ -90,8 +90,8 @@ class CheckedText:
         counted: bool,
         other_supports: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Return which words of these splits the policy protects, by the oracle's own counts; for the words in
-        ``other_supports`` that table's support counts instead."""
+        """Return which words of these splits the policy protects, by the oracle's own counts of support (not used if
+        ``counted`` is False); ``other_supports`` replaces the support of its words."""
         wanted = _mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
@@ -155,7 +155,7 @@ def verify_tokens(
     other_supports: pa.RecordBatch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
-    """Return the comparison of every token of a store of original text with what its documents' protection should be.
+    """Return the result of comparing every token of a store of original text with its documents' protection.
 
     Parameters
     ----------

@@ -275,7 +275,7 @@ def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 @cache
 def rules_digest() -> str:
-    """Return a short hash of all detection code and word lists: with another hash, other identifiers may be found.
+    """Return a short hash of all detection code and word lists; if it changes, detection may find other identifiers.
 
     Spans do not depend on it, or each new version would make every result of a run again: who keeps or takes over spans
     compares it.

@@ -56,7 +56,7 @@ CATEGORIES: Final = tuple(dict.fromkeys(row.category for row in _ROWS))
 
 
 def category(label: str) -> str:
-    """Return the category of a label.
+    """Return the category of a detector's label (NAME, DATE, …); an unknown label is its own category.
 
     >>> category("B-PER"), category("Prenom"), category("ZEBRA")
     ('NAME', 'NAME', 'ZEBRA')

@@ -258,7 +258,7 @@ def read_key(path: Path | str | None) -> bytes:
 
 
 def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
-    """Return the tagger in a file that was made under this key.
+    """Return the tagger stored in a file; ``key`` is the one under which its features were hashed.
 
     Raises
     ------
@@ -413,7 +413,8 @@ def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
-    """Return hint names "detector:category", and for each span the index of its name."""
+    """Return the hint names "detector:category" (tagger features) of these spans, and for each span the index of its
+    name."""
     detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
     categories = [category(name) for name in label.dictionary.to_pylist()]
     names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]

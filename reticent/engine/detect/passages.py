@@ -231,7 +231,7 @@ class SpanCache:
             table = pa.table(columns, schema=SCHEMA)
             self._write(table)
             self._new = {}
-            self._know(table, used=True)
+            self._add_known(table, used=True)
 
     def close(self) -> None:
         """Write the new passages, and delete those that were never looked up: they are no longer in the corpus."""
@@ -274,11 +274,11 @@ class SpanCache:
                 path.unlink(missing_ok=True)
                 continue
             tables.append(table.replace_schema_metadata(None))
-        self._know(pa.concat_tables(tables), used=False)
+        self._add_known(pa.concat_tables(tables), used=False)
 
-    def _know(self, table: pa.Table, *, used: bool) -> None:
-        """Add the passages of a table to the sorted index of known hashes. They are merged with earlier runs less than
-        twice as long, so that each is sorted again a few times however many tables come."""
+    def _add_known(self, table: pa.Table, *, used: bool) -> None:
+        """Add the passages of a table to the sorted arrays of known hashes. Arrays less than twice as long are merged,
+        so that each hash is sorted only a few times however many tables come."""
         hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
         rows += self._table.num_rows
         while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):

@@ -39,8 +39,8 @@ class SpanReader:
         self._last = np.array([s.max for s in statistics], dtype=np.int64)
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Return the spans of ``num_documents`` consecutive documents: offsets int64[D + 1], starts int32[S], ends
-        int32[S], labels string[S]."""
+        """Return the spans of ``num_documents`` documents from ``first_document`` on: offsets int64[D + 1], starts
+        int32[S], ends int32[S], labels string[S]."""
         table = self.table(first_document, num_documents, ["document", "start", "end", "label"])
         document = table.column("document").to_numpy()
         numbers = np.arange(first_document, first_document + num_documents + 1)
@@ -49,8 +49,8 @@ class SpanReader:
         return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels
 
     def of_documents(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-        """Return span offsets (int64[D + 1]) and a table of the spans of the documents with these ascending rows, with
-        these columns (``document`` among them) or all; row groups without one of them are not read."""
+        """Return offsets (int64[D + 1]) and a table of the spans of the documents with these ascending row numbers,
+        with these columns (``document`` among them) or all; other row groups are not read."""
         begins, ends = np.searchsorted(rows, self._first), np.searchsorted(rows, self._last, "right")
         table = self._read(np.flatnonzero(begins < ends), columns)
         document = table.column("document").to_numpy()
@@ -61,8 +61,8 @@ class SpanReader:
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), table.combine_chunks()
 
     def table(self, first_document: int, num_documents: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the spans of ``num_documents`` consecutive documents as a table, with these columns (``document``
-        among them) or all."""
+        """Return the spans of ``num_documents`` documents from ``first_document`` on as a table, with these columns
+        (``document`` among them) or all."""
         end = first_document + num_documents
         wanted = np.flatnonzero((self._last >= first_document) & (self._first < end))
         table = self._read(wanted, columns)

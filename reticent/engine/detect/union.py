@@ -278,7 +278,8 @@ class _Union:
         return pa.concat_tables(parts), failed
 
     def _misfits(self, found: pa.Table, lengths: np.ndarray, name: str) -> dict[int, str]:
-        """Return row -> error for documents with an invalid span; raise `CorpusError` unless there is a quarantine."""
+        """Return row -> error for documents with an invalid span; raise `CorpusError` unless there is a quarantine.
+        ``found`` are one detector's spans, ``lengths`` the documents' lengths in characters."""
         document = found.column("document")
         numbers = document.to_numpy()
         if document.null_count or ((numbers < 0) | (numbers >= len(lengths))).any():

@@ -105,8 +105,8 @@ def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: li
 
 
 def _loop(find: Callable[[list[str]], list[list[Found]]], connection: Connection) -> None:
-    """Answer requests until the connection is closed. An error is answered by its type's name, as its message may quote
-    a text."""
+    """Answer each list of texts received on the connection with ``find(texts)``, until it is closed. An error is
+    answered by its type's name, as its message may quote a text."""
     while True:
         try:
             texts = connection.recv()

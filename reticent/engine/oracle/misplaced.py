@@ -58,8 +58,8 @@ class Misplaced:
         return placed
 
     def _symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
-        """Return, for each character, the range where the library places it and its byte range; reordered characters
-        form one range."""
+        """Return for each character of a pretoken the range that the library counts for it, and its byte range (start,
+        end); characters that the library reorders share one range."""
         found: list[list[int]] = []
         waiting: list[list[int]] = []
         counted = byte = 0

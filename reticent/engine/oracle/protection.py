@@ -70,7 +70,8 @@ class DocumentWords:
         return cls(**{name: np.concatenate(columns.pop(name)) for name in cls.__slots__})
 
     def select(self, documents: np.ndarray) -> DocumentWords:
-        """Return the words of the documents where the mask is True, with offsets into their own joined texts."""
+        """Return the words of the documents where the mask ``documents`` is True, with offsets into their own joined
+        texts."""
         words = np.repeat(documents, np.diff(self.doc_offsets))
         num_words, lengths = np.diff(self.doc_offsets)[documents], np.diff(self.bases)[documents]
         bases = np.concatenate([[0], np.cumsum(lengths)])
@@ -279,11 +280,11 @@ def protected_words(
                 flags[chosen + i] = True
         shorter = identifies
     if policy == "cover":
-        flags[_stabs(np.concatenate(intervals, axis=1))] = True
+        flags[_hitting_points(np.concatenate(intervals, axis=1))] = True
     return flags
 
 
-def _stabs(intervals: np.ndarray) -> list[int]:
+def _hitting_points(intervals: np.ndarray) -> list[int]:
     """Return a minimal set of points that hits all intervals (rows: end, start): greedily the end of the first one not
     hit."""
     stabs: list[int] = []

@@ -63,7 +63,7 @@ def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
-    """Yield batches that another thread reads ahead, at most ``num_ahead`` of them.
+    """Yield the batches of an iterator that another thread reads ahead; at most ``num_ahead`` of them wait.
 
     An error is raised after the batches before it. When the generator ends, the batches are closed and the other thread
     has ended.

@@ -108,7 +108,8 @@ class Markup(Section):
     )
 
     def check_markup(self, format: str, options: Set[str]) -> None:
-        """Raise `PolicyError` for an option that is invalid, or that does not apply to this format."""
+        """Raise `PolicyError` for an invalid option, or one that does not apply to this format; ``options`` are those
+        that do."""
         default = Markup()
         given = {name for name in Markup.model_fields if getattr(self, name) != getattr(default, name)}
         for name in sorted(given - options):

@@ -24,7 +24,7 @@ _TABLE: Final = re.compile(rf"{_PART}(?:\.{_PART}){{0,3}}")
 
 
 class Warehouse(Section):
-    """How documents are chosen and read that are no local files."""
+    """How documents in databases, object stores and data lakes are selected and read."""
 
     section: ClassVar[str] = "corpus"
 
@@ -182,7 +182,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
 
     @property
     def marked(self) -> bool:
-        """Whether the format has annotated spans."""
+        """Whether the documents' format includes annotated spans."""
         if self.format == "auto":
             return False
         return self.format in FORMATS and FORMATS[self.format].is_marked

@@ -74,7 +74,8 @@ class Source(Protocol):
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with these columns; others are not read where the source can choose.
+        """Yield record batches with these columns, of one of ``parts`` consecutive shares of the rows; other columns
+        are not read where the source can choose.
 
         Parameters
         ----------
@@ -114,7 +115,7 @@ class Fragment(Protocol):
         """Name of the fragment in error messages, before the row number."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield its rows as record batches; raises as `Source.batches` does."""
+        """Yield the fragment's rows as record batches; raises as `Source.batches` does."""
 
     def row_groups(self) -> list[int] | None:
         """Return the number of rows of each independently readable part; None if it can only be read whole."""
