@@ -416,8 +416,8 @@ def open_corpus(
 
 
 def owners_of_table(table: str, columns: Columns) -> dict[str, str]:
-    """Return file name -> individual id for plain-text files, read from a table with the columns doc_id and
-    individual_id."""
+    """Return document id (or file name) -> individual id for text files, read from a table; ``columns`` names its two
+    columns."""
     form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
     if form is None:
         raise PolicyError("corpus.individuals: expected a file of Parquet, Arrow, CSV or JSONL")

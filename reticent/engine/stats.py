@@ -233,6 +233,7 @@ def _row_of_n(
 
 def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
     """Return the number of distinct n-grams by support, int64 (MAX_K + 1,); the last entry counts all from MAX_K on.
+    ``alone`` is the number with support 1.
 
     Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
     two is in it, since its parts have two as well.

@@ -223,7 +223,7 @@ class LeftOut:
         return bool(self.table.num_rows)
 
     def joined(self, other: LeftOut) -> LeftOut:
-        """Return the union of two records."""
+        """Return the union of two records of withdrawals."""
         rows = pa.concat_tables([self.table, other.table])
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
@@ -240,7 +240,7 @@ class LeftOut:
         return found
 
     def people(self, ids: pa.Array, choice: Ids) -> np.ndarray:
-        """Return which of these individuals are in the record, bool."""
+        """Return which of these individuals are in the record of withdrawals, bool."""
         return self.has(_column_of(choice), form_of(ids, choice))
 
     def num_others(self, ids: pa.Array, choice: Ids) -> int:

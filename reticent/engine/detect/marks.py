@@ -225,7 +225,7 @@ class _Line:
         }
 
     def finish(self) -> Marks:
-        """Return all documents and spans added as arrays."""
+        """Return the gold and detected spans of all documents added, as arrays."""
         words = [np.concatenate([part[i] for part in self._words] or [np.empty(0)]).astype(np.int64) for i in (0, 1)]
         individuals = pa.chunked_array(self._individuals, pa.string()).combine_chunks().dictionary_encode()
         individual = individuals.indices.to_numpy().astype(np.int64)
