@@ -167,6 +167,7 @@ def reason(error: OSError) -> str:
 
 
 def canonical(content: Any) -> bytes:
+    """Return a value as JSON with sorted keys and without spaces, for hashing."""
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -137,6 +137,7 @@ class Plan:
 
     @staticmethod
     def _count(into: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
+        """Add work and seconds of a step to the totals of its sort, and of its kind and model."""
         for key in (step.sort, step.sort[:2]):
             total = into.setdefault(key, [0.0, 0.0])
             total[0] += work

@@ -156,6 +156,7 @@ def _share(some: np.ndarray, words: np.ndarray) -> float:
 
 
 def _within(copy_of: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    """Return counts of documents that repeat another of their owner's: documents, clusters, share of words."""
     copies = copy_of != NOT_A_COPY
     groups = len(np.unique(copy_of[copies]))
     return {"documents": int(copies.sum()), "clusters": groups, "words_share": _share(words[copies], words)}
@@ -169,12 +170,14 @@ def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
 
 
 def _across(cluster: np.ndarray, owners: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    """Return counts of documents in clusters shared by several individuals: documents, clusters, share of words."""
     shared = _shared_clusters(cluster, owners)
     clusters = len(np.unique(cluster[shared]))
     return {"documents": int(shared.sum()), "clusters": clusters, "words_share": _share(words[shared], words)}
 
 
 def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: int) -> dict[str, Any]:
+    """Return counts of words in passages shared within an individual's documents, and across individuals."""
     within, across = copies.passages(owners, num_words=num_words)
     return {
         "min_words": num_words,

@@ -256,5 +256,6 @@ def _collect(
 def _subset(
     offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return offsets, starts and ends of the spans where ``chosen`` is True."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     return before[offsets], np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])

@@ -190,6 +190,7 @@ def _count_distinct(
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
+    """Add the counts of `count_distinct` to ``counts``; ``order`` has the documents sorted by group."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
@@ -331,6 +332,7 @@ def _single_out(
     seed: int,
     out: np.ndarray,
 ) -> None:
+    """Write the rows of `unicity` to ``out``, for the units in ``drawn``."""
     for row in range(len(drawn)):
         unit = drawn[row]
         words = unit_words[unit_offsets[unit] : unit_offsets[unit + 1]].copy()

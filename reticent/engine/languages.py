@@ -188,6 +188,7 @@ def _hits_of_patterns(texts: pa.Array, num_characters: int) -> tuple[np.ndarray,
 
 
 def _best(num_words: np.ndarray, hits: np.ndarray) -> np.ndarray:
+    """Return the index of the language with most common words per document; see `_identified`."""
     best = np.where(hits.max(axis=0, initial=0) < _LEAST_SHARE * num_words, len(_WORDS_OF_NOTES), hits.argmax(axis=0))
     return np.where(num_words < FEWEST_WORDS, -1, best)
 

@@ -274,6 +274,7 @@ def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
 
 
 def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
+    """Return the token numbers in a table, int64; `ArtifactError` if they do not ascend below ``num_tokens``."""
     tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
     if not ascends(tokens, num_tokens):
         raise _not_there(folder)

@@ -108,6 +108,7 @@ class OffsetMap:
         to_start: np.ndarray,
         to_end: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mapped start and end of each span, given the edits' bounds in the source and target texts."""
         document = np.asarray(document, dtype=np.int64)
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = (rows << 32) | from_start

@@ -54,6 +54,7 @@ def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads
 
 
 def _digests(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
+    """Return a keyed 64-bit digest of each document's text, as 16 hexadecimal characters."""
     digests, first = np.empty(corpus.num_documents, dtype="S16"), 0
     for batch in corpus.batches(columns=("text",)):
         made = _rust.pseudonymise_ids(batch.column("text"), key=key, purpose="text", num_threads=num_threads)

@@ -289,6 +289,7 @@ def _column_of(choice: Ids) -> str:
 
 
 def _digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Return a keyed 128-bit digest of each value; ``kind`` separates ids from texts, nulls stay."""
     person = kind.encode()
     return [
         None

@@ -57,6 +57,7 @@ class Alignment:
         self._judge(first + len(texts))
 
     def _judge(self, num_documents: int) -> None:
+        """Raise `CorpusError` if the spans counted so far look like offsets in bytes, or into another text."""
         where = f"detector {self.name}, documents 1 to {num_documents}"
         if (
             self.num_shifted >= _MIN_SHIFTED

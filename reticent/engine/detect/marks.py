@@ -139,6 +139,7 @@ def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None =
 
 
 def _without(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield the batches with the gold spans of documents in ``left_out`` set to null."""
     first = 0
     for batch in batches:
         mask = left_out[first : first + batch.num_rows]
@@ -288,6 +289,7 @@ def _categories(gold: pa.Array, found: pa.Array) -> tuple[np.ndarray, np.ndarray
 
 
 def _entities(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.ndarray:
+    """Return an entity number for each gold span, int64; see `Marks.entity`."""
     named = gold["named"].dictionary_encode()
     has_name = named.is_valid().to_numpy(zero_copy_only=False)
     codes = pc.fill_null(named.indices, 0).to_numpy().astype(np.int64)

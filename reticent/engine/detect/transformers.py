@@ -234,6 +234,7 @@ class _Scheme:
 
     @classmethod
     def of(cls, id2label: dict[int, str]) -> _Scheme:
+        """Return the scheme of a model's labels: with B- and I- or BIOES prefixes, or plain."""
         names = [str(id2label[number]) for number in range(len(id2label))]
         outside = {name for name in names if name.upper() in ("O", "OUTSIDE")}
         if not outside:

@@ -185,6 +185,7 @@ class _Union:
             num_before += batch.num_rows
 
     def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
+        """Return the results of all detectors for a batch, in their order; those that read others' spans run last."""
         try:
             together = detect_together(self.detectors, batch)
         except Exception:  # each by itself says which failed, and on which document
@@ -251,6 +252,7 @@ class _Union:
     def _one_by_one(
         self, detector: Detector, batch: pa.RecordBatch, num_before: int, first_error: Exception
     ) -> Detected:
+        """Return the spans found by running a detector on each document of a batch, and the errors by row."""
         parts, failed = [BATCH_SPANS.empty_table()], {}
         for row in range(batch.num_rows):
             try:

@@ -90,6 +90,7 @@ def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarr
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
+    """Return a column cast to its type in `DOCUMENTS`, after checking type, UTF-8 and blank ids."""
     target = DOCUMENTS.field(name).type
     array = _stored(array)
     if name in ("spans", "mentions"):

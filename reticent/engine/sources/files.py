@@ -103,6 +103,7 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
 
 
 def _named(source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]) -> Iterator[Path]:
+    """Yield the document files of a source (file, folder or glob); ``results`` collects run folders passed over."""
     mode = _mode(source)
     if mode is not None and stat.S_ISDIR(mode):
         if holds_results(source):
@@ -120,6 +121,7 @@ def _named(source: Path, found: Found, is_document: Callable[[Path], bool], resu
 
 
 def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]) -> Iterator[Path]:
+    """Yield the document files in a folder and its subfolders, and count what is passed over in ``found``."""
     folders = [source]
     while folders:
         folder = folders.pop()
@@ -156,6 +158,7 @@ def _named_parts(source: Path) -> list[str]:
 
 
 def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
+    """Yield the files that a glob matches, and count what is passed over in ``found``."""
     parts = source.parts
     named = _named_parts(source)
     if "**" in parts or len(parts) - len(named) > 3:

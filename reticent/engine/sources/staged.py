@@ -469,6 +469,7 @@ class _Fetched:
         self._held: defaultdict[bytes, list[pa.Scalar]] = defaultdict(list)
 
     def take(self, digest: bytes | None) -> str:
+        """Return the text with this digest, reading further batches until it arrives."""
         assert digest is not None
         while not self._held[digest]:
             batch = next(self._batches, None)
