@@ -235,8 +235,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Return temporary folders and backups of an interrupted writer of ``path``. A backup is ours if it holds a
-    result."""
+    """Return temporary folders of an interrupted writer of ``path``, and its backup if that holds a result."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
@@ -283,8 +282,7 @@ def interrupted_in(folder: Path) -> list[Path]:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Defer signals to the end of the ``with`` block, so that a second Ctrl-C does not stop the clean-up of the
-    first."""
+    """Defer signals to the end of the ``with`` block: a second Ctrl-C must not stop the first's clean-up."""
     came: list[int] = []
     handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():  # which alone gets them
@@ -526,8 +524,7 @@ def is_up_to_date(
 
 
 def fingerprint(path: Path | str) -> str:
-    """Return a SHA-256, hexadecimal, of an artefact (from its manifest), a file, or all files in a folder. Cost: one
-    pass over them.
+    """Return the SHA-256 of an artefact (its manifest), a file or a folder's files. Cost: one pass over them.
 
     Raises
     ------
@@ -638,8 +635,7 @@ def written_reason(error: Exception) -> str:
 
 
 def _errno(error: Exception) -> int | None:
-    """Return the system's error number of an exception; Rust libraries quote it in their messages. None if there is
-    none."""
+    """Return the system's error number of an exception, also if only quoted (by Rust libraries), or None."""
     if isinstance(error, OSError):
         return error.errno
     if isinstance(error, ReticentError):
@@ -674,8 +670,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
 
 
 def _replace(path: Path, temporary: Path) -> None:
-    """Move ``temporary`` to ``path``, replacing the old artefact. `_recover` repairs a crash between the two
-    renames."""
+    """Move ``temporary`` to ``path``, replacing the old artefact; `_recover` repairs a crash in between."""
     backup = backup_of(path)
     replaces = path.exists()
     if replaces:
@@ -745,8 +740,7 @@ def _state_of(path: Path) -> _State:
 
 
 class VerifiedFiles:
-    """Cache of the hashes of a folder's results and of source documents, valid while a file's status is unchanged;
-    stored in the folder.
+    """Cache, in a folder, of the hashes of its results and of document files whose status is unchanged.
 
     Parameters
     ----------
@@ -762,8 +756,7 @@ class VerifiedFiles:
         self._made: list[Path] = []
 
     def verify(self, path: Path, manifest: Manifest) -> None:
-        """Raise `ArtifactError` if a file of the artefact has changed; files with unchanged status are not read
-        again."""
+        """Raise `ArtifactError` if a file has changed; files of unchanged status are not read again."""
         for name, about in manifest.files.items():
             file = path / name
             try:
@@ -907,8 +900,7 @@ def writing_to(out: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
-    """Create the folder ``out`` (mode 0700) for the ``with`` block to fill; an error or signal restores the previous
-    state.
+    """Create the folder ``out`` (0700) for the ``with`` block to fill; an error or signal restores what was there.
 
     The folder has its name from the beginning, since an empty one may be a disk that no other can take the place of.
 

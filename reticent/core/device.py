@@ -67,8 +67,7 @@ def _unknown(device: str) -> PolicyError:
 
 
 def uses_bf16(bf16: str, device: torch.device) -> bool:
-    """Whether a setting ("auto", "on" or "off") means bfloat16 on this device; "auto" is on for a GPU that supports
-    it."""
+    """Whether "auto", "on" or "off" means bfloat16 on a device; "auto" is on for a GPU that supports it."""
     if bf16 != "auto" or device.type != "cuda":
         return bf16 == "on"
     import torch

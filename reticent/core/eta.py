@@ -68,14 +68,12 @@ class Work:
 
     @property
     def sort(self) -> tuple[str, str, str]:
-        """Key for measuring speed: kind, model and recipe (private training is slower than plain training, for
-        example)."""
+        """Key for measuring speed: kind, model and recipe (private training is slower than plain, say)."""
         return self.kind, self.model, self.recipe
 
 
 class Timings:
-    """Log of the seconds that each artefact of a run folder took, over all its runs: a private file, one JSON line
-    each."""
+    """Log of the seconds that each artefact of a run folder took: a private file, one JSON line each."""
 
     def __init__(self, folder: Path):
         self._path = folder / TIMINGS
@@ -105,8 +103,7 @@ class Timings:
 
 
 class Plan:
-    """The steps of an experiment in order, their progress, and the estimated end; `start`, `advance`, `finish` and
-    `skip` update it.
+    """The steps of an experiment, followed by `start`, `advance`, `finish` and `skip`, with the estimated end.
 
     Parameters
     ----------
@@ -150,8 +147,7 @@ class Plan:
         self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
     def advance(self, share: float, began: float = 0.0) -> None:
-        """Set the completed share of the running step, 0 to 1. The first report also says where a resumed step
-        began."""
+        """Set the completed share of the running step. The first report says where a resumed step began."""
         if self.running is None:
             return
         if self._seen is None:
@@ -230,8 +226,7 @@ class Plan:
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
     def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return texts for a progress bar: the time left, and notes from longest to shortest, to choose by line
-        width."""
+        """Return the time left, and notes from longest to shortest, to choose from by line width."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)

@@ -18,8 +18,7 @@ FROM_THE_HUB = ("*.json", "*.safetensors", "*.gguf", "*.txt", "*.model")
 
 
 def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path | None:
-    """Return the folder of a model: the path itself, or a hub name's snapshot in the local cache; None if there is
-    none.
+    """Return a model's folder: the path itself, or a hub name's snapshot in the local cache; None without.
 
     Parameters
     ----------

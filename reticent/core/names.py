@@ -41,8 +41,7 @@ def require_distinct(names: Iterable[str], what: str) -> None:
 
 
 def plain_name(column: str) -> str:
-    """Return a column name normalised for comparison: lower case without accents, with underscores for blanks and
-    dashes.
+    """Return a column name normalised for comparison: lower case, no accents, underscores for blanks and dashes.
 
     >>> plain_name("Date de naissance"), plain_name("PRÉNOM")
     ('date_de_naissance', 'prenom')

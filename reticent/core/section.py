@@ -42,8 +42,7 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Return a field mark: the value is set once for the whole job, at ``path``, as in ``seed: Annotated[int,
-    of_job("seed")] = 0``.
+    """Return a field mark, ``seed: Annotated[int, of_job("seed")] = 0``, for a value that the job has at ``path``.
 
     ``path`` is ``"seed"`` or ``"train.device"``; None: no table of a job holds it, the run gives it or leaves the
     default.
@@ -178,8 +177,7 @@ class Section(BaseModel):
         return self
 
     def check_complete(self) -> None:
-        """Raise on settings that are invalid when complete, as given by a library user; a job's settings are completed
-        first."""
+        """Raise on invalid complete settings, as a library user gives them; a job's are completed first."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with these values changed, validated again."""

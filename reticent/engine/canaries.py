@@ -85,8 +85,7 @@ class Planted:
         return self.table.column("included").to_numpy(zero_copy_only=False)
 
     def without(self, left_out: np.ndarray) -> Planted:
-        """Return the canaries minus the copies in documents of ``left_out`` (rows, int64), and minus canaries without
-        any other copy."""
+        """Return the canaries minus the copies in documents ``left_out`` (rows, int64) and those without any other."""
         document, canary = (self.places.column(name).to_numpy() for name in ("document", "canary"))
         stays = ~np.isin(document, left_out)
         kept = np.ones(self.table.num_rows, dtype=bool)
@@ -324,8 +323,7 @@ def write_canaries(canaries: pa.Table, folder: Path) -> None:
 
 
 def open_canaries(folder: Path | str) -> Planted:
-    """Return the canaries in the folder of :func:`write_canaries` and :func:`plant`; `ArtifactError` if it is not
-    readable."""
+    """Return the canaries in the folder of :func:`write_canaries` and :func:`plant`, or raise `ArtifactError`."""
     tables = []
     for name, schema in (("canaries", _CANARIES), ("places", _PLACES)):
         path = Path(folder) / f"{name}.parquet"
@@ -340,8 +338,7 @@ def open_canaries(folder: Path | str) -> Planted:
 
 
 def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokenizer_json: str) -> TokenStore:
-    """Return the tokens of documents with the canaries cut off, which are at their ends; the store itself if there are
-    none, else one in memory.
+    """Return the tokens of documents with the canaries at their ends cut off; the same store if there are none.
 
     Parameters
     ----------

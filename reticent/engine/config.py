@@ -203,6 +203,5 @@ class CanaryConfig(Section):
 
     @property
     def num_individuals(self) -> int:
-        """Number of individuals (households) that the canaries need if none is left out by its coin; each gets one
-        canary at most."""
+        """Number of individuals (households) needed if no canary is left out; each gets one at most."""
         return sum(self.num * (self.k if arm == "missed" else 1) for arm in self.arms)

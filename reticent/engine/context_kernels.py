@@ -45,8 +45,7 @@ def draw_surrogates(
     epoch: int,
     out: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Copy ``input_ids`` to ``out`` (B, T) with each marked word replaced by a random public word of as many tokens;
-    return counts.
+    """Copy ``input_ids`` to ``out`` (B, T), marked words replaced by random public ones of as many tokens.
 
     A draw is a function of (seed, epoch, window, column), never of the word that stood there: of that its number of
     tokens and its kind are kept. Where the pool has no word of as many tokens, ``fill`` stands for each of them.

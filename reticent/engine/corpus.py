@@ -108,8 +108,7 @@ class Corpus:
         yield from merged(batches, batch_rows) if self.source.has_small_batches else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
-        """Return this corpus without the documents of these row numbers, in any order; the others are renumbered from
-        0.
+        """Return this corpus without the documents of these row numbers, in any order; the rest is renumbered.
 
         No file is changed, and documents left out are still read and checked. Another choice has another fingerprint.
 
@@ -274,15 +273,13 @@ class Corpus:
         return _num_distinct(self.scan().column("individual_id"))
 
     def documents_of_fragments(self) -> list[int]:
-        """Return the number of documents of each fragment (file) of the source, in order; documents that are left out
-        do not count."""
+        """Return the number of documents of each fragment (file), without those left out, in order."""
         kept = np.ones(self.scan().num_rows, dtype=bool)  # the scan finds the rows that are left out
         kept = kept if self._kept is None else self._kept
         return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the source's content, the reading options and the documents left out; it is computed
-        once.
+        """Return the SHA-256 of the source's content, reading options and documents left out; computed once.
 
         Of files that is their bytes; of documents in memory names and values of all columns, whoever holds them. So
         documents in memory never have the fingerprint of a file.
@@ -300,8 +297,7 @@ class Corpus:
         return self._fingerprint
 
     def require_unchanged(self) -> None:
-        """Raise `CorpusError` if a file has changed since it was first read, as two passes would then read different
-        texts."""
+        """Raise `CorpusError` if a file has changed since it was first read, so that passes would differ."""
         if isinstance(self.source, Files):
             self.source.require_unchanged()
 
@@ -416,8 +412,7 @@ def open_corpus(
 
 
 def owners_of_table(table: str, columns: Columns) -> dict[str, str]:
-    """Return document id (or file name) -> individual id for text files, read from a table; ``columns`` names its two
-    columns."""
+    """Return document id (or file name) -> individual id for text files; ``columns`` names the table's columns."""
     form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
     if form is None:
         raise PolicyError("corpus.individuals: expected a file of Parquet, Arrow, CSV or JSONL")
@@ -432,8 +427,7 @@ def as_corpus(documents: Corpus | Documents) -> Corpus:
 
 
 def open_configured(settings: CorpusConfig) -> Corpus:
-    """Open the documents of a job by its settings, with :func:`open_corpus`; documents of withdrawn individuals are
-    still included."""
+    """Open the documents of a job by its settings; those of withdrawn individuals are still included."""
     return open_corpus(
         settings.source,
         columns=settings.only(Columns),

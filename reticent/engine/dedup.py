@@ -58,8 +58,7 @@ class Deduplication:
 def find_copies(
     corpus: Corpus | Documents, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
 ) -> Deduplication:
-    """Return counts of exact and near duplicates in a corpus, and the documents to leave out, each with the one it
-    repeats.
+    """Return counts of exact and near duplicates, and the documents to leave out, each with the one it repeats.
 
     Counts, with shares of all words: for "exact" and "near" each, ``within`` (documents that repeat an earlier one of
     their individual, and groups of them) and ``across`` (documents in clusters that several individuals share, and
@@ -210,8 +209,7 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
 
 
 def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
-    """Return for each document the row of the one that it repeats, if it is to be left out; `NOT_A_COPY` if it
-    stays."""
+    """Return for each document to leave out the row of the one it repeats; `NOT_A_COPY` for the others."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":

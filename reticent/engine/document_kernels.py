@@ -55,8 +55,7 @@ def _without_nan(values: np.ndarray) -> np.ndarray:
 
 @_jit
 def _lowest_first(part: np.ndarray, last: int) -> None:
-    """Move the ``last + 1`` lowest values to the front, in place, by quickselect; a pivot is the median of first,
-    middle and last.
+    """Move the ``last + 1`` lowest values to the front, in place, by quickselect with a median-of-three pivot.
 
     The steps are those of Numba's ``np.partition``, so sums over these places have the same rounding. That one takes
     five seconds to compile, most of them for the texts of its errors.
@@ -94,8 +93,7 @@ def _lowest_first(part: np.ndarray, last: int) -> None:
 
 @_jit
 def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the share (float64) of each document's sliding windows whose sum is positive, averaged over the window
-    sizes.
+    """Return the share (float64) of each document's windows with a positive sum, averaged over sizes.
 
     Values that are NaN are left out first; so are sizes that a document is too short for, and where all are, it is one
     window itself. NaN for a document without values.

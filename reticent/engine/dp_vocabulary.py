@@ -28,8 +28,7 @@ WORDS_AT_ONCE = 1 << 22
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Return the least standard deviation of Gaussian noise that makes a query of sensitivity 1 (epsilon,
-    delta)-private [@balle2018].
+    """Return the least sigma of Gaussian noise that makes sensitivity 1 (epsilon, delta)-private [@balle2018].
 
     >>> round(gaussian_sigma(4.377178, 1e-5), 3), round(gaussian_sigma(1.993091, 1e-5), 3)
     (1.0, 2.0)
@@ -111,8 +110,7 @@ def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarr
 def numbered_words(
     words: NumberedWords, numbering: NgramIndex, index: NgramIndex, units: np.ndarray, counted: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the ``parts`` that `count_voters` takes (unit and word of each occurrence) from stored word numbers; no
-    text is read.
+    """Yield the ``parts`` of `count_voters` (unit and word of each occurrence) from stored word numbers.
 
     Parameters
     ----------
@@ -141,8 +139,7 @@ def numbered_words(
 
 
 def word_order(key: bytes, words: pa.Array) -> np.ndarray:
-    """Return a secret random order of the index's words: the rank of each, int64, which depends on the key and the
-    words alone."""
+    """Return a secret random rank for each of the index's words, int64; it depends on key and words alone."""
     digests = b"".join(
         hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"order").digest() for word in words.to_pylist()
     )

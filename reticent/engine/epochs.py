@@ -21,8 +21,7 @@ LOOK_AGAIN = 0.05
 
 
 class EpochTokens:
-    """A context manager in which ``tokens(epoch)`` returns the `TokenStore` of an epoch; the next one is made in the
-    background.
+    """A context in which ``tokens(epoch)`` returns an epoch's `TokenStore`; the next is made in the background.
 
     Parameters
     ----------

@@ -86,8 +86,7 @@ class FlaggedWords:
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
 
     def survey(self) -> Survey:
-        """Return the corpus properties that surrogates depend on (names, date order, language). Cost: one pass over the
-        text."""
+        """Return what surrogates depend on: real names, date order, language. Cost: one pass over the text."""
         spans = self._spans
         if spans is None:
             return survey_documents(())
@@ -120,8 +119,7 @@ class FlaggedWords:
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
     def _spread(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """Return a mask of the batch's words that are protected beyond their span, for each category; the last result
-        is cached."""
+        """Return masks of the batch's words protected beyond their span, by category; the last is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -226,8 +224,7 @@ def _collect(
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
-    """Return blacklists of the surface forms to protect in all documents of an individual or of the corpus, by category
-    or all under ""."""
+    """Return blacklists of surface forms to protect beyond their span, by category, or all under ""."""
 
     blacklists: dict[str, Blacklist] = {} if by_category else {"": make()}
     for part in selection.batches():

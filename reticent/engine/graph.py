@@ -136,8 +136,7 @@ def _extend(
     compact: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """Replace the ids + 1 of (n-1)-grams by those of n-grams, in place, and write the n-grams' supports to
-    ``found``."""
+    """Replace ids + 1 of (n-1)-grams by those of n-grams, in place; write the n-grams' supports to ``found``."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -252,8 +251,7 @@ def _count_distinct(
 
 
 def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Draw sets of shared words, and return whether each singles out the unit that it was drawn from: int8, shape (S,
-    max_m).
+    """Draw sets of shared words; return whether each singles out the unit it was drawn from: int8, shape (S, max_m).
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
     of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit
@@ -282,8 +280,7 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
 def _postings(
     words: np.ndarray, offsets: np.ndarray, order: np.ndarray, units: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each shared word the units that use it, ascending, in CSR form; ``order`` has the documents sorted by
-    unit."""
+    """Return the units that use each shared word, in CSR form; ``order`` has the documents sorted by unit."""
     word_offsets = np.zeros(len(shared) + 1, dtype=np.int64)
     last = np.full(len(shared), -1, dtype=np.int64)
     for document in order:

@@ -164,8 +164,7 @@ def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int],
 def one_id_each(
     documents: pa.Table, name: str, column: str, choice: Ids, place: Callable[[int], str]
 ) -> tuple[pa.Table, int]:
-    """Return documents whose ids in the column ``name`` are treated as ``choice`` says, and the number of spellings
-    joined with others.
+    """Return documents with the ids in column ``name`` treated by ``choice``, and the number of joined spellings.
 
     Parameters
     ----------

@@ -42,8 +42,7 @@ def build_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """Return the n-gram index of the documents of these splits; support counts households where the corpus has any,
-    otherwise individuals.
+    """Return the n-gram index of the documents of these splits; support counts households, if any, or individuals.
 
     Raises
     ------
@@ -73,8 +72,7 @@ def build_nested_indexes(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NgramIndex, NgramIndex]:
-    """Return two indexes, counted in one pass: of the documents of the splits ``within``, and of those of all
-    ``splits`` (a superset).
+    """Return two indexes, counted in one pass: of the splits ``within``, and of all ``splits``.
 
     They are those that :func:`build_index` makes of each, to the last byte; same errors. Cost: one pass over
     the text for both, little more than for the larger one.
@@ -98,8 +96,7 @@ def build_nested_indexes(
 def _documents(
     corpus: Corpus, individuals: Individuals, *choices: tuple[str, ...]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the unit (individual or household) of each document, and for each choice of splits a mask of the documents
-    that belong to it."""
+    """Return each document's unit (individual or household), and for each choice of splits a mask of documents."""
     codes = individuals.individual_codes(corpus.scan().column("individual_id"))
     kept = [individuals.mask(*splits)[codes] for splits in choices]
     for splits, keep in zip(choices, kept, strict=True):
@@ -194,8 +191,7 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
 
 
 def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: int) -> tuple[int | None, int | None]:
-    """Return the bytes that the index builder may use, and those that the rest of the process uses; None, None without
-    a limit."""
+    """Return the bytes that the index builder may use, and those used by the rest; None, None without a limit."""
     if memory_limit is None:
         return None, None
     used = check_memory_limit(memory_limit, num_threads, num_documents)

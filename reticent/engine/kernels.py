@@ -73,8 +73,7 @@ def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
 
 @_jit
 def count_disorder(word_ids: np.ndarray, doc_offsets: np.ndarray) -> int:
-    """Return the number of tokens with an invalid word number: below -1, or less than an earlier one of the
-    document."""
+    """Return the number of tokens with an invalid word number: below -1, or less than one earlier on."""
     found = 0
     for document in range(len(doc_offsets) - 1):
         last = 0
@@ -159,8 +158,7 @@ def replace_words(
     epoch: int,
     out: np.ndarray,
 ) -> None:
-    """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, replaced by random tokens, or unchanged
-    (whole-word BERT masking).
+    """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, replaced by random tokens, or unchanged.
 
     The fate of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
     a draw of its own, uniform over ``random_ids``. Where no share is random, that array may be empty.
@@ -202,8 +200,7 @@ def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: in
 
 @_jit
 def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Return the sum (modulo 2^64) of a hash of (seed, epoch, window, column, label) over the prediction targets of a
-    batch.
+    """Return the sum (modulo 2^64) of hashes of (seed, epoch, window, column, label) over a batch's targets.
 
     A sum, so that it is the same however the windows are batched, and adds up over processes. Where a target stands is
     in it: a token that is protected in one document cannot pass for its equal in another.
@@ -220,8 +217,7 @@ def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int)
 
 @_jit
 def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the token range of every word of a store: first token (int64), number of tokens (int32), document
-    (int64)."""
+    """Return the token range of every word: first token (int64), number of tokens (int32), document (int64)."""
     num_slots = 0
     for document in range(len(doc_offsets) - 1):
         last = -1
@@ -282,8 +278,7 @@ def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, 
 
 @_jit
 def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number the tuples ``values[starts[i] : starts[i] + lengths[i]]``: equal tuples, and only they, get the same
-    number.
+    """Number the tuples ``values[starts[i] : starts[i] + lengths[i]]``: only equal tuples share a number.
 
     Numbers run from 0 in the order of first appearance. A hash table of the distinct tuples, compared by value.
 
@@ -336,8 +331,7 @@ def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -
 
 @_jit
 def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each word whether ``values`` (bool, one per token) holds at all its tokens, bool (S,); True for a word
-    without tokens."""
+    """Return for each word whether ``values`` (bool, one a token) is True at all its tokens, bool (S,)."""
     out = np.ones(len(starts), dtype=np.bool_)
     for word in range(len(starts)):
         for token in range(starts[word], starts[word] + lengths[word]):

@@ -50,8 +50,7 @@ class LanguageCount:
 
     @property
     def most(self) -> str | None:
-        """Code of the language of most documents (ties: alphabetically first); None if no document has a common
-        word."""
+        """Code of most documents' language (ties: alphabetically first); None if no common word was found."""
         language = max(LANGUAGES, key=self._documents.__getitem__)
         return language if self._documents[language] else None
 
@@ -121,15 +120,13 @@ class OtherLanguages:
             self.documents[name] += int(np.count_nonzero(found == place))
 
     def in_language(self, code: str) -> int:
-        """Return the number of documents in a language; for an unlisted code, those in languages that the rules do not
-        support."""
+        """Return the number of documents in a language; for other codes, in all unsupported ones."""
         code = {"nb": "no", "nn": "no"}.get(code, code)
         return self.documents.get(code, sum(self.unknown.values()))
 
     @property
     def unknown(self) -> dict[str, int]:
-        """Number of documents in each language that the rules do not support, by code; ``other`` is an unidentified
-        one."""
+        """Number of documents by language that the rules do not support; ``other``: not identified."""
         return {name: num for name, num in self.documents.items() if num and name not in self.known}
 
     def main(self) -> list[str]:
@@ -138,8 +135,7 @@ class OtherLanguages:
         return [name for name, count in self.documents.items() if count and 5 * count >= num and name != UNTOLD]
 
     def counts(self) -> dict[str, int]:
-        """Return ``long_documents``, the number that was examined, and ``other_language``, those in unsupported
-        languages."""
+        """Return ``long_documents``, those examined, and ``other_language``, those in unsupported ones."""
         return {"long_documents": sum(self.documents.values()), "other_language": sum(self.unknown.values())}
 
     def warning(self) -> str | None:
@@ -166,14 +162,12 @@ def known_languages(texts: pa.Array) -> np.ndarray:
 
 
 def _identified(texts: pa.Array, num_characters: int) -> np.ndarray:
-    """Return the index of each document's language in `_WORDS_OF_NOTES`; its length if none is identified, -1 for a
-    short document."""
+    """Return each document's index in `_WORDS_OF_NOTES`, its length if unidentified, -1 for a short document."""
     return _best(*_hits(texts, num_characters))
 
 
 def _hits(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of words in the beginning of each document, and by language how many are common words, (L,
-    D)."""
+    """Return the number of words at the start of each document, and of common words by language, (L, D)."""
     num_words, flat = _rust.count_listed_words(texts, _LISTS_OF_NOTES, num_characters)
     hits = flat.astype(np.int64).reshape(len(texts), len(_LISTS_OF_NOTES)).T
     if len(rest := np.flatnonzero(num_words < 0)):

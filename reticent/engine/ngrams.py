@@ -116,8 +116,7 @@ class NgramIndex:
         return ngram["left"][0].as_py(), ngram["right"][0].as_py()
 
     def _rank(self, n: int, row: int) -> int:
-        """Return how many n-grams before this row are extended (support of at least `min_support`): its number in the
-        next level."""
+        """Return the number of extended n-grams before this row, which is its number in the next level."""
 
         def num_extended(start: int, length: int) -> int:
             return int(np.count_nonzero(self.level(n, start, length)["support"].to_numpy() >= self.min_support))
@@ -198,8 +197,7 @@ class NgramIndex:
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
-        """Return an index of the same words, but without longer n-grams, that has other supports: integers
-        (num_words,)."""
+        """Return an index of the same words with other supports, integers (num_words,), and max_n 1."""
         words = self.words()
         columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
         return NgramIndex.from_tables(
@@ -260,13 +258,11 @@ class NgramIndex:
         )
 
     def number_words(self, texts: pa.Array, words: _rust.Words, *, num_threads: int = 0) -> NDArray[np.uint32]:
-        """Return the row of each word of the texts in the table of words, uint32; all bits are set for an unknown
-        word."""
+        """Return the index row of each word of the texts, uint32; all bits are set for an unknown word."""
         return self._core.number_words(texts, words, num_threads=num_threads)
 
     def blacklist(self) -> _rust.Blacklist:
-        """Return an empty blacklist of surface forms to protect everywhere; this index's supports say which are too
-        common to add."""
+        """Return an empty blacklist of surface forms; this index says which are too common for it."""
         return _rust.Blacklist(surface=self.surface, index=self._core)
 
     def numbering(
@@ -288,8 +284,7 @@ class NgramIndex:
 
 
 def _find(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
-    """Return the row of a key by binary search among ascending rows; None if it is not found. ``key_of`` returns the
-    key of a row."""
+    """Return the row with this key (``key_of`` returns a row's), by binary search in ascending rows, or None."""
     first, end = 0, num_rows
     while first < end:
         middle = (first + end) // 2

@@ -130,8 +130,7 @@ class PackedTokens:
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write token windows to ``out``: token ids (int64), word numbers (int32) and flags (uint8), each (B, T); see
-        `gather_packed`."""
+        """Write windows of token ids, word numbers and flags to ``out``, each (B, T); see `gather_packed`."""
         from reticent.engine.packed_kernels import gather_packed
 
         stored, firsts = self.stored, self.firsts[documents]
@@ -149,14 +148,12 @@ class PackedTokens:
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield a column of `TokenStore` in consecutive blocks of whole documents; one empty block if there are no
-        documents."""
+        """Yield a column of `TokenStore` in blocks of whole documents; one empty block if there are none."""
         for first, end in self.runs():
             yield self.block(name, first, end)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges (first, end) of consecutive documents that are unpacked together; one empty range if there are
-        none."""
+        """Yield ranges (first, end) of documents to unpack together; one empty range if there are none."""
         num_documents = len(self.doc_offsets) - 1
         first = 0
         while True:
@@ -225,8 +222,7 @@ class PackedTokens:
         return tokens[own], rows[own]
 
     def places(self, first: int, end: int) -> slice | np.ndarray:
-        """Return the positions of the tokens of documents ``first`` to ``end`` in the folder of ids; a slice where they
-        are contiguous."""
+        """Return the positions of these documents' tokens in the folder of ids; a slice if contiguous."""
         offsets, firsts = self.doc_offsets[first : end + 1], self.firsts[first:end]
         length = int(offsets[-1] - offsets[0])
         if self._is_run(first, end):
@@ -333,8 +329,7 @@ class _Table:
 
 
 class NgramStarts:
-    """Tokens where minimal identifying n-grams start, and the n-grams' lengths as bits; row groups are read on
-    demand."""
+    """Tokens where minimal identifying n-grams start, with their lengths as bits; read on demand."""
 
     def __init__(self, folder: Path, schema: pa.Schema, num_tokens: int):
         self._folder, self._num_tokens = folder, num_tokens

@@ -93,8 +93,7 @@ class PromptNormaliser:
 
 
 def _form(word: str) -> int:
-    """Return the case form of a word, as training distinguishes: 0 with a digit, 1 lower case, 2 capitalised, 3 upper
-    case."""
+    """Return the case form of a word: 0 with a digit, 1 lower case, 2 capitalised, 3 upper case."""
     if any(character.isdigit() for character in word):
         return 0
     if not word[:1].isupper():

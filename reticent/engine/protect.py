@@ -67,8 +67,7 @@ class Policy(Section):
     words: Annotated[Words, of_job(None)] = "counted"
 
     def cache_key(self) -> dict[str, Any]:
-        """Return the settings that protection flags depend on, as a cache key; the public word list is identified
-        elsewhere, by its content."""
+        """Return the settings that flags depend on, without the public words, which are identified by content."""
         return self.model_dump(exclude={"public_words"})
 
     def scope_of(self, label: str) -> Scope:

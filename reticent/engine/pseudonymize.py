@@ -87,15 +87,14 @@ class OffsetMap:
     new_end: np.ndarray
 
     def to_new(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return start and end, in the new texts, of these spans of the old texts; ``document`` has the row of each
-        span.
+        """Return start and end in the new texts of spans of the old texts; ``document`` has their rows.
 
         A bound inside an edit goes to that edit's own bound: the result covers all that the span met.
         """
         return self._map(document, start, end, self.old_start, self.old_end, self.new_start, self.new_end)
 
     def to_old(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return start and end, in the old texts, of these spans of the new texts; see `to_new`."""
+        """Return start and end in the old texts of spans of the new texts; see `to_new`."""
         return self._map(document, start, end, self.new_start, self.new_end, self.old_start, self.old_end)
 
     def _map(

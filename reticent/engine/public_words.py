@@ -108,8 +108,7 @@ def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWo
 
 
 def generated_words() -> list[str]:
-    """Return the built-in pool of words: common words, joined stems, and syllables and numbers drawn by a fixed
-    seed."""
+    """Return the built-in pool: common words, joined stems, and syllables and numbers drawn by a fixed seed."""
     random = np.random.default_rng(20_250_101)
     joined = [stem + after for stem in STEMS for after in AFTER]
     joined += [before + stem + after for before, stem, after in itertools.product(BEFORE, STEMS, AFTER[:8])]
@@ -211,8 +210,7 @@ class ContextWords:
     fill_is_rare: np.ndarray
 
     def blank(self) -> ContextWords:
-        """Return a copy without public words, so that each replaced word becomes the fill token (``context_indirect =
-        "tag"``)."""
+        """Return a copy without public words, which replaces each word by the fill token."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return ContextWords(**{**values, "count": np.zeros_like(self.count)})
 
@@ -237,8 +235,7 @@ class ContextWords:
         return Replaced(out, *map(int, counts))
 
     def count_read(self, input_ids: np.ndarray, word_ids: np.ndarray, skipped: np.ndarray) -> int:
-        """Return how many words of a batch identify someone, by their characters; words with a token in ``skipped`` do
-        not count."""
+        """Return how many words of a batch identify someone, without those with a ``skipped`` token."""
         return self.reader.count(
             np.ascontiguousarray(input_ids, dtype=np.int64),
             np.ascontiguousarray(word_ids, dtype=np.int32),
@@ -299,8 +296,7 @@ def context_words(
 def _encoded(
     tokenizer_json: str, pool: PublicWords, unknown: int | None, num_threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct token sequences of the pool's words, after a space and after a newline, in lower, upper and
-    mixed case.
+    """Return the distinct token sequences of the pool's words, after a space or newline, in several cases.
 
     Returns ids, and first token and number of tokens of each run; runs follow each other.
     """
@@ -324,8 +320,7 @@ def _encoded(
 
 
 def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the layout of words by kind and number of tokens: first index in a list, count, and that list (word
-    numbers)."""
+    """Return the words' layout by kind and number of tokens: first index in a list, count, and that list."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))

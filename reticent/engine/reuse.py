@@ -41,8 +41,7 @@ def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.
 
 
 def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads: int = 0) -> np.ndarray:
-    """Return the documents of ``after`` whose text differs from that in ``before``; int64, ascending; ``rows`` as from
-    `rows_before`.
+    """Return the documents of ``after`` with another text than in ``before``; int64; ``rows`` by `rows_before`.
 
     Texts are compared by 64 bits of BLAKE3 under a key that is drawn anew: whoever wrote a text, a change of it is not
     seen in one of 2^64 cases. Cost: one pass over the text of both; 16 bytes a document.
@@ -75,8 +74,7 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-    """Return the spans of the documents with these rows, which are distinct and in any order: offsets by document,
-    int64 (D + 1,), and a table."""
+    """Return span offsets (int64[D + 1]) and a table of the spans of these documents, distinct and in any order."""
     order = np.argsort(rows, kind="stable")
     offsets, table = reader.of_documents(rows[order], columns)
     if (np.diff(order) > 0).all():

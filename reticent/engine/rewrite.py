@@ -105,8 +105,7 @@ def replace_words_by_x(
     *,
     num_threads: int = 0,
 ) -> Rewritten:
-    """Return texts with X for direct words and for symbols in ``gaps``, and the flags and n-gram starts of the other
-    words.
+    """Return texts with X for direct words and symbols in ``gaps``, with the other words' flags and starts.
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
@@ -190,8 +189,7 @@ def replace_spans(
 def _words_of(
     edits: _Bounds, now: _Bounds, words: Words, labels: pa.Array
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-    """Return the word range of each replacement in the new texts, with offsets by document; replacements that overlap
-    no word are left out."""
+    """Return the word range of each replacement in the new texts, by document; without those that overlap none."""
     low, high = now.met_by(edits)
     met = np.flatnonzero(high > low)
     rows = edits.rows[met]

@@ -119,8 +119,7 @@ UNTOLD: Final = _numbers("token-untold", word=pa.int64(), flag=pa.uint8(), lengt
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return the name of an Arrow type without its parameters, such as "struct": field names of JSON are private
-    data."""
+    """Return the name of an Arrow type without parameters, such as "struct": JSON's field names are data."""
     return str(kind).partition("<")[0]
 
 
@@ -138,8 +137,7 @@ def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
-    """Return an error about a document of a batch as one about a row of a file; ``place`` maps the batch row to text
-    that names file and row."""
+    """Return an error about a document of a batch as one about a file's row; ``place`` describes a batch row."""
     found = re.match(r"document (\d+) of the batch: ", str(error))
     return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
 

@@ -35,8 +35,7 @@ class Individuals:
         return Individuals, (self.table,)
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
-        """Return the code (row number, uint32) of each individual id; `CorpusError` for one that is not in the
-        split."""
+        """Return the code (row, uint32) of each individual id; `CorpusError` for an unknown one."""
 
         ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
         ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
@@ -179,8 +178,7 @@ def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
 
 
 def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> tuple[pa.Array, np.ndarray]:
-    """Return the sorted household ids and the household of each individual, uint32; `CorpusError` if an individual has
-    two."""
+    """Return the sorted household ids, and each individual's household, uint32; `CorpusError` if it has two."""
     households = ids.column("household_id")
     if households.null_count:
         row = np.flatnonzero(households.is_null())[0]
@@ -197,8 +195,7 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
 
 
 def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
-    """Return for each document whether it is held back from training for the user-inference attack; bool, shape
-    (num_documents,).
+    """Return which documents are held back from training for user inference; bool (num_documents,).
 
     Of an individual with n documents they are the round(share * n), at least 1 and at most n - 1, of the lowest keyed
     hash of their ids; of one with a single document there are none. No other individual's documents matter. Held-out

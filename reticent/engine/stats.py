@@ -269,8 +269,7 @@ def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[d
 def _identifying_words(
     stream: WordStream, flags: np.ndarray, rare: np.ndarray, num_words: int
 ) -> dict[str, dict[str, int]]:
-    """Return numbers of distinct words and of occurrences that identify directly, indirectly (by support alone), and in
-    either way."""
+    """Return distinct words and occurrences that identify directly, by support alone, and either way."""
     direct = (flags & DIRECT) > 0
     found = {}
     for name, chosen in (("direct", direct), ("indirect", rare), ("both", direct | rare)):
@@ -301,8 +300,7 @@ def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dic
 
 
 def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
-    """Return counts of the detected spans, over all splits: rows of label, detector, num_spans, num_documents,
-    num_individuals.
+    """Return counts of detected spans: rows of label, detector, num_spans, num_documents, num_individuals.
 
     Labels found in fewer than ``small_cell`` individuals are put together as "other", which is left out where it is
     itself of fewer.

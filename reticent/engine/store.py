@@ -214,15 +214,13 @@ class TokenStore:
         )
 
     def of_units(self, units: np.ndarray) -> TokenStore:
-        """Return a copy of the store whose ``individual`` column holds the unit (household) of each individual; no
-        tokens are unpacked."""
+        """Return a copy whose ``individual`` holds the unit (household) of each; no tokens are unpacked."""
         store = copy.copy(self)
         store.individual = units[self.individual].astype(np.uint32)
         return store
 
     def text_fingerprint(self) -> str:
-        """Return the SHA-256, hexadecimal, of everything that training reads except the flags, which a recipe without
-        protection ignores.
+        """Return the SHA-256, hexadecimal, of everything that training reads, except the flags.
 
         Cost: one pass over the tokens for each column.
         """
@@ -234,8 +232,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def flags_fingerprint(self) -> str:
-        """Return the SHA-256, hexadecimal, of the tokens, their word numbers and flags: what
-        :mod:`reticent.engine.verify` has checked.
+        """Return the SHA-256, hexadecimal, of tokens, word numbers and flags: all that a check verifies.
 
         Cost: one pass over the tokens for each column.
         """

@@ -116,8 +116,7 @@ class ViewWriter(_Writer):
         self.num_tokens += num_tokens
 
     def write_untold(self, planes: Planes, num_words: int) -> None:
-        """Append the words whose protection the token bits cannot tell; ``num_words`` is the number of all words of
-        these documents."""
+        """Append the words whose protection token bits cannot tell; ``num_words`` is that of all words."""
         columns = planes.untold_words + self._num_words, planes.untold_flags, planes.untold_lengths
         self._untold.append(pa.table([owned(pa.array(column)) for column in columns], schema=UNTOLD))
         self._num_words += num_words

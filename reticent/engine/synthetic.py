@@ -83,8 +83,7 @@ class SynthConfig:
 def synthesize(
     folder: Path | str, config: SynthConfig, *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """Write a synthetic hospital to ``folder``: ``documents/part-00000.parquet`` …, ``records.parquet`` and
-    ``public/…``; return counts.
+    """Write a synthetic hospital (``documents/``, ``records.parquet``, ``public/``) to ``folder``; return counts.
 
     Equal configurations give byte-equal files. Memory is bounded by a batch of individuals.
     """
@@ -140,8 +139,7 @@ def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.Recor
 
 
 def _drawn(config: SynthConfig) -> np.ndarray:
-    """Return by individual the index of the diagnosis in the notes, of that in the record alone, and of the ward; int64
-    (N, 3)."""
+    """Return indices of the diagnosis in the notes, of that in the record alone, and of the ward; int64 (N, 3)."""
     num, draws = len(DIAGNOSES), generator(config.seed, _STREAM_DIAGNOSES).random((config.num_individuals, 3))
     written, more, ward = (draws * (num, num - 1, len(WARDS))).astype(np.int64).T
     return np.stack([written, (written + 1 + more) % num, ward], axis=1)

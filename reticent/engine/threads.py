@@ -37,8 +37,7 @@ def in_threads(
     work: Callable[[int, pa.RecordBatch], None],
     num_threads: int,
 ) -> None:
-    """Call ``work(row, batch)`` for every batch of every stream, in threads; a stream is the number of its first row
-    and its batches.
+    """Call ``work(row, batch)`` for all batches of all streams (pairs of first row and batches), in threads.
 
     Each thread takes the next stream that no thread reads; when none is left it takes turns at the one with the fewest
     readers. The first error stops every thread and is raised; so does an interrupt.

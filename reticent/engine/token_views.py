@@ -47,8 +47,7 @@ def num_set(bits: np.ndarray) -> int:
 def documents_of(
     owners: pa.ChunkedArray, individuals: Individuals | None, splits: tuple[str, ...] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each document its individual's code and its unit's code, uint32, and whether it belongs to the splits,
-    bool.
+    """Return each document's individual code and unit code, uint32, and whether it is in the splits, bool.
 
     ``owners`` are the ids of their individuals. Without individuals each document is its own; without splits all count.
 

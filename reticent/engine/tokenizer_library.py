@@ -41,8 +41,7 @@ def library_json(tokenizer: Any) -> str:
 
 
 def remember_json(tokenizer: PreTrainedTokenizerFast, tokenizer_json: str) -> PreTrainedTokenizerFast:
-    """Record the ``tokenizer.json`` that a tokenizer was made from, so that `json_of` returns it; return the
-    tokenizer."""
+    """Record the ``tokenizer.json`` that a tokenizer was made from, for `json_of`; return the tokenizer."""
     _MADE_OF[tokenizer] = tokenizer_json
     return tokenizer
 

@@ -184,8 +184,7 @@ def _write_view(
 
 
 class RewrittenTokens:
-    """Writes the tokens of documents whose direct identifiers are replaced, as often as is wanted (for example anew for
-    each epoch).
+    """Writes the tokens of documents with replaced direct identifiers, repeatedly (for each epoch, say).
 
     Parameters
     ----------

@@ -14,8 +14,7 @@ END = "<|endoftext|>"
 
 
 def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False) -> str:
-    """Return the ``tokenizer.json`` of a BERT tokenizer with this ``vocab.txt``; ``lowercase`` is its uncased variant
-    (no accents)."""
+    """Return BERT's ``tokenizer.json`` for a ``vocab.txt``; ``lowercase``: uncased, without accents."""
     vocabulary = {token: number for number, token in enumerate(_lines(vocab_path))}
     missing = [token for token in BERT_SPECIALS if token not in vocabulary]
     if missing:
@@ -67,8 +66,7 @@ def _by_number(vocabulary: dict[str, int]) -> dict[str, int]:
 
 
 def _json(special: list[tuple[int, str]], **parts: Any) -> str:
-    """Return a ``tokenizer.json`` with the library's exact formatting, as other bytes would count as another
-    tokenizer."""
+    """Return a ``tokenizer.json`` formatted as by the library, as other bytes count as another tokenizer."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": number, "content": token, **plain} for number, token in sorted(special)]
     content = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts}

@@ -48,21 +48,18 @@ _OPTED_IN: Final = "corpus.readmitted lists who opted in again"
 
 @runtime_checkable
 class Registering(Protocol):
-    """A database source that can exclude individuals by id, so that their texts are never sent; all reads use one
-    snapshot."""
+    """A database source that can exclude individuals by id, so that their texts are never sent."""
 
     name: str
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct ids in a table of withdrawn individuals, as strings; with None, those of the documents'
-        individuals."""
+        """Return the distinct ids in a table of withdrawn individuals; for None, those of the documents."""
 
     def leave_out(self, ids: pa.Array) -> None:
         """Exclude the documents of these individuals from all later reads."""
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with doc_id, individual_id and, if available, the SHA-256 of the text of each excluded
-        document."""
+        """Yield doc_id, individual_id and, if available, the text's SHA-256 of each excluded document."""
 
 
 # --------------------------------------------------------------------------------------------------------------- lists
@@ -132,8 +129,7 @@ def matched(
 
 
 def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.Array, list[OfList]]:
-    """Return the corpus without the documents of the individuals listed in these files; raises as :func:`read_ids`
-    does.
+    """Return the corpus without the documents of individuals listed in these files; raises as :func:`read_ids`.
 
     An individual may be in several files: a list of today may repeat that of yesterday.
 
@@ -149,16 +145,14 @@ def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.A
 def _of_lists(
     files: Sequence[Path | str], known: pa.Array | pa.ChunkedArray, choice: Ids
 ) -> tuple[pa.Array, list[OfList]]:
-    """Return the individuals listed in these files, and for each file its name, number of ids and number of
-    individuals."""
+    """Return the individuals listed in files, and each file's name, number of ids and number of individuals."""
     found = [read_ids(file, known, choice) for file in files]
     gone = pa.concat_arrays([pa.array([], pa.string()), *(ids for ids, _ in found)]).unique()
     return gone, [(str(file), num, len(ids)) for file, (ids, num) in zip(files, found, strict=True)]
 
 
 def report_lists(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, counts: dict[str, Any]) -> None:
-    """Report for each list how many individuals it excludes, and add the counts to those of a manifest; raises as
-    `list_message` does."""
+    """Report how many individuals each list excludes, and add it to ``counts``; raises as `list_message` does."""
     for each in lists:
         sentence, is_warning = list_message(*each, settings)
         progress.tell(sentence, is_warning=is_warning)
@@ -228,8 +222,7 @@ class LeftOut:
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
     def has(self, name: str, values: pa.Array) -> np.ndarray:
-        """Return which of these values (ids, or SHA-256 of texts) are in the column ``name`` of the record, bool; nulls
-        never are."""
+        """Return which values (ids, or SHA-256 of texts) are in a column of the record, bool; nulls never are."""
         if name not in self._kept:
             keys, digests = self.table.column("key"), self.table.column(name)
             each = [(key, digests.filter(pc.equal(keys, key)).to_pylist()) for key in keys.unique().to_pylist()]
@@ -309,8 +302,7 @@ def sha256(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield documents (doc_id, individual_id, text) as tables with the SHA-256 of the text (schema
-    `DOCUMENTS_LEFT`)."""
+    """Yield documents (doc_id, individual_id, text) as tables with the text's SHA-256 (`DOCUMENTS_LEFT`)."""
     for batch in batches:
         ids = [batch.column(number).cast(pa.string()) for number in range(2)]
         yield pa.table([*ids, sha256(batch.column(2))], schema=DOCUMENTS_LEFT)
@@ -456,8 +448,7 @@ class Withdrawals:
         self.record = record.adding(left, texts)
 
     def require(self, documents: pa.Table, gone: pa.Array) -> None:
-        """Raise as `end` does if a withdrawn individual or document would come back; ``documents`` have doc_id and
-        individual_id."""
+        """Raise as `end` does if someone would come back; ``documents`` have doc_id and individual_id."""
         individuals = documents.column("individual_id")
         settled = pa.concat_arrays([gone, self.readmitted(individuals)])
         refuse_people(self.record, individuals, self.settings.ids, settled)
@@ -510,8 +501,7 @@ def _refuse(back: int) -> None:
 
 
 def refuse_moved(moved: Sequence[pa.Table]) -> None:
-    """Raise `PolicyError`, with their number, for documents of withdrawn individuals that now belong to another
-    individual."""
+    """Raise `PolicyError` if documents of withdrawn individuals now belong to others; it says how many."""
     if count := sum(table.num_rows for table in moved):
         people = len({owner for table in moved for owner in table.column("individual_id").to_pylist()})
         raise PolicyError(

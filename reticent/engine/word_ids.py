@@ -28,8 +28,7 @@ LABEL_NAMES = "labels.json"
 
 
 class WordWriter:
-    """Appends the word numbers (index rows) of documents to a folder; ``num_listed`` is the number of words of the
-    index."""
+    """Appends documents' word numbers (index rows) to a folder; ``num_listed`` is the number of indexed words."""
 
     def __init__(self, folder: Path, num_listed: int):
         self.num_words = 0
@@ -39,8 +38,7 @@ class WordWriter:
         self._words.write(np.array([self._bits], dtype=np.uint8))
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
-        """Append documents: the numbers of all their words, uint32, and the word offsets of the documents, int64 (D +
-        1,)."""
+        """Append documents: numbers of all their words, uint32, and their word offsets, int64 (D + 1,)."""
 
         self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._bits))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))

@@ -48,8 +48,7 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
 
 
 def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
-    """Return the spans that all detectors find in a batch (`FOUND`); detectors that read other detectors' spans run
-    last."""
+    """Return the spans of all detectors in a batch (`FOUND`); those that read others' spans run last."""
     found = FOUND.empty_table()
     for detector in sorted(detectors, key=detection_stage):
         reads = hasattr(detector, "detect_beside")
@@ -88,8 +87,7 @@ def find_in_texts(
 
 
 def detection_stage(detector: Any) -> int:
-    """Return when a detector runs: 0 first, 1 if it reads the spans of others, 2 if it also declares which ones, as
-    those may be of stage 1."""
+    """Return when a detector runs: 0 first, 1 if it reads others' spans, 2 if it declares whose it reads."""
     return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
 
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
-    """Return the names in lists (label -> text file, one name a line) as a table of pattern and label, without
-    repeats."""
+    """Return the names in lists (label -> text file, one a line) as a table of pattern and label, without repeats."""
     patterns: list[str] = []
     labels: list[str] = []
     for label, path in lists.items():
@@ -88,8 +87,7 @@ class GazetteerDetector:
         return self.as_spans(pa.record_batch(found))
 
     def choice(self) -> tuple[Gazetteer, CommonWords | None]:
-        """Return gazetteer and common words, the arguments for a joint pass with records
-        (:mod:`reticent.engine.detect.together`)."""
+        """Return gazetteer and common words, for a joint pass (:mod:`reticent.engine.detect.together`)."""
         return self._gazetteer, self.common_words or None
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:

@@ -189,15 +189,13 @@ class Tagger:
         return tuple(dict.fromkeys(hint.partition(":")[0] for hint in self.header.hints))
 
     def leaning(self, lean: float) -> Tagger:
-        """Return the same tagger with ``lean`` subtracted from the score of the class "no identifier": higher recall,
-        lower precision."""
+        """Return the same tagger with ``lean`` subtracted from the score of "no identifier", which raises recall."""
         return Tagger(self.core, replace(self.header, lean=lean))
 
     def find(
         self, texts: pa.Array, found: pa.Table, *, common: CommonWords | None = None, num_threads: int = 0
     ) -> pa.Table:
-        """Return the spans (`BATCH_SPANS`) found in texts; ``found`` (`FOUND`) are the spans of other detectors
-        there."""
+        """Return the spans (`BATCH_SPANS`) in texts; ``found`` (`FOUND`) are other detectors' spans there."""
         header = self.header
         hints = _hints(found, len(texts), header.hints)
         common = common if header.config["corpus"] else None
@@ -396,8 +394,7 @@ def _known(label: str) -> str:
 
 
 def _lane(label: str, lanes: Mapping[str, int]) -> int:
-    """Return the output class ("lane") of a label; a category with too few examples counts as unknown, not as no
-    identifier."""
+    """Return the output class ("lane") of a label; a category with too few examples is the unknown class."""
     return _UNKNOWN_LANE if label == UNKNOWN else lanes.get(_known(label), _UNKNOWN_LANE)
 
 
@@ -413,8 +410,7 @@ def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
-    """Return the hint names "detector:category" (tagger features) of these spans, and for each span the index of its
-    name."""
+    """Return the hint names "detector:category" (features) of spans, and for each span the index of its name."""
     detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
     categories = [category(name) for name in label.dictionary.to_pylist()]
     names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]
@@ -491,7 +487,6 @@ class LearnedDetector:
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans (`BATCH_SPANS`) found in a batch; ``found`` (`FOUND`) are the spans of other detectors
-        there."""
+        """Return the spans (`BATCH_SPANS`) in a batch; ``found`` (`FOUND`) are other detectors' spans."""
         common = getattr(self, "common_words", None)
         return self.tagger.find(batch.column("text"), found, common=common, num_threads=self.num_threads)

@@ -88,8 +88,7 @@ class Marks:
         return int(self.individual.max(initial=-1)) + 1
 
     def chosen(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
-        """Return a copy restricted to the spans of these detectors (also where one found nothing) and of these
-        categories."""
+        """Return a copy with the spans of these detectors and categories only; a detector may have found none."""
         names = self.detectors if detectors is None else tuple(detectors)
         number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
         of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
@@ -109,8 +108,7 @@ class Marks:
 
 
 def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None = None) -> Marks:
-    """Return the corpus's gold spans (column ``mentions``, else ``spans``) and the detected ones in
-    ``folder/spans.parquet``.
+    """Return the corpus's gold spans (column ``mentions`` or ``spans``) and those detected in ``spans.parquet``.
 
     Documents that ``left_out`` (bool, one a document) names count as not annotated. What the detector ``gold`` found is
     left out, with the spans propagated from it: the gold standard is not measured against itself.

@@ -89,8 +89,7 @@ _END: Final = re.compile(r"\n[^\S\n]*\n\s*|(?<=\w{4}[.!?:;])[^\S\n]*\n\s*")
 
 
 def cut_passages(texts: Sequence[str], length: int) -> list[Window]:
-    """Return the passages (paragraphs) of all texts as windows, in order; long ones are cut to at most ``length``
-    characters.
+    """Return the passages (paragraphs) of all texts as windows, in order, cut to at most ``length`` characters.
 
     >>> text = "Seen by Dr.\\nRoy today.\\nNo pain.\\n\\nPlan"
     >>> [text[w.start : w.end] for w in cut_passages([text], 1000)]
@@ -326,8 +325,7 @@ def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
 
 
 def delete_cache(folder: Path) -> None:
-    """Delete the span caches that an earlier run kept under ``folder``, keys first: without them the rest is
-    meaningless."""
+    """Delete the span caches of an earlier run under ``folder``, keys first: without them the rest is useless."""
     for key in folder.glob(f"*/{KEY}"):
         key.unlink(missing_ok=True)
     if folder.is_dir() and not folder.is_symlink():
@@ -346,8 +344,7 @@ def take_cache(folder: Path, before: Path) -> None:
 
 
 def _halves(hashes: bytes) -> np.ndarray:
-    """Return each 128-bit hash as two uint64 numbers, (N, 2). Hashes with equal first halves practically never occur;
-    one would be a miss."""
+    """Return each 128-bit hash as two uint64 numbers, (N, 2); equal first halves would only cause a miss."""
     return np.frombuffer(hashes, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 

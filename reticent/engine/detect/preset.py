@@ -48,8 +48,7 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
 
 
 def _installed_pipeline() -> str:
-    """Return the name of the only installed spaCy pipeline, without importing it; `ValueError` if there is none or
-    several."""
+    """Return the name of the only installed spaCy pipeline, without importing it, or raise `ValueError`."""
     installed = sorted({point.name for point in entry_points(group="spacy_models")})
     if len(installed) == 1:
         return installed[0]

@@ -49,8 +49,7 @@ def propagate(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """Write the spans of a file, and spans for other occurrences of their texts, to another file (`SPANS`; secret);
-    return counts.
+    """Write the given spans, and spans for other occurrences of their texts, to a file (`SPANS`); return counts.
 
     A surface does not spread that has fewer than three letters or digits or is a number of up to three digits, nor a
     single word that the corpus writes in small letters more often than as a name, or that stands in it more often than
@@ -186,8 +185,7 @@ class _Codes:
         return np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
 
     def spans(self, found: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
-        """Return the Rust core's results as a table of spans (`SPANS`); ``first`` is the row of the batch's first
-        document."""
+        """Return the Rust core's results as `SPANS`; ``first`` is the row of the batch's first document."""
         detectors = [name if name.startswith(PREFIX) else PREFIX + name for name in self._sources.values]
         document = found.column("document")
         columns: dict[str, Any] = {

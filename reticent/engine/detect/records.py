@@ -116,8 +116,7 @@ class RecordsDetector:
             self._records = _compiled(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
-        """Raise `CorpusError` if an id of the table differs from a document's id in spelling only, and ``ids`` is
-        "stop"."""
+        """Raise `CorpusError` if ids of table and documents differ in spelling only, if ``ids`` is "stop"."""
         if self._id_rows is not None:
             rows = self._rows.combine_chunks()
             as_read(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
@@ -147,8 +146,7 @@ class RecordsDetector:
         return pa.concat_tables(parts)
 
     def choice(self, batch: pa.RecordBatch) -> tuple[Records, np.ndarray, CommonWords | None, bool]:
-        """Return the arguments for a joint pass with the gazetteer: records, units, common words, whether initials
-        count."""
+        """Return records, units, common words and whether initials count, for a pass with the gazetteer."""
         return self._records, self._units(batch), self.common_words, self.initials
 
     def _units(self, batch: pa.RecordBatch) -> np.ndarray:
@@ -286,8 +284,7 @@ class Values:
 
 
 def unknown_fields(values: Values, table: object) -> str | None:
-    """Return the warning about fields with unknown names, whose values are searched literally; None if there is
-    none."""
+    """Return the warning about unknown field names, whose values are searched literally, or None."""
     labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
     known = {label for label, field in FIELDS.values() if field == "text"}
     names = sorted({*labels.unique().to_pylist()} - known)

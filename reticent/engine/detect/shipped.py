@@ -39,8 +39,7 @@ def shipped_tagger(language: str) -> Tagger:
 
 
 class ShippedDetector:
-    """Detects names, places and organisations with the built-in tagger for each document's language; in other languages
-    it finds nothing.
+    """Detects names, places and organisations with a tagger for the document's language, if there is one.
 
     A name of words that are of a thing ("a Roy catheter"), or that the corpus writes small in many documents, is none.
 
@@ -70,8 +69,7 @@ class ShippedDetector:
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans (`BATCH_SPANS`) found in a batch; ``found`` (`FOUND`) are the spans of other detectors
-        there."""
+        """Return the spans (`BATCH_SPANS`) in a batch; ``found`` (`FOUND`) are other detectors' spans."""
         texts = batch.column("text")
         language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]

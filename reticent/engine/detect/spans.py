@@ -151,8 +151,7 @@ def write_quarantine(rows: Sequence[Mapping[str, Any]], folder: Path | str) -> N
 
 
 def quarantined_rows(folder: Path | str) -> np.ndarray:
-    """Return the row numbers of quarantined documents (int64, ascending, from 0); empty without a
-    ``quarantine.parquet``.
+    """Return the row numbers of quarantined documents (int64, ascending); empty without a list of them.
 
     Raises
     ------

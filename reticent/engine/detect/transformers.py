@@ -97,8 +97,7 @@ class TransformersDetector:
         self.cache: SpanCache | None = None
 
     def cache_key(self) -> str:
-        """Return a key of everything that affects the spans of a text: weights, vocabulary, options and library
-        version."""
+        """Return a key of everything that affects spans: weights, vocabulary, options, library version."""
         import transformers
 
         digest = hashlib.sha256(json_of(self._tokenizer).encode())

@@ -131,8 +131,7 @@ def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tupl
 
 
 def _carried(carried: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the reused spans of documents ``first`` to ``end``, as `ReusedSpans.between` does, renumbered without
-    quarantined documents."""
+    """Yield spans of carried (reused) documents, as `ReusedSpans.between`, renumbered without quarantined ones."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
     for stop, table in carried.between(first, end) if carried is not None else ():
         numbers = table.column("document").to_numpy()
@@ -174,8 +173,7 @@ class _Union:
         return number if self.documents is None else int(self.documents[number])
 
     def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
-        """Yield each batch with the results of every detector, in order; if all detectors are exact, two batches run at
-        once."""
+        """Yield each batch with the results of every detector; two batches run at once if all are exact."""
         if all(map(_is_exact, self.detectors)):
             yield from overlapped(batches, self._run_all)
             return
@@ -202,8 +200,7 @@ class _Union:
         return [found[place] for place in range(len(self.detectors))]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
-        """Check and count the detectors' results for the next documents; return a function that unites them into one
-        table (`SPANS`)."""
+        """Check and count the results for the next documents; return a function that unites them into `SPANS`."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
@@ -231,8 +228,7 @@ class _Union:
         return unite
 
     def _run(self, detector: Detector, batch: pa.RecordBatch, num_before: int) -> Detected:
-        """Return the spans that a detector finds in a batch, and its errors by row; ``num_before`` documents precede
-        the batch."""
+        """Return a detector's spans in a batch, and errors by row; ``num_before`` documents precede the batch."""
         try:
             found = detector.detect(batch)
         except ReticentError as error:
@@ -335,8 +331,7 @@ def _check_table(found: object, name: str) -> None:
 def _united(
     parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers: np.ndarray
 ) -> pa.Table:
-    """Return the spans of all detectors in the kept documents as one ordered table (`SPANS`), equal spans of a detector
-    once.
+    """Return all detectors' spans in the kept documents as one ordered table (`SPANS`), without repeats.
 
     ``numbers`` are those of the documents, without the ones that are left out. Rows are ordered by document, start,
     end, label and detector.

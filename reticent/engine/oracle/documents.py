@@ -36,8 +36,7 @@ class WordTable(dict[str, int]):
         return _surfaces(list(self), surface)
 
     def seen(self, surface: str) -> Seen:
-        """Return the surfaces of the spellings' visible parts (without default-ignorable characters), as numbers and
-        properties."""
+        """Return number and properties of the surface of each spelling's visible (not ignorable) part."""
         surfaces = self.seen_surfaces(surface)
         spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
         own = [*map(operator.eq, surfaces, self.surfaces(surface))]
@@ -74,6 +73,5 @@ def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[s
 
 
 def _casefold(word: str) -> str:
-    """Return the word lower-cased character by character, so that a final sigma is no other letter. ẞ is ß, and so
-    SS."""
+    """Return the word lower-cased character by character: a final sigma is no other letter. ẞ is ß, and so SS."""
     return "".join(c.lower() for c in word.replace("ẞ", "ß").upper())

@@ -36,8 +36,7 @@ class Misplaced:
         return self._is_needed
 
     def places(self, text: str, ids: list[int]) -> list[tuple[int, int]] | None:
-        """Return the character range of each token of a text; None if the tokens differ from ``ids`` (added tokens are
-        cut out first)."""
+        """Return the character range of each token of a text; None if the tokens differ from ``ids``."""
         parts = PreTokenizedString(text)
         if self._tokenizer.normalizer is not None:
             parts.normalize(self._tokenizer.normalizer.normalize)

@@ -70,8 +70,7 @@ class DocumentWords:
         return cls(**{name: np.concatenate(columns.pop(name)) for name in cls.__slots__})
 
     def select(self, documents: np.ndarray) -> DocumentWords:
-        """Return the words of the documents where the mask ``documents`` is True, with offsets into their own joined
-        texts."""
+        """Return the words of the documents where the mask is True, with offsets into their own joined texts."""
         words = np.repeat(documents, np.diff(self.doc_offsets))
         num_words, lengths = np.diff(self.doc_offsets)[documents], np.diff(self.bases)[documents]
         bases = np.concatenate([[0], np.cumsum(lengths)])
@@ -116,8 +115,7 @@ def direct_words(
     scopes: np.ndarray,
     widespread: np.ndarray,
 ) -> np.ndarray:
-    """Return for each word whether it is a direct identifier, bool: a span overlaps it, or its surface is in a span
-    whose scope includes it.
+    """Return which words are direct identifiers, bool: a span overlaps them, or its scope spreads to them.
 
     Parameters
     ----------
@@ -155,8 +153,7 @@ def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np
 
 
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
-    """Yield for n = 1, 2, … the support of the n-gram that starts at each word, int64; 0 where it would cross the
-    document's end."""
+    """Yield for n = 1, 2, … the support of the n-gram that starts at each word; 0 across a document's end."""
     word = numbers_of(surfaces)[words.spellings]
     unit = units[words.documents].astype(np.int64)
     left = _words_left(words)
@@ -210,8 +207,7 @@ def looked_up_supports(
 
 
 def _looked_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the support of each key (sorted n-gram keys), or 0; and its rank among keys with support ``kept`` or more,
-    or -1."""
+    """Return the support of each sorted key, or 0; and its rank among keys with support ``kept`` or more, or -1."""
     of_key, rank_of, num_kept = np.zeros(len(asked), dtype=np.int64), np.full(len(asked), -1), 0
     for table in tables:
         keys = table.column("left").to_numpy().astype(np.uint64) << np.uint64(32) | table.column("right").to_numpy()
@@ -252,8 +248,7 @@ def protected_words(
     max_document_frequency: float | None = None,
     num_units: int = 0,
 ) -> np.ndarray:
-    """Return for each word whether the policy protects it, bool; ``supports`` has those of the n-grams that start at
-    it, by n."""
+    """Return which words the policy protects, bool; ``supports`` has those of n-grams by first word, for each n."""
     left = _words_left(words)
     flags = np.zeros(len(left), dtype=bool)
     rare = shorter = np.zeros(0, dtype=bool)
@@ -285,8 +280,7 @@ def protected_words(
 
 
 def _hitting_points(intervals: np.ndarray) -> list[int]:
-    """Return a minimal set of points that hits all intervals (rows: end, start): greedily the end of the first one not
-    hit."""
+    """Return the fewest points that hit all intervals (rows: end, start), found greedily from the left."""
     stabs: list[int] = []
     free = -1
     order = np.argsort(intervals[0], kind="stable")

@@ -68,8 +68,7 @@ class Retokenizer:
 def read_texts(
     texts: list[str], doc_ids: pa.Array, bases: np.ndarray, spans: Spans, retokenizer: Retokenizer
 ) -> ReadTexts:
-    """Return documents tokenised and ready for comparison; ``bases`` are their offsets in the joined texts, and the
-    end."""
+    """Return documents ready for comparison; ``bases`` are their offsets in the joined texts, and the end."""
     joined = "\n".join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
     place = bases[spans.owners]
@@ -78,8 +77,7 @@ def read_texts(
 
 
 def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return starts and ends of the grapheme clusters that span boundaries cut: a tokenizer may join a letter and its
-    marks."""
+    """Return the grapheme clusters that span boundaries cut, as starts and ends."""
     real = starts < ends
     return tuple(  # type: ignore[return-value]
         np.array([_whole_character(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
@@ -88,8 +86,7 @@ def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[
 
 
 def _whole_character(text: str, at: int) -> tuple[int, int]:
-    """Return the bounds of the grapheme cluster that contains this offset inside it; (at, at) if it is on a
-    boundary."""
+    """Return the bounds of the grapheme cluster around this offset; (at, at) if it is on a boundary."""
     if at == len(text) or text[at].isascii():
         return at, at
     first = at

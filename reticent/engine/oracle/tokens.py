@@ -94,8 +94,7 @@ class TextCheck:
 
 
 class Spans(NamedTuple):
-    """Spans of some documents: document number of each (ascending), character range, and index of its label in
-    ``names``."""
+    """Spans of some documents: document (ascending), character range, and index of the label in ``names``."""
 
     owners: np.ndarray
     starts: np.ndarray
@@ -251,8 +250,7 @@ def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _word_ids(words: DocumentWords, owners: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number, within its document, of the first word that each token overlaps; -1 for none. ``owners`` has
-    each token's document."""
+    """Return the first word that each token overlaps, -1 for none; ``owners`` has each token's document."""
     if len(words.starts) == 0:
         return np.full(len(starts), -1)
     first = np.searchsorted(words.ends, starts, side="right")

@@ -137,8 +137,7 @@ def _settle(text: str, classes: str) -> str:
 
 
 def _looked_at(classes: str) -> list[tuple[int, int]]:
-    """Return bounds of the segments that hold a letter or digit (leading white space removed), and of runs of symbol
-    segments."""
+    """Return bounds of the segments that hold a letter or digit, without leading space, and of runs of symbols."""
     pieces: list[tuple[int, int]] = []
     symbols_end = -1
     for m in (_find_full if _has_marks(classes) else _find_plain)(classes):

@@ -18,8 +18,7 @@ from reticent.engine.sources.protocol import Fragment
 
 @contextmanager
 def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
-    """Make this pool Arrow's default within the ``with`` block, unless the environment has chosen one; yield the pool
-    in use."""
+    """Make this Arrow's memory pool in the ``with`` block, unless the environment has one; yield the one in use."""
     before = pa.default_memory_pool()
     pool = before if "ARROW_DEFAULT_MEMORY_POOL" in os.environ else pool
     before.release_unused()
@@ -48,8 +47,7 @@ def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
 
 
 def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield small batches concatenated up to ``batch_rows`` rows, so that a detector is not called once per small
-    file."""
+    """Yield small batches concatenated up to ``batch_rows`` rows, so that detectors get fewer, larger ones."""
     held: list[pa.RecordBatch] = []
     num_held = 0
     for batch in batches:
@@ -183,8 +181,7 @@ def stretches(
 
 
 def _joined(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
-    """Yield groups of neighbouring row groups with at least ``at_least`` rows in total: group numbers, first row,
-    rows."""
+    """Yield neighbouring row groups with ``at_least`` rows together: group numbers, first row, number of rows."""
     groups: list[int] = []
     first = held = 0
     for group, rows in enumerate(num_rows):

@@ -42,8 +42,7 @@ def canonical(
     null_texts: bool = False,
     time_zone: str | None = None,
 ) -> pa.RecordBatch:
-    """Return a record batch cast to the schema `DOCUMENTS`, with every value checked; ``wanted`` maps its columns to
-    the source's.
+    """Return a batch cast to `DOCUMENTS`, every value checked; ``wanted`` maps its columns to the source's.
 
     With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``. Times with
     a zone, in columns of the source, are read in ``time_zone``.

@@ -108,8 +108,7 @@ class Markup(Section):
     )
 
     def check_markup(self, format: str, options: Set[str]) -> None:
-        """Raise `PolicyError` for an invalid option, or one that does not apply to this format; ``options`` are those
-        that do."""
+        """Raise `PolicyError` for an invalid option, or one that is not in the format's ``options``."""
         default = Markup()
         given = {name for name in Markup.model_fields if getattr(self, name) != getattr(default, name)}
         for name in sorted(given - options):

@@ -56,8 +56,7 @@ class Warehouse(Section):
     )
 
     def check_remote(self, sources: Sequence[str]) -> None:
-        """Raise `PolicyError` for settings that contradict the source or each other, and for an address that contains a
-        secret.
+        """Raise `PolicyError` for contradictory settings, and for an address that contains a secret.
 
         Raises
         ------

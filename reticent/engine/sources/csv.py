@@ -118,8 +118,7 @@ _MARKED: Final = re.compile("[^\x00-\x7f]")
 
 
 def guess_encoding(head: bytes, file: Path) -> str:
-    """Return the encoding of a file from its first bytes: by its byte order mark, else UTF-8, else Windows-1252 if its
-    words are plausible."""
+    """Return a file's encoding, from its first bytes: by its mark, else UTF-8, else Windows-1252 if plausible."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding
@@ -229,8 +228,7 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _refuse_header(batch: pa.RecordBatch, file: Path, row: int) -> None:
-    """Raise `CorpusError` if a row repeats the header, as when files were concatenated; files of one column are
-    exempt."""
+    """Raise `CorpusError` if a row repeats the header, as in concatenated files; a file of one column may."""
     if batch.num_columns < 2:
         return
     import pyarrow.compute as pc

@@ -297,8 +297,7 @@ def format_names() -> tuple[str, ...]:
 
 
 def format_of(file: Path) -> Format | None:
-    """Return the format that a file's suffix identifies; None for another suffix, and for formats that must be
-    named."""
+    """Return the format that a file's suffix identifies; None if it is another, or must be named."""
     return _BY_SUFFIX.get(document_suffix(file))
 
 

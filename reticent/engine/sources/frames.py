@@ -182,8 +182,7 @@ class FrameSource(_InMemory):
 
 
 def _streamed(frame: Any, name: str) -> LazySource:
-    """Execute a Polars query into an anonymous temporary file, which vanishes however the process ends; return its
-    source."""
+    """Execute a Polars query into an anonymous temporary file; return the source of its rows."""
     import polars as pl  # by who has such a frame alone
 
     file = tempfile.TemporaryFile(prefix="reticent-frame-")  # noqa: SIM115 - as long as the source

@@ -34,8 +34,7 @@ SMOKING_STATUS: Final = ("PAST SMOKER", "CURRENT SMOKER", "SMOKER", "NON-SMOKER"
 
 
 class Mark(NamedTuple):
-    """One annotation as in the file: its character ranges, label, and quoted text (the ranges' texts joined by a
-    space)."""
+    """One annotation as in the file: character ranges, label, and quoted text (the ranges joined by a space)."""
 
     parts: list[tuple[int, int]]
     label: str
@@ -58,8 +57,7 @@ class MarkedDocument:
 
 
 def _events(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, str], int]]:
-    """Yield the events of an XML file: kind ("start", "text" or "end"), name or text, attributes, line. Document types
-    are refused."""
+    """Yield an XML file's events: kind ("start", "text", "end"), name or text, attributes, line."""
     events: list[tuple[str, str, dict[str, str], int]] = []
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -169,8 +167,7 @@ def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
 
 
 def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """Yield the document of an i2b2 2014 or MEDDOCAN file, ``<…><TEXT>…</TEXT><TAGS><NAME id start end text
-    TYPE/>…</TAGS></…>``.
+    """Yield the document of an i2b2 2014 or MEDDOCAN file: ``<TEXT>`` and ``<TAGS>`` with offsets.
 
     The label is ``TYPE``, whatever the element: some names stand in stray ``PHI`` elements.
     """
@@ -309,8 +306,7 @@ _FIELDS: Final = [DOCUMENTS.field(name) for name in ("doc_id", "individual_id", 
 
 
 class _Parser(Protocol):
-    """Type of a function that yields the annotated documents of a file's bytes; ``annotator`` selects one's marks, None
-    all."""
+    """Function that yields the annotated documents of a file; ``annotator`` selects one's marks, None all."""
 
     def __call__(
         self, file: Path, data: bytes, annotator: str | None, repaired: Counter[str]
@@ -327,8 +323,7 @@ class _MarkedReader:
     counts_line_ends: bool
 
     def __call__(self, file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with the requested columns of a file: doc_id, individual_id, text, label, spans,
-        mentions.
+        """Yield batches of a file's columns: doc_id, individual_id, text, label, spans, mentions.
 
         ``spans`` are ordered and stand once each; ``mentions`` are all marks with their other attributes.
         Parts of a discontinuous mark are mentions of one entity. Corrections are added to ``request.repaired``.
@@ -428,8 +423,7 @@ def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[s
 def _fit(
     document: MarkedDocument, unit: str, crlf: bool
 ) -> tuple[list[list[tuple[int, int]]], tuple[int, int, int, str] | None]:
-    """Return the character ranges of all marks, and the first mark that does not fit: (number, start, end, fault) or
-    None."""
+    """Return all marks' character ranges, and the first that does not fit, (number, start, end, fault), or None."""
     text = document.text
     bounds = _bounds(text, unit, crlf)
     last = int(bounds[-1])

@@ -45,8 +45,7 @@ def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def owners_of(batches: Iterator[pa.RecordBatch], doc_id: str, individual_id: str, where: str) -> dict[str, str]:
-    """Return document id -> individual id from the batches of a table; `CorpusError` if a document has two
-    individuals."""
+    """Return document id -> individual id from a table; `CorpusError` if a document has two individuals."""
     owners: dict[str, str] = {}
     for batch in batches:
         pairs = [batch.column(batch.schema.get_field_index(name)).cast(pa.string()) for name in (doc_id, individual_id)]

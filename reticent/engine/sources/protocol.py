@@ -91,8 +91,7 @@ class Source(Protocol):
 
 
 def origin_of(source: Source) -> Any:
-    """Return the underlying source of a wrapper, such as the database behind `Refreshed`; otherwise the source
-    itself."""
+    """Return the source behind a wrapper, such as the database of `Refreshed`; otherwise the source itself."""
     return getattr(source, "origin", source)
 
 
@@ -141,8 +140,7 @@ class LocalSource(Source, Protocol):
 
 
 def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one of ``parts`` equal shares of the fragments: consecutive row groups, or whole fragments that
-    have none."""
+    """Yield the rows of one of ``parts`` shares of the fragments: row groups, or whole fragments without any."""
     shares: list[tuple[Fragment, int | None]] = []
     for fragment in fragments:
         groups = None if parts == 1 else fragment.row_groups()

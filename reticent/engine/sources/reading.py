@@ -172,8 +172,7 @@ NUM_NAMED = 4
 def count_nulls(
     files: Iterable[tuple[Path | str, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
 ) -> str:
-    """Return a continuation for the error about a null: the number of nulls by column, where they are, and which
-    settings help.
+    """Return the rest of an error about a null: numbers of nulls by column, where, and settings that help.
 
     Cost: a pass over these columns.
     """
