@@ -28,7 +28,7 @@ WORDS_AT_ONCE = 1 << 22
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Return the least sigma of Gaussian noise that makes sensitivity 1 (epsilon, delta)-private [@balle2018].
+    """Return the least sigma of Gaussian noise for (epsilon, delta)-privacy at sensitivity 1 [@balle2018].
 
     >>> round(gaussian_sigma(4.377178, 1e-5), 3), round(gaussian_sigma(1.993091, 1e-5), 3)
     (1.0, 2.0)

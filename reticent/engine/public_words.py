@@ -320,7 +320,7 @@ def _encoded(
 
 
 def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words' layout by kind and number of tokens: first index in a list, count, and that list."""
+    """Return a list of words (numbers) by kind and length, after the first index and the count of each such group."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))

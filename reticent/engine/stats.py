@@ -269,7 +269,7 @@ def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[d
 def _identifying_words(
     stream: WordStream, flags: np.ndarray, rare: np.ndarray, num_words: int
 ) -> dict[str, dict[str, int]]:
-    """Return distinct words and occurrences that identify directly, by support alone, and either way."""
+    """Return counts of words and occurrences that identify directly, by support alone, and either way."""
     direct = (flags & DIRECT) > 0
     found = {}
     for name, chosen in (("direct", direct), ("indirect", rare), ("both", direct | rare)):

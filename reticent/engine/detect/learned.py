@@ -195,7 +195,7 @@ class Tagger:
     def find(
         self, texts: pa.Array, found: pa.Table, *, common: CommonWords | None = None, num_threads: int = 0
     ) -> pa.Table:
-        """Return the spans (`BATCH_SPANS`) in texts; ``found`` (`FOUND`) are other detectors' spans there."""
+        """Return the spans found in texts (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
         header = self.header
         hints = _hints(found, len(texts), header.hints)
         common = common if header.config["corpus"] else None
@@ -487,6 +487,6 @@ class LearnedDetector:
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans (`BATCH_SPANS`) in a batch; ``found`` (`FOUND`) are other detectors' spans."""
+        """Return the spans found in a batch (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
         common = getattr(self, "common_words", None)
         return self.tagger.find(batch.column("text"), found, common=common, num_threads=self.num_threads)

@@ -69,7 +69,7 @@ class ShippedDetector:
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans (`BATCH_SPANS`) in a batch; ``found`` (`FOUND`) are other detectors' spans."""
+        """Return the spans found in a batch (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
         texts = batch.column("text")
         language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]
