@@ -320,7 +320,7 @@ def _encoded(
 
 
 def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a list of words (numbers) by kind and length, after the first index and the count of each such group."""
+    """Return first index and count, by kind and length, of words in a list, and that list (word numbers)."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))
