@@ -77,7 +77,7 @@ def read_texts(
 
 
 def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the grapheme clusters that span boundaries cut, as starts and ends."""
+    """Return the non-empty spans, extended to whole grapheme clusters, as starts and ends, int64."""
     real = starts < ends
     return tuple(  # type: ignore[return-value]
         np.array([_whole_character(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
