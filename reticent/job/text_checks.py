@@ -117,7 +117,7 @@ class _Reader:
                 splits=splits,
                 spans=SpanReader(run.folder / "spans"),
                 surface=run.job.index.surface,
-                told=_told(run, policy) if splits == (MEMBERS,) else None,
+                other_supports=_told(run, policy) if splits == (MEMBERS,) else None,
                 progress=advance,
             )
 

@@ -23,7 +23,7 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.table import row_of
 from reticent.engine.split import write_individuals
-from reticent.engine.withdrawn import LeftOut, tell
+from reticent.engine.withdrawn import LeftOut, report_lists
 from reticent.ext.spark.documents import SparkDocuments, open_documents
 from reticent.ext.spark.index import SparkIndex, build_index
 from reticent.ext.spark.protection import FLAGS, protect, write_tokens
@@ -167,7 +167,7 @@ def _documents(
     counts: dict[str, Any] = {"documents": documents.num_documents, "individuals": documents.num_individuals}
     counts |= {"null_texts": documents.num_skipped} if documents.num_skipped else {}
     counts |= {"passed_over": documents.num_hidden} if documents.num_hidden else {}
-    tell(documents.withdrawn, job.corpus, progress, counts)
+    report_lists(documents.withdrawn, job.corpus, progress, counts)
     return documents, counts
 
 

@@ -18,7 +18,7 @@ from reticent.core.artifact import JOB, delete_artifact, is_up_to_date, read_man
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import RemoteSource, Source
 from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, open_remote, stage, staged_files
-from reticent.engine.withdrawn import LeftOut, Withdrawals, tell
+from reticent.engine.withdrawn import LeftOut, Withdrawals, report_lists
 from reticent.job.artefact import Step
 from reticent.job.config import load_kept_job
 from reticent.job.run import Run
@@ -89,7 +89,7 @@ def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, An
     # The list of what was not read stays behind: its places may name them.
     counts.update({name: count for name, count in kept.items() if name not in ("withdrawn", "unread")})
     counts.update({**made, "snapshot": kept["snapshot"]})
-    tell(now, run.job.corpus, run.progress, counts)
+    report_lists(now, run.job.corpus, run.progress, counts)
 
 
 def _drop_withdrawn(run: Run) -> None:
@@ -129,7 +129,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         more = more_columns(run.job)
         counts.update(stage(source, settings, folder, more=more, progress=advance, withdrawals=withdrawals))
         withdrawals.record.keep(run.folder)
-        tell(withdrawals.lists, settings, run.progress, counts)
+        report_lists(withdrawals.lists, settings, run.progress, counts)
         for sentence, is_warning in withdrawals.said:
             run.progress.tell(sentence, is_warning=is_warning)
         if isinstance(source, Refreshed):

@@ -14,7 +14,7 @@ from reticent.engine.canaries import CanaryConfig, common_words, draw_canaries, 
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.split import split_individuals, write_individuals
-from reticent.engine.withdrawn import tell
+from reticent.engine.withdrawn import report_lists
 from reticent.job.artefact import Artefact, Step
 from reticent.job.run import Run
 from reticent.job.stages.subject import given_split, list_settings
@@ -41,7 +41,7 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     for name in (MEMBERS, HELDOUT, REFERENCE):
         counts[name] = int(individuals.mask(name).sum())
     counts["documents"] = run.deduplicated.num_documents
-    tell(run.withdrawn, run.job.corpus, run.progress, counts)
+    report_lists(run.withdrawn, run.job.corpus, run.progress, counts)
     if settings.user_inference_holdout:
         counts["user_inference_holdout"] = run.user_inference_holdout.num_documents
     tell_recovered(run, counts)
