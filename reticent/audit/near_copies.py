@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES, is_told
+from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES, verdict_by_interval
 from reticent.audit.stats.seeds import last_checkpoints
 from reticent.audit.texts import FOUND, NOT_FOUND, Mark, Marked, model_name
 
@@ -52,7 +52,9 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
             interval=t.interval(without, area=True),
             over_all=t.value(attack.auc, area=True),
         )
-        yield Marked(text, Mark(name, "individual", WITHOUT_COPIES, FOUND if is_told(without) else NOT_FOUND))
+        yield Marked(
+            text, Mark(name, "individual", WITHOUT_COPIES, FOUND if verdict_by_interval(without) else NOT_FOUND)
+        )
     follow = [
         (row.recipe, Mark(model_name(row.recipe, row.model), result.risk, result.what, result.outcome))
         for row in (audit.risks.rows if audit.risks else ())
