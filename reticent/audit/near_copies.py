@@ -1,7 +1,6 @@
-"""Sentences beside the verdict: documents in languages that the rules do not know, how many held-out individuals hold
-near-copies of members' documents, and the areas of membership without them. The report, the dossier and the summary say
-the same.
-"""
+"""Sentences shown with the verdict: documents in languages that the detection rules do not know, how many held-out
+individuals hold near-copies of members' documents, and the AUCs of membership without them. Report, dossier and summary
+share them."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
-    """Yield the sentences; those on areas are of the last checkpoint of each trained model."""
+    """Yield the sentences on unknown languages and on near-copies; AUCs are those of the last checkpoint of each
+    trained model."""
     found, cell = audit.corpus.near_copies, audit.cell
     languages = audit.corpus.other_languages
     if languages and languages.num_unknown != 0:
@@ -68,7 +68,7 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
 
 
 def _strongest(model: ModelEvidence) -> MeasuredAttack | None:
-    """The valid attack whose area without near-copies is farthest from chance."""
+    """Return the valid attack whose AUC without near-copies is farthest from chance; None without one."""
 
     def size(attack: MeasuredAttack) -> float:
         found = attack.auc_without_copies
