@@ -32,6 +32,7 @@ def grouped(curve: Curve, num: int, cell: int) -> Curve:
 
 
 def _is_few(count: int | None, cell: int) -> bool:
+    """Whether a count is from 1 to ``cell`` - 1."""
     return count is not None and 0 < count < cell
 
 
@@ -54,7 +55,7 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """Withhold a share that comes from so few n-grams that it would reveal them."""
+        """Return the counts without numbers of occurrences if few n-grams, which these would reveal, have them."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
@@ -270,7 +271,7 @@ class CorpusEvidence:
     unicity: Annotated[list[UnicityRow] | None, PARTS] = optional()
     detected: Annotated[list[Detected] | None, PARTS] = optional()
     copies: Annotated[Copies | None, PARTS] = optional()
-    #: None if they were not looked for.
+    #: None if near-copies were not looked for.
     near_copies: Annotated[NearCopies | None, PARTS] = optional()
     reading: Annotated[Reading | None, PARTS] = optional()
     #: None of a run of an older version, which did not ask.
@@ -278,7 +279,8 @@ class CorpusEvidence:
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
-        """Coarsen distributions over the members to steps of the small cell, and withhold labels that few have."""
+        """Return the evidence with distributions over members coarsened to steps of ``cell`` individuals, and without
+        labels that few have."""
         num = raw.num_individuals.members or 0
         own = raw.identifiers_per_individual
         rows = None
@@ -295,6 +297,7 @@ class CorpusEvidence:
 
 
 def _with_curves(row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int) -> IdentifiersByLength:
+    """Return the row with its distributions over individuals coarsened to steps of ``cell``."""
     changed = {}
     for part in fields(row):
         before = getattr(raw, part.name)

@@ -34,7 +34,7 @@ def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> floa
     (hypergeometric).
 
     >>> round(chance_of_the_top(8, 300, 300), 4)
-    0.0036
+    0.0037
     """
     row = np.arange(num_above)
     return float(np.prod((num_members - row) / (num_members + num_others - row)))
