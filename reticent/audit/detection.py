@@ -106,7 +106,6 @@ class _Rates:
         self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
 
     def estimates(self, **bootstrap: Unpack[Bootstrap]) -> _Estimates:
-        """Return the estimates of all rates added, from joint bootstrap draws."""
         found, draws = ratio_estimates(np.stack(self.tops), np.stack(self.bottoms), **bootstrap)
         rates = [
             extended(rate, CountedRate, of=int(bottom.sum())) for rate, bottom in zip(found, self.bottoms, strict=True)
@@ -121,7 +120,6 @@ class _Estimates:
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
     def of(self, scope: str) -> dict[str, CountedRate]:
-        """Return the rates of a scope, by name."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:

@@ -643,7 +643,6 @@ class Auditor:
         return scores, two_sides(hits, codes, member, limit=1.0, **self.bootstrap) if len(hits) else None
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
-        """Return the utility (loss, accuracy) over the ``chosen`` documents, bool (num_documents,)."""
         store = self.store
         return utility(
             objective, scores, store.input_ids, self.words, store.flags, store.individual, chosen, **self.bootstrap

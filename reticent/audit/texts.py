@@ -80,7 +80,6 @@ def catalogue() -> Mapping[str, Mapping[Language, Forms]]:
 
 
 def _entries(table: Mapping[str, object], path: str) -> Iterator[tuple[str, Mapping[Language, Forms]]]:
-    """Yield (key, text by language) of each entry below ``path`` of the TOML table."""
     for name, value in table.items():
         assert isinstance(value, dict)
         if "en" in value:
@@ -112,7 +111,6 @@ class Texts:
         return spaced(text) if self.language == "fr" else text
 
     def _is_one(self, count: object) -> bool:
-        """Whether a count takes the singular form (in French 0 too)."""
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
@@ -123,7 +121,6 @@ class Texts:
         return self._of_evidence(text) or self._parted(text) or text
 
     def _of_evidence(self, text: str) -> str | None:
-        """Return the translation of a whole text of the evidence; None if the catalogue has none."""
         known, patterns = evidence_texts()
         if text in known:
             return self(known[text])
@@ -133,7 +130,6 @@ class Texts:
         return self.plain(text) if re.fullmatch(r"−?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text) else None
 
     def _parted(self, text: str) -> str | None:
-        """Return the translation of a text that is a list of known parts; None if a part is unknown."""
         for separator in ("; ", ", "):
             if separator in text:
                 parts = [self._of_evidence(part) or self._parted(part) for part in text.split(separator)]

@@ -32,7 +32,6 @@ def grouped(curve: Curve, num: int, cell: int) -> Curve:
 
 
 def _is_few(count: int | None, cell: int) -> bool:
-    """Whether a count is from 1 to ``cell`` - 1."""
     return count is not None and 0 < count < cell
 
 
@@ -297,7 +296,6 @@ class CorpusEvidence:
 
 
 def _with_curves(row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int) -> IdentifiersByLength:
-    """Return the row with its distributions over individuals coarsened to steps of ``cell``."""
     changed = {}
     for part in fields(row):
         before = getattr(raw, part.name)

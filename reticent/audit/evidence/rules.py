@@ -32,14 +32,12 @@ class Rule:
 
 
 def _count(value: Any, cell: int) -> Any:
-    """Return a count, None from 1 to ``cell`` - 1; also within mappings."""
     if isinstance(value, Mapping):
         return {without_claims(key): _count(part, cell) for key, part in value.items()}
     return None if value is not None and 0 < value < cell else value
 
 
 def _parts(value: Any, cell: int) -> Any:
-    """Return published evidence, also within lists and mappings; None for a value that is not evidence."""
     if isinstance(value, Mapping):
         return {without_claims(key): _parts(part, cell) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -49,7 +47,6 @@ def _parts(value: Any, cell: int) -> Any:
 
 
 def _emptied(value: Any, cell: int) -> Any:
-    """Return a curve without its points."""
     if value is None or isinstance(value, list):
         return None if value is None else []
     if isinstance(value, Mapping):

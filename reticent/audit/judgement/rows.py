@@ -274,7 +274,6 @@ def _keeping_n(found: Estimate, over_all: Estimate) -> Estimate:
 
 
 def _part(about: About, of: str) -> str:
-    """Return the part label of ``about`` with this suffix."""
     return f"{about.part}, {of}" if about.part else of
 
 
@@ -415,7 +414,6 @@ def _areas(
 
 
 def _words(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk of membership through identifying words."""
     for kind in ("rare", "direct"):
         if found := (subject.model.by_kind or {}).get(kind):
             yield from _of_kind(subject, found, f"membership by {kind} words alone")
@@ -517,7 +515,6 @@ def _exposed_members(subject: Subject, kinds: Sequence[str], whole: bool = False
 
 
 def _invalid(attack: MeasuredAttack) -> str | None:
-    """Return why an attack shows nothing; None if it is valid."""
     return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
 
 
@@ -558,7 +555,6 @@ def _of_kind(subject: Subject, kind: KindMembership, way: str, names: Sequence[s
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk that passages come back verbatim."""
     passages = subject.extracted.passages if subject.extracted else None
     for row in passages.rates if passages else ():
         if row.asked == "all":
@@ -709,7 +705,6 @@ def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
 
 
 def _excess(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on excess leakage."""
     sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
     if sides:
         yield from _rates("excess leakage", sides, about)
@@ -725,7 +720,6 @@ def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAtta
 
 
 def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on membership AUC."""
     for name, found, invalid in _attacks(gate, own):
         yield from _areas(_ways(own.model)[0], name, found, None, invalid, own.model.fault)
 
@@ -739,7 +733,6 @@ def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
 
 
 def _attribute(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on attributes inferred by classifiers."""
     for number in _attributes(own.model.attributes or {}):
         yield number._replace(at_most=None, about=replace(number.about, part=number.what))
 
@@ -757,7 +750,6 @@ def _extracted(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Nu
 
 
 def _exposure(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:
-    """Yield the number of the gate on canary exposure, in bits."""
     found = _arm(own, gate.arm)
     # The missed arm of the same model is not protected. Without it, the control is the same arm of the plain twin.
     controls = [arm.excess_exposure for arm in (_arm(own, "missed"), _arm(plain, gate.arm)) if arm]
@@ -779,7 +771,6 @@ def _epsilon(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Numb
 
 
 def _arm(subject: Subject | None, name: str) -> CanaryArm | None:
-    """Return a model's canary results of this arm (protected, missed); None without canaries."""
     canaries = subject.extracted.canaries if subject and subject.extracted else None
     return canaries.arms.get(name) if canaries else None
 
@@ -792,7 +783,6 @@ def is_over(estimate: Estimate | None, null: float) -> bool | None:
 
 
 def _of_no_model(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
-    """Yield no number: the gate is about the documents."""
     return iter(())
 
 
@@ -887,7 +877,6 @@ def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
 
 
 def _mirrored(auc: Estimate) -> Estimate:
-    """Return 1 minus the AUC, with its interval mirrored."""
     assert auc.value is not None
     assert auc.low is not None
     assert auc.high is not None
@@ -938,7 +927,6 @@ BESIDE: Final = (
 
 
 def _known_measure(measure: str) -> str:
-    """Return the measure of a gate; raise `ValueError` if it is unknown."""
     if measure not in GATES:
         raise ValueError(f"expected one of {', '.join(GATES)}")
     return measure

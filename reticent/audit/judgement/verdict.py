@@ -215,7 +215,6 @@ def _default_language_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig
 
 
 def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
-    """Return the result of the gate on the share of documents in languages that the detectors do not know."""
     found = corpus.other_languages if corpus else None
     if found is None or not found.num_documents:
         return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
@@ -249,7 +248,6 @@ def verdict_lines(found: Verdict) -> list[str]:
 def _results(
     models: Sequence[ModelEvidence], extraction: Extraction | None, gate: GateConfig, small_cell: int
 ) -> Iterator[GateResult]:
-    """Yield the results of one gate for every model that it is for."""
     last = _last(models)
     extracted = _last(extraction.models if extraction else ())
     wanted = gate.recipes
@@ -501,7 +499,6 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
 def _judged_risk(
     risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig, cell: int
 ) -> RiskResult:
-    """Return the result of one risk of one model."""
     at_most: float = getattr(config, risk.name)
     controls = _controls(model, audit)
     known = _may_know(model, audit)
@@ -607,7 +604,6 @@ def _surest(rows: Sequence[Row]) -> Number | None:
 
 
 def _low(row: Row) -> float:
-    """Return the lower end of a row's interval, or 0."""
     return (row.estimate and row.estimate.low) or 0.0
 
 
@@ -747,7 +743,6 @@ def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: Aud
 
 
 def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
-    """Whether a gate's result concerns this risk of this model."""
     own = row.recipe in (None, model.recipe) and row.model in (None, model.model) and row.seed in (None, model.seed)
     return own and row.measure in risk.gates
 
@@ -761,7 +756,6 @@ def _twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidenc
 
 
 def _subject(model: ModelEvidence, audit: AuditEvidence) -> Subject:
-    """Return a model with the extraction results of its training's last checkpoint."""
     found = [
         e
         for e in (audit.extraction.models if audit.extraction else ())
@@ -814,7 +808,6 @@ def _sentences(
 
 
 def _listed(names: Sequence[str], between: str = ", ") -> str:
-    """Return the names joined by ``between``."""
     return between.join(names)
 
 

@@ -116,7 +116,6 @@ def continuations(
 def _bleu_estimate(
     counts: np.ndarray, codes: np.ndarray, *, num_bootstrap: int, seed: int, units: np.ndarray | None = None
 ) -> Estimate:
-    """Return BLEU over all rows of ``counts`` (one an individual) with a bootstrap interval."""
     clusters = clusters_of(codes, units)
     if clusters is not None:
         sums = cluster_sums(counts, clusters)
@@ -232,7 +231,6 @@ def continue_documents(
 
 
 def _decoding(config: GenerationConfig) -> Decoding:
-    """Return the decoding scheme of the settings."""
     return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 

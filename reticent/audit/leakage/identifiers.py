@@ -165,7 +165,6 @@ class Identifiers:
         self._is_indirect = np.concatenate(is_indirect)
 
     def _occurrences(self, surfaces: np.ndarray, direct: np.ndarray, of_word: np.ndarray) -> None:
-        """Find the occurrences of the identifiers and set their arrays."""
         places, numbers, lengths = self.find(surfaces, continues(self.words))
         self.uses = numbers, of_word[places], places
         flags = np.where(self._is_indirect[numbers], INDIRECT, 0).astype(np.uint8)

@@ -426,7 +426,6 @@ def adversary_graphs(
 
 
 def _graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
-    """Return the graph of the identifiers ``own``, with false ones counted against those of all documents."""
     indirect = (own.flags & INDIRECT) != 0
     true = np.isin(_keys(own)[indirect], _keys(whole)[(whole.flags & INDIRECT) != 0])
     numbers = own.numbers[indirect]
@@ -678,7 +677,6 @@ class LeakageAudit:
         )  # fmt: skip
 
     def _identifiers(self, words: Words, surfaces: np.ndarray) -> Identifiers:
-        """Return the identifiers of these words by the settings' k, n and longest n-gram."""
         config = self.config
         return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
 
@@ -813,5 +811,4 @@ class LeakageAudit:
         )
 
     def _leaked(self, identifiers: Identifiers, predicted: np.ndarray) -> np.ndarray:
-        """Return which of these identifiers are predicted anywhere, bool (num,)."""
         return identifiers.predicted(predicted, self.words, self.true).anywhere

@@ -121,7 +121,6 @@ class _Side:
 
 
 def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
-    """Whether both sides have enough scored units for a rate at 1 % false positives."""
     return len(members.tops(scores)) >= FEWEST_MEMBERS and len(others.tops(scores)) >= FEWEST_OTHERS
 
 

@@ -85,7 +85,6 @@ def probe_score(
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (passage length, documents of that length), without length 0."""
     for length in np.unique(lengths[lengths > 0]):
         yield int(length), np.flatnonzero(lengths == length)
 

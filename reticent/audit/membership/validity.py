@@ -227,7 +227,6 @@ def differs(
 
 
 def _areas_of(kind: str, base: ModelEvidence) -> list[Estimate]:
-    """Return the AUCs of the base model's attacks on one kind of word."""
     found = (base.by_kind or {}).get(kind)
     return [attack.auc for attack in found.attacks.values()] if found else []
 

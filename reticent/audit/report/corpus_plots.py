@@ -133,12 +133,10 @@ def _cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None = Non
 
 
 def _left_of_the_line(k: int, t: Texts) -> str:
-    """Return the note that words left of the dotted line have fewer than k users."""
     return t("plots.left_of_the_dotted_line_fewer_than_k", k=k)
 
 
 def _share_below(curve: Curve | WordCurve, k: int) -> float:
-    """Return the cumulative share of values below k."""
     return max((y for x, y in zip(curve.x, curve.y, strict=True) if x < k), default=0.0)
 
 
@@ -275,7 +273,6 @@ def draw_margin(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
 
 
 def _short(count: int, t: Texts) -> str:
-    """Return a count with three digits and k or M."""
     for unit, letter in ((10**6, "M"), (10**3, "k")):
         if count >= unit:
             return f"{t.plain(f'{count / unit:.3g}')} {letter}"

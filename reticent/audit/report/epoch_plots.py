@@ -88,7 +88,6 @@ def _panel(
     limits: tuple[float, float] | None,
     t: Texts,
 ) -> str:
-    """Return one panel (a measure of a group of models) as inline SVG."""
     slug, chance, measure = row
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, lines=True), width=3.7)

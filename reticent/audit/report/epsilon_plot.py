@@ -68,7 +68,6 @@ def _arms(models: Sequence[ModelEvidence]) -> Arms:
 
 
 def _panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: str, measure: Measure, t: Texts) -> str:
-    """Return one panel (a measure of a group of models) as inline SVG."""
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, lines=True))
     said = []

@@ -229,7 +229,6 @@ def _localise_ticks(figure: Any, t: Texts) -> None:
 
 
 def _shorten_numbers(match: re.Match[str]) -> str:
-    """Return the match with its decimals rounded to two digits."""
     return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), match[0])
 
 
@@ -240,7 +239,6 @@ def printable(text: str) -> str:
 
 
 def has_value(estimate: Estimate | None) -> TypeGuard[Estimate]:
-    """Whether an estimate exists and has a value."""
     return estimate is not None and estimate.value is not None
 
 

@@ -77,11 +77,9 @@ class Outcomes:
         self._rows = {(row.model, row.objective, row.recipe): row for row in risks.rows}
 
     def row(self, model: ModelEvidence) -> ModelRisks | None:
-        """Return the verdict on a model; None if it was not judged."""
         return self._rows.get((model.model, model.objective, model.recipe))
 
     def results(self, model: ModelEvidence) -> dict[str, RiskResult]:
-        """Return the results of a model's risks by name."""
         row = self.row(model)
         return {result.risk: result for result in row.results} if row else {}
 
@@ -91,11 +89,9 @@ class Outcomes:
         return result is not None and is_found(result)
 
     def is_any_found(self, model: ModelEvidence) -> bool:
-        """Whether an attack found anything for any risk."""
         return any(map(is_found, self.results(model).values()))
 
     def outcome(self, model: ModelEvidence, risk: str) -> str:
-        """Return the outcome of a model's risk."""
         result = self.results(model).get(risk)
         return result.outcome if result else NOT_SHOWN
 
@@ -148,7 +144,6 @@ def _gates(verdict: Verdict | None, t: Texts) -> Iterable[str]:
 
 
 def _canaries(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield a sentence if the models were trained on canaries."""
     if audit.extraction and audit.extraction.has_canaries:
         yield t("findings.these_models_were_trained_on_made_up_secrets")
 
@@ -208,12 +203,10 @@ def _is_unsaid(model: ModelEvidence, outcomes: Outcomes) -> bool:
 
 
 def _names(rows: Iterable[tuple[str, ModelEvidence]], t: Texts) -> str:
-    """Return the names of models as a list in words."""
     return t.listed([name for name, _ in rows])
 
 
 def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
-    """Return the sentence on the share of identifying words."""
     return t(
         "findings.identifying_words",
         count=corpus.k - 1,
@@ -224,7 +217,6 @@ def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
 
 
 def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield the findings on each trained model of a group."""
     plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
@@ -296,7 +288,6 @@ def _area(attack: tuple[str, Estimate], t: Texts) -> str:
 
 
 def _predicts(model: ModelEvidence, t: Texts) -> str:
-    """Return how many of its members' identifiers a model predicts, in words."""
     part = model.privacy["both"]
     total, leaked = part.num_identifiers, part.num_leaked
     if not total or not has_value(part.types):
@@ -320,7 +311,6 @@ def _predicts(model: ModelEvidence, t: Texts) -> str:
 
 
 def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> str:
-    """Return whether that is measurably fewer or more than in the unprotected twin; empty without one."""
     if plain is None:
         return ""
     own, other = model.privacy["both"].types, plain.privacy["both"].types
@@ -334,7 +324,6 @@ def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> st
 
 
 def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
-    """Yield how much more often members' identifiers are predicted than those of held-out individuals."""
     excess = excess_of(model)
     if excess is None or model.privacy["both"].num_leaked == 0:
         return
@@ -357,7 +346,6 @@ def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
 
 
 def _useful(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
-    """Yield the utility of a model, beside that of the unprotected twin."""
     own = utility_of(model)
     if own is None:
         return
@@ -375,7 +363,6 @@ def _useful(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iter
 
 
 def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
-    """Return the sentence on the numbers of members and held-out individuals."""
     individuals = audit.corpus.num_individuals
     return t(
         "findings.asked_about_members_people_who_were_trained",
@@ -557,7 +544,6 @@ def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
 
 
 def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield a warning for each model whose training had protected targets."""
     for name, model, ledger in ledgers:
         if ledger.violations:
             text = t(
@@ -692,7 +678,6 @@ def _earlier(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
 
 
 def better_audit(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
-    """Yield how the audit could show more: more held-out individuals, more words left as targets."""
     corpus = audit.corpus
     heldout = corpus.num_individuals.heldout
     if any(m.membership for m in audit.models) and (heldout is None or heldout < WANTED_NONMEMBERS):
@@ -709,5 +694,4 @@ def better_audit(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
 
 
 def _marks(rows: Iterable[Named], risk: str, number: str, outcome: str) -> list[Mark]:
-    """Return one mark for each model, with this risk, number and outcome."""
     return [Mark(model_name(m.recipe, m.model), risk, number, outcome) for _, m in rows]

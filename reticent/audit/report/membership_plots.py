@@ -80,7 +80,6 @@ def _panel_of(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, 
 
 
 def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    """Return the panel of precision, recall and F1 at the last checkpoints."""
     figure, axis, title = _panel_of(group, t("plots.last_checkpoint"), note, t)
     said = []
     if f1_of_all is not None:
@@ -108,7 +107,6 @@ def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float |
 def _low_cost_epochs(
     recipes: Recipes, group: Group, note: str, f1_of_all: float | None, all_epochs: list[int], t: Texts
 ) -> str:
-    """Return the panel of F1 against epochs."""
     figure, axis, title = _panel_of(group, t("plots.f1_against_epochs"), note, t)
     trained = {r: [row for row in entries if row[0]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
@@ -130,7 +128,6 @@ def _low_cost_epochs(
 
 
 def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    """Return the panel of F1 against the share of the documents that the adversary has."""
     figure, axis, title = _panel_of(group, t("plots.f1_against_knowledge"), note, t)
     said = []
     if f1_of_all is not None:

@@ -175,7 +175,6 @@ def _chance(models: Sequence[ModelEvidence]) -> float | None:
 
 
 def _inverted(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
-    """Return the inversion results of all models, by kind of identifier."""
     found = [model.inversion for model in models if model.inversion]
     return [kind for one in found for kind in (one.direct, one.indirect) if kind]
 
@@ -287,7 +286,6 @@ def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _attack_order(name: str) -> tuple[int, str]:
-    """Return the sort key of attacks: default attacks first, in their order, then by name."""
     return (DEFAULT_ATTACKS.index(name) if name in DEFAULT_ATTACKS else len(DEFAULT_ATTACKS), name)
 
 
@@ -333,7 +331,6 @@ def _of_absent(num_references: int) -> float:
 
 
 def _environment(t: Texts) -> Any:
-    """Return the template environment of the probe pages."""
     environment = template_environment(t)
     environment.filters.update(times=lambda number: t.plain(times(number)))
     return environment
@@ -416,6 +413,5 @@ def _one_in(likelihood: float, t: Texts) -> str:
 
 
 def _hundred(chance: float) -> str:
-    """Return a probability in percent as text."""
     share = 100 * chance
     return "< 0.1" if share < 0.1 else f"{share:.1f}"

@@ -99,7 +99,6 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: 
 
 
 def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> str:
-    """Return a note if no model of the group has learned much; else empty."""
     values = [ordinary_utility(m.utility.heldout, m.objective) for m in last_of(models, group)]
     known = [v.value for v in values if v is not None and v.value is not None]
     if not known or max(known) >= LITTLE:

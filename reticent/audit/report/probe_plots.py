@@ -115,13 +115,11 @@ def _questions(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
 
 
 def _result(model: ProbedModel, target: str, level: str) -> ProbeResult | None:
-    """Return a model's result on a target at a level; None without one."""
     found = (r for r in model.results if (r.target, r.level) == (target, level) and r.likelihood)
     return next(found, None)
 
 
 def _spoken(target: str) -> str:
-    """Return the type of an item as words."""
     return printable(target.replace("_", " "))
 
 

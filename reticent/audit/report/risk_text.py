@@ -197,7 +197,6 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
-    """Return the passages of the model's last checkpoint, as means over its trainings."""
     rows = audit.extraction.models if audit.extraction else ()
     found = [row for row in rows if (row.model, row.recipe) == (model.model, model.recipe)]
     last = max((row.epoch or 0 for row in found), default=0)
@@ -369,7 +368,6 @@ def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
 
 
 def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return (reason, further reasons) without the notes."""
     row = model.risks
     if row is None:
         return "", ""
@@ -423,7 +421,6 @@ def _marks(model: ShownModel, results: Sequence[RiskResult]) -> list[Mark]:
 
 
 def _broken(model: ShownModel) -> Mark:
-    """Return the mark of a training with protected targets."""
     return model.mark("protected targets", "broken")
 
 
@@ -456,7 +453,6 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
 
 
 def _deciding(model: ShownModel) -> list[RiskResult]:
-    """Return the relevant risks with the outcome of the verdict."""
     row = model.risks
     return [r for r in row.results if r.relevant and r.outcome == row.outcome] if row else []
 

@@ -40,7 +40,6 @@ class Group:
     number: int
 
     def holds(self, model: ModelEvidence) -> bool:
-        """Whether a model belongs to the group."""
         return (model.objective, model.model) == (self.objective, self.model)
 
     def called(self, recipe: str, t: Texts) -> str:
@@ -53,7 +52,6 @@ class Group:
         return f"{word} {self.model}" if self.number else word
 
     def title(self, t: Texts) -> str:
-        """Return the group's heading."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
 
     def models_title(self, t: Texts) -> str:
@@ -68,7 +66,6 @@ class Group:
         return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
 
     def panel_title(self, t: Texts) -> str:
-        """Return the group's heading for a panel, with a short section name."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
     def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
@@ -117,7 +114,6 @@ def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[M
 
 
 def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence]:
-    """Return the last checkpoint of each recipe of a group."""
     return [entries[-1] for entries in by_recipe(models, group).values()]
 
 
@@ -198,7 +194,6 @@ def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
 
 
 def _with_ends(auc: Estimate, ends: list[float] | None) -> Estimate:
-    """Return the AUC with these interval ends, if given."""
     return auc if not ends else replace(auc, low=ends[0], high=ends[1])
 
 
@@ -208,7 +203,6 @@ def loss_auc(model: ModelEvidence) -> Estimate | None:
 
 
 def is_distinguishable(model: ModelEvidence) -> bool:
-    """Whether the interval of the strongest attack excludes chance."""
     attack = strongest_attack(model)
     return attack is not None and not holds_chance(attack[1])
 
@@ -243,7 +237,6 @@ def _extracted(model: ModelEvidence, audit: AuditEvidence) -> Iterator[Extracted
 
 
 def _key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]:
-    """Return the (model section, recipe) of an entry."""
     return entry.model, entry.recipe
 
 
@@ -265,7 +258,6 @@ def without_power(model: ModelEvidence) -> bool:
 
 
 def utility_of(model: ModelEvidence) -> float | None:
-    """Return the headline utility on held-out individuals; None if not measured."""
     measured = ordinary_utility(model.utility.heldout, model.objective)
     return None if measured is None else measured.value
 

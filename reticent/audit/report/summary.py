@@ -114,7 +114,6 @@ def _range(estimate: Estimate | None) -> str:
 
 
 def _shown(estimate: Estimate | None, *, interval: bool = True) -> str:
-    """Return an estimate as text, with its interval if ``interval``; "-" without a value."""
     if estimate is None or estimate.value is None:
         return "-"
     if not interval or estimate.low is None or estimate.high is None:

@@ -88,7 +88,6 @@ def drawn_plots(shown: Shown) -> Iterator[Drawn]:
 
 
 def _corpus(name: str) -> Callable[[Shown], list[str]]:
-    """Return the drawing function of one plot of the documents."""
     return lambda shown: corpus_plots.corpus_panels(shown.audit.corpus, name, shown.t)
 
 
@@ -122,31 +121,26 @@ def _by_n_caption(shown: Shown, _: int) -> str:
 
 
 def _unicity_caption(shown: Shown, _: int) -> str:
-    """Return the caption of the unicity figure, with the number of sampled individuals."""
     corpus = shown.audit.corpus
     num = corpus.unicity[0].share.n if corpus.unicity else None
     return shown.t(f"plots.unicity.caption_{corpus.unit or 'individual'}", n=num)
 
 
 def _epochs_caption(shown: Shown, _: int) -> str:
-    """Return the caption of the figures against epochs."""
     seeds = num_seeds(shown.audit.models)
     return shown.t("plots.epochs.caption_seeds", n=seeds) if seeds > 1 else shown.t("plots.epochs.caption")
 
 
 def _epsilon_caption(shown: Shown, _: int) -> str:
-    """Return the caption of the figures against epsilon, with the joint cost of the trainings."""
     private = [model for model in last_checkpoints(shown.audit.models) if model.guarantee]
     return " ".join([shown.t("plots.epsilon.caption"), *charged_together(private, shown.t)])
 
 
 def _roc_caption(shown: Shown, _: int) -> str:
-    """Return the caption of the ROC figures."""
     return shown.t("plots.roc.caption_seeds" if num_seeds(shown.audit.models) > 1 else "plots.roc.caption")
 
 
 def _rocs(shown: Shown, attacks: Sequence[str]) -> list[str]:
-    """Return the ROC panels of these attacks."""
     models, cell = shown.audit.models, shown.audit.cell
     return [panel for attack in attacks for panel in membership_plots.roc_panels(models, attack, cell, shown.t)]
 

@@ -251,12 +251,10 @@ def _num_rows(config: Any, length: int) -> int:
 
 
 def _is_compiled(net: Any, device: torch.device, num_steps: int) -> bool:
-    """Whether the model is compiled for ``num_steps`` decoding steps on this device."""
     return device.type == "cuda" and num_steps >= FEWEST_COMPILED and bool(net._can_compile_fullgraph)
 
 
 def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
-    """Raise an error if a prompt is empty or too long for the model, or a number is below 1."""
     if min(num_tokens, num_samples, batch_size) < 1:
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
     if len(lengths) and lengths.min() < 1:

@@ -118,7 +118,6 @@ def sum_log_probs(
 
 
 def _mask(model: Any, attention_NT: np.ndarray | None) -> torch.Tensor | None:
-    """Return the attention mask on the model's device; None if it hides nothing."""
     return None if attention_NT is None or attention_NT.all() else torch.from_numpy(attention_NT).to(model.device)
 
 

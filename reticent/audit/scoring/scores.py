@@ -85,7 +85,6 @@ def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], 
 
 
 def _in_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return `score_logits` by plain torch, in full precision."""
     with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
         return _columns(logits_NV, true_N)
 
@@ -105,7 +104,6 @@ def _columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return `score_logits` by the Numba kernel, on as many threads as torch uses."""
     logits, true, num_rows = logits_NV.numpy(), true_N.numpy(), len(true_N)
     reals, integers = np.empty((4, num_rows), np.float32), np.empty((2, num_rows), np.int32)
     num_parts = max(1, min(torch.get_num_threads(), num_rows))
@@ -466,7 +464,6 @@ class Scorer:
             return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
     def _rows_at_once(self, width: int) -> int:
-        """Return the number of rows of this width in one forward pass."""
         whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
         if whole:  # the model makes all logits at once, not those of a few cells
             return max(1, MAX_LOGITS[self._kind] // max(1, max(whole) * width))

@@ -53,7 +53,6 @@ class TokenScores:
 
     @property
     def scored(self) -> np.ndarray:
-        """Whether each token was scored, bool (num_tokens,)."""
         return self.argmax >= 0
 
     def on(self, mask: np.ndarray) -> TokenScores:

@@ -475,20 +475,17 @@ def ratio_difference(
 def _household_sums(
     numerator: np.ndarray, denominator: np.ndarray, individuals: np.ndarray | None = None, *, units: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Return (numerator, denominator) summed by household."""
     clusters = clusters_of(individuals, units)
     assert clusters is not None
     return tuple(cluster_sums(values, clusters) for values in (numerator, denominator))
 
 
 def _with_denominator(numerator: np.ndarray, denominator: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (numerator, denominator), float64, of the individuals whose denominator is positive."""
     kept = denominator > 0
     return numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
 
 
 def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return the bootstrap draws of a ratio, float64 (num_bootstrap,)."""
     blocks = iter_resamples(len(denominator), num_bootstrap, seed)
     return np.concatenate([(weights @ numerator) / (weights @ denominator) for weights in blocks])
 

@@ -91,7 +91,6 @@ def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
 
 
 def _sum(ledgers: Sequence[Ledger]) -> Ledger:
-    """Return the training ledgers summed field by field."""
     return replace(
         ledgers[0], **{part.name: sum(getattr(one, part.name) for one in ledgers) for part in fields(ledgers[0])}
     )
@@ -157,6 +156,5 @@ def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
 
 
 def _end(ends: Sequence[float | None]) -> float | None:
-    """Return the mean of the trainings' interval ends; None if one has none."""
     known = [end for end in ends if end is not None]
     return statistics.fmean(known) if len(known) == len(ends) else None
