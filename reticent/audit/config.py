@@ -55,8 +55,8 @@ Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Inversion: the words around an identifier that is only context are used to find it among decoys, and it is ranked
-    among them by its own likelihood in its place.
+    """Inversion: an identifier that is only context is ranked among decoys, by the words around it and by its own
+    likelihood in its position.
 
     The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
     ``num_decoys`` + 1 copies of its window, times the folds of a masked model, and one for its place.
@@ -88,7 +88,7 @@ class InversionConfig(Section):
 
 
 class DiagnosesConfig(Section):
-    """The clinical ladder: which diagnoses of members a model tells, by what an adversary knows of them.
+    """The clinical ladder: which diagnoses of members a model reveals, by what an adversary knows of them.
 
     The audit has this part only if the job has this section. A diagnosis counts where it stands in the texts of 50
     individuals of each side, and not in those of 50 others. Cost: for each individual that is asked about, four times a
@@ -191,8 +191,8 @@ class ShadowConfig(Section):
 
 
 class HeadsConfig(Section):
-    """Attacks on the classifiers and taggers that a job keeps (``save_model``): who they were trained on, by the labels
-    that they give, attributes of these people that a classifier tells, and names that a tagger tells.
+    """Attacks on the classifiers and taggers that a job keeps (``save_model``): membership by the labels that they
+    predict, attributes of members inferred from a classifier, and names inferred from a tagger.
 
     The audit has this part only if the job has this section. Cost: ``num_shadows`` trainings of each last head; as many
     of an unprotected one on each base model, the control of heads that protect; and for each person who is asked about
@@ -452,7 +452,7 @@ class SoftPromptStudy(Section):
 
 
 class ProbeConfig(Section):
-    """Probes at the end of the audit: models are asked for individuals' own items (ProPILE)."""
+    """Probes at the end of the audit: models are prompted for individuals' own items (ProPILE)."""
 
     section: ClassVar[str] = "probe"
 
@@ -500,7 +500,8 @@ class ProbeConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, values: Any) -> Any:
-        """``soft_prompt = true`` with ``soft_subjects`` and ``soft_epochs`` is the table ``[probe.soft_prompt]``."""
+        """Return the settings with ``soft_prompt = true``, ``soft_subjects`` and ``soft_epochs`` turned into the table
+        ``[probe.soft_prompt]``."""
         if not isinstance(values, dict) or not isinstance(values.get("soft_prompt"), bool | None):
             return values
         values = dict(values)

@@ -214,7 +214,7 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
 
 
 def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
-    """Return each span once, even if several detectors or annotators have it."""
+    """Return the spans without duplicates of other detectors or annotators."""
     (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
     return spans.take(np.unique(keys, return_index=True)[1])
 

@@ -34,7 +34,7 @@ class Metrics:
         self._files, self._board = files, board
 
     def log(self, values: dict[str, Any], file: str = "metrics.jsonl") -> None:
-        """Write one line; its ``step`` is TensorBoard's step."""
+        """Write ``values`` as one line of ``file``, and to TensorBoard at their ``step``."""
         if file in self._files:
             self._files[file].write(json.dumps(values) + "\n")
             self._files[file].flush()

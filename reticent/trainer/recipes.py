@@ -116,7 +116,7 @@ class Recipe:
 
     @property
     def is_causal(self) -> bool:
-        """Whether each token predicts the next."""
+        """Whether each token predicts the next: a causal language model without a new head."""
         return self.objective == "clm" and self.head is None
 
     @property

@@ -113,13 +113,13 @@ class Step(Protocol):
         """Return the settings beyond `TrainConfig` that change the weights, as JSON."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Bind to a model in train mode, on its device and with its adapters.
+        """Bind the step to a model in train mode, on its device and with its adapters.
 
         ``kept`` is this step's part of the saved state; it is filled if it is empty.
         """
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Bind to the optimizer, which holds the trained weights of the prepared model."""
+        """Bind the step to the optimizer, which holds the trained weights of the prepared model."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the plan of ``state.epoch`` without its first ``state.done`` steps."""

@@ -83,7 +83,7 @@ class AuditEvidence:
 
 
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
-    """Return the published audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
+    """Return the publishable part of an audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
 
     Small cells are withheld, distributions show no single individual, paths are shortened, and seeds are removed.
     Several trainings are numbered instead. Settings that their marks withhold are only counted.

@@ -153,7 +153,7 @@ class CopiesSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClustersSide(CopiesSide):
-    """The same, with the number of clusters of such documents."""
+    """Documents that repeat other documents, their share of all words, and the number of clusters of such documents."""
 
     clusters: Annotated[int | None, COUNT] = None
 
@@ -165,7 +165,8 @@ class ClustersSide(CopiesSide):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut(CopiesSide):
-    """The same, with the number of individuals who have no other document."""
+    """Documents left out as copies, their share of all words, and the number of individuals who have no other
+    document."""
 
     individuals: Annotated[int | None, COUNT] = optional()
 
@@ -189,7 +190,7 @@ class RepeatedPassages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiftedWords:
-    """Words that ``k`` individuals use only because documents are shared."""
+    """Words that reach ``k`` individuals only because documents are shared."""
 
     k: Annotated[int, SETTING]
     lifted_words: Annotated[int | None, COUNT] = None

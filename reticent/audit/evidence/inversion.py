@@ -76,7 +76,7 @@ def _published_ranks(found: RankedCandidates, num_targets: Sides, cell: int) -> 
 
 
 def _share(sides: Excess, num_targets: Sides, cell: int) -> Excess:
-    """Return both sides' rates as publishable shares of their numbers of targets."""
+    """Return both sides' rates in publishable form: a bound where few of their targets are right or wrong."""
     told = replace(
         sides,
         members=sides.members.as_share(num_targets.members, cell),

@@ -21,7 +21,7 @@ class Roc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackedDocuments:
-    """The same attack with the document as the unit; intervals are over individuals."""
+    """The attack's AUC with the document as the unit; intervals are over individuals."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     num_documents: Annotated[int | None, COUNT]
@@ -213,7 +213,7 @@ class GroupMembership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestAttack:
-    """The attack whose interval starts highest, with simultaneous intervals of all attacks."""
+    """The attack whose interval lies farthest from chance, with simultaneous intervals of all attacks."""
 
     attack: Annotated[str, NAME]
     num_attacks: Annotated[int, TOTAL]

@@ -64,7 +64,7 @@ class ExposureAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByTemplates:
-    """The same exposure with the first few templates only."""
+    """Exposure and exact match with the first ``num_templates`` templates only."""
 
     num_templates: Annotated[int, SETTING]
     exact_match: Annotated[Estimate, OVER_INDIVIDUALS]

@@ -41,7 +41,8 @@ class SampledIdentifiers:
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def bounds_of(self, raw: SampledIdentifiers) -> SampledIdentifiers:
-        """Return only bounds, rounded outwards, because the exact numbers could be solved from exact bounds."""
+        """Return the identifiers with bounds in place of exact numbers, rounded outwards, as the exact numbers could be
+        solved from exact bounds."""
         most = _rounded_up(raw.unprotected.high or 0.0)
         if (raw.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((raw.recall.high or 0.0) * 100) / 100, "below")

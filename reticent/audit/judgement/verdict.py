@@ -115,8 +115,9 @@ Twins = Mapping[tuple[str, About], Number]
 
 
 def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
-    """Return a number with its control from unprotected models (the twin first), not judged yet. ``strict``: the
-    control must be over the threshold too, by as many shadow models as a number with shadow models needs."""
+    """Return the row of a number, not judged yet: its oriented estimate, and whether its control from unprotected
+    models (the twin first) succeeds. ``strict``: the control must be over the threshold too, and by as many shadow
+    models."""
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate

@@ -508,7 +508,7 @@ def _calls(
     drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
 
     def size(chosen: np.ndarray) -> int:
-        """Number of the chosen, or of their households."""
+        """Return the number of the chosen individuals, or of their households."""
         return int(np.count_nonzero(chosen)) if clusters is None else len(np.unique(clusters[chosen]))
 
     blocks = iter_resamples(len(drawn_together), num_bootstrap, seed) if n else iter(())

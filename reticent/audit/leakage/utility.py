@@ -45,7 +45,7 @@ def utility(
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
     ) -> Estimate:
-        """Mean of the counted values over the chosen documents."""
+        """Return the mean of the counted values over the chosen documents."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
         return ratio_estimate(totals, counts, codes, limit=limit, crowded=False, **bootstrap)
@@ -81,7 +81,7 @@ def numbers_beside(
     """
 
     def gap(values: np.ndarray) -> Gap:
-        """Means of the scored tokens' values on both sides."""
+        """Return the means of the scored tokens' values on both sides, and their difference."""
         sums = document_sums(values, scores.scored, scores.doc_offsets)
         sides = []
         for side in (is_member, ~is_member):

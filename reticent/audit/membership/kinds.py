@@ -124,7 +124,7 @@ class KindAudit:
             found[TARGETS] = targets
         yield from ((name, mask) for name, mask in found.items() if mask.any())
 
-    def document_numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def document_log_probs(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return each document's mean log-probability over the tokens of a mask, float64 (D,); NaN without such a
         token."""
         bounded = np.maximum(log_probs, LOG_PROB_LIMITS[0])
@@ -147,7 +147,7 @@ class KindAudit:
         its training documents), one a shadow."""
         masks, documents, is_in = [mask for _, mask in self.masks(never_target)], [], []
         for log_probs, known in shadows:
-            documents.append([self.document_numbers(log_probs, mask) for mask in masks])
+            documents.append([self.document_log_probs(log_probs, mask) for mask in masks])
             is_in.append(np.isin(self.codes, self.store.individual[known]))
         of_documents, known_codes = np.array(documents).transpose(1, 0, 2), np.array(is_in)
         numbers = np.apply_along_axis(self.of_individuals, 2, of_documents)
@@ -179,8 +179,8 @@ class KindAudit:
         masks = dict(self.masks(never_target))
         asked: dict[str, dict[str, Compared]] = {}
         for number, (kind, mask) in enumerate(masks.items()):
-            before = None if base is None else self.document_numbers(base, mask)
-            own = self._compared(self.document_numbers(log_probs, mask), before, number, shadows)
+            before = None if base is None else self.document_log_probs(base, mask)
+            own = self._compared(self.document_log_probs(log_probs, mask), before, number, shadows)
             asked[kind] = {**((more or {}).get(kind) or {}), **own}
         person: dict[tuple[str, str], Compared] = {("", name): one for name, one in (whole or {}).items()}
         words: dict[tuple[str, str], Compared] = {}

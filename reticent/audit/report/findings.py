@@ -114,7 +114,7 @@ class Findings(NamedTuple):
 
 
 def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
-    """Return the findings of a published audit."""
+    """Return the findings of a published audit, in sentences."""
     models = audit.models
     checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}

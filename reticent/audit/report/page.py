@@ -147,7 +147,7 @@ class Label(NamedTuple):
 
 
 def _labels(detected: Sequence[Detected]) -> list[Label]:
-    """Return the labels, those with most spans first."""
+    """Return the detector labels with their counts, those with most spans first."""
     found: dict[str, list[Detected]] = {}
     for row in detected:
         found.setdefault(row.label, []).append(row)
@@ -337,12 +337,12 @@ def _environment(t: Texts) -> Any:
 
 
 def factor(estimate: Estimate | None) -> str:
-    """Return a ratio of likelihoods as text: two digits, and powers of ten if it is large."""
+    """Return the value of an estimated ratio of likelihoods as text; see `times`."""
     return times(None if estimate is None else estimate.value)
 
 
 def times(number: float | None) -> str:
-    """Return one such number as text; a dash for None.
+    """Return a ratio of likelihoods as text: two digits, powers of ten if it is large; a dash for None.
 
     >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
     ('0.5', '100', '1,200', '1.0e+05')

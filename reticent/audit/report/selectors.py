@@ -55,7 +55,7 @@ class Group:
         return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
 
     def models_title(self, t: Texts) -> str:
-        """Return the heading over sentences about the models of the group."""
+        """Return the heading of the sentences about the group's models."""
         models = t(f"objectives.{self.objective}.models")
         return t("common.models_of_model", models=models, model=self.model) if self.number else models
 
@@ -174,7 +174,7 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
 
     def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
-        """How far its interval lies from chance, on whichever side."""
+        """Return how far an interval lies from chance, on either side, and how far its value."""
         low, high = row[1].low, row[1].high
         known_ends = -1.0 if low is None or high is None else max(low - CHANCE, CHANCE - high)
         return known_ends, abs(row[2] - CHANCE)

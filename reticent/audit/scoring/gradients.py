@@ -59,8 +59,8 @@ _STREAM = 67
 def sampled_documents(
     individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the documents whose individuals are sampled for the costly attacks, ascending int64: the first
-    `MOST_DOCUMENTS` of each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, at random.
+    """Return the numbers of the documents that the costly attacks score, ascending int64: the first `MOST_DOCUMENTS` of
+    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, drawn at random.
 
     Parameters
     ----------
