@@ -262,7 +262,7 @@ def train(
     store : TokenStore
         Protected tokens of the members (of the pseudonymised text for ``mlma`` and ``clma``).
     tokenizer : path, hub name or ``tokenizer.json`` text
-        The model's own tokenizer; it is saved beside the model.
+        The model's own tokenizer; it is saved with the model.
     progress : callable, optional
         Called with a dict (step, num_steps, epoch, loss) after each step; on CUDA the loss is the last one read.
     epoch_store : callable, optional
@@ -276,7 +276,7 @@ def train(
     world : World, optional
         The processes that take part; default: those that torchrun started.
     context : ContextWords, optional
-        Public words, which a recipe with ``context_indirect`` puts where indirect identifiers stood.
+        Public words, with which a recipe with ``context_indirect`` replaces indirect identifiers.
     has_spans_and_index : bool
         The tokens were made with both, as those of a run: a kind of identifiers of which none was found is
         no error, if there is one of another kind that the recipe protects.

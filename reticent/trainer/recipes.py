@@ -59,7 +59,7 @@ class Recipe:
     private : bool
         Trained by DP-SGD.
     words : {"counted", "public", "private"}
-        What tells an indirect identifier: that fewer than k individuals use it; that it is on no public list
+        What makes an indirect identifier: that fewer than k individuals use it; that it is on no public list
         (`protect.public_words`); that it is neither there nor in the private vocabulary (`[threshold]`). In the last
         two the flags of an individual follow from their own documents, or cost epsilon.
     head : {"class", "tags"}, optional

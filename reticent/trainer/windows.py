@@ -68,7 +68,7 @@ class Batch:
         Keys of a window's random draws: its number or, in DP-SGD, a hash of its document and position.
 
     Where the ends of texts are targets (`Windows.with_ends`), all but ``attention`` have one column more, which no
-    model reads: an end stands behind the last token of its document and counts as text, in a full window too.
+    model reads: an end follows the last token of its document and counts as text, in a full window too.
     """
 
     windows: np.ndarray

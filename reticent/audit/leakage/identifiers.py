@@ -102,7 +102,7 @@ class Identifiers:
     Attributes
     ----------
     num : number of identifiers; they are numbered from 0
-    places, lengths, numbers, flags : arrays, shape (occurrences,)
+    places, lengths, numbers, flags : arrays, shape (occurrences,), one entry an occurrence
         First word, number of words, identifier number, and the flags `DIRECT` or `INDIRECT` of each occurrence.
     individuals : array, shape (occurrences,), the individual of each occurrence
     uses : three arrays (identifier, unit, first word) over all places where the words of an identifier occur, in a

@@ -104,7 +104,7 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
     individuals.
 
     A prediction counts wherever it appears, at every level. *Types* are the distinct identifiers, *occurrences* their
-    places, and *individuals* their owners, who count as leaked if at least one of their identifiers is predicted.
+    uses, and *individuals* their owners, who count as leaked if at least one of their identifiers is predicted.
     ``in_place`` is the share of occurrences that are not predicted at their own position. ``unseen`` is the share of
     types that are never predicted at a position whose context does not contain them.
 

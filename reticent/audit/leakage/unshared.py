@@ -3,11 +3,11 @@
 An identifier that both sides use (a doctor, a ward, a surname) counts on both. What a model learns of it from members
 then raises the held-out rate too, and the difference of the rates is too small. So rates are also given over the
 identifiers of one side alone. A user is an individual, or a household where the split keeps these together, in whose
-documents the coarse surfaces stand, in a direct span or not.
+documents the coarse surface forms occur, in a direct span or not.
 
 Identifiers of one side alone are not exchangeable as they are: of those with *s* users p^s are left on a side with a
 share p of all individuals. So the held-out side is standardised to the members, by number of users and category. Each
-member identifier weighs 1, each held-out identifier as many member identifiers as it stands for. Strata that one of the
+member identifier weighs 1, each held-out identifier as many member identifiers as it represents. Strata that one of the
 sides does not have are left out.
 """
 

@@ -68,12 +68,12 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     if shown.are_too_few:
         none = Estimate(value=None, n=len(codes), method="too few individuals or words")
         return Blind(auc=none, num_members=num_members, num_nonmembers=num_nonmembers)
-    told, ranks = shown.told, {name: rankdata(values) for name, values in shown.numbers.items()}
+    bags_by_name, ranks = shown.bags_by_name, {name: rankdata(values) for name, values in shown.numbers.items()}
     unit_fold = _assign_folds(unit_member, seed)
-    num, areas = NUM_PERMUTATIONS, np.empty((len(told) + len(ranks), 0))
+    num, areas = NUM_PERMUTATIONS, np.empty((len(bags_by_name) + len(ranks), 0))
     while True:
         more = _permuted(unit_member, unit_fold, seed, num)[:, areas.shape[1] :][unit]
-        areas = np.concatenate([areas, _areas(told, ranks, more, unit_fold[unit])], axis=1)
+        areas = np.concatenate([areas, _areas(bags_by_name, ranks, more, unit_fold[unit])], axis=1)
         spread = areas[:, 1:].std(axis=1, keepdims=True)
         steps = np.abs(areas - 0.5) / np.where(spread > 0, spread, 1.0)
         largest = steps.max(axis=0)
@@ -94,7 +94,7 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     )
     if len(unit_member) < len(codes):
         auc = replace(auc, n=len(unit_member)).over_households(len(codes))
-    name = [*told, *ranks][best]
+    name = [*bags_by_name, *ranks][best]
     return Blind(auc=auc, by=name, p_value=p_value, num_members=num_members, num_nonmembers=num_nonmembers)
 
 
@@ -106,7 +106,7 @@ def blind_scores(shown: Shown, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     if shown.are_too_few:
         return np.empty(0, dtype=np.int64), np.empty(0)
     member, fold = shown.unit_member[shown.unit], _assign_folds(shown.unit_member, seed)[shown.unit]
-    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in shown.told.values()]
+    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in shown.bags_by_name.values()]
     said = np.stack([*columns, *shown.numbers.values()], axis=1)
     spread = said.std(axis=0)
     said = (said - said.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -119,11 +119,11 @@ def blind_scores(shown: Shown, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Features of individuals that show without the model: bags of words and group indicators by name (``told``),
-    numbers that vary, the unit (household) of each individual, and the side of each unit."""
+    """Features of individuals that show without the model: bags of words and group indicators, numbers
+    that vary, the unit (household) of each individual, and the side of each unit."""
 
     codes: np.ndarray
-    told: dict[str, Any]
+    bags_by_name: dict[str, Any]
     numbers: dict[str, np.ndarray]
     unit: np.ndarray
     unit_member: np.ndarray
@@ -155,23 +155,23 @@ class Shown:
         member = is_member[words.documents[known][first]]
         distinct, columns = np.unique(surfaces[known], return_inverse=True)
         bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
-        told = {"words": bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]}
+        bags_by_name = {"words": bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]}
         _, of_unit, unit = np.unique(
             codes if units is None else np.asarray(units)[codes], return_index=True, return_inverse=True
         )
         all_codes = np.unique(words.individuals)
         for name, labels in (groups or {}).items():
             _, group = np.unique(labels[np.searchsorted(all_codes, codes)], return_inverse=True)
-            told[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
+            bags_by_name[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
         made = _numbers(words, codes, dates) if len(codes) else {}
         numbers = {name: values for name, values in made.items() if np.ptp(values)}
-        return cls(codes, told, numbers, unit, member[of_unit])
+        return cls(codes, bags_by_name, numbers, unit, member[of_unit])
 
     @property
     def are_too_few(self) -> bool:
         """Whether a side has fewer than two units, or no word is shared by two individuals."""
         sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
-        return bool(min(sides) < 2 or self.told["words"].shape[1] == 0)
+        return bool(min(sides) < 2 or self.bags_by_name["words"].shape[1] == 0)
 
 
 def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -194,14 +194,14 @@ def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[
 
 
 def _areas(
-    told: Mapping[str, Any], ranks: Mapping[str, np.ndarray], memberships: np.ndarray, fold: np.ndarray
+    bags_by_name: Mapping[str, Any], ranks: Mapping[str, np.ndarray], memberships: np.ndarray, fold: np.ndarray
 ) -> np.ndarray:
     """Return the AUC of each classifier and of each ranked number under each permuted membership, float64 (features,
     P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]
-        found = [rankdata(_held_out_scores(bags, own, fold), axis=0) for bags in told.values()]
+        found = [rankdata(_held_out_scores(bags, own, fold), axis=0) for bags in bags_by_name.values()]
         found += [rank[:, None] for rank in ranks.values()]
         counts = own.sum(axis=0)  # they differ between permutations of households
         wins = np.array([(values * own).sum(axis=0) for values in found]) - counts * (counts + 1) / 2

@@ -165,8 +165,8 @@ class KindAudit:
     ) -> tuple[dict[str, KindMembership], dict[str, JointArea]]:
         """Return (attacks by kind of word, areas of the attacks on the whole text by attack name).
 
-        The areas of all attacks of one risk hold at once: those of rare and direct words, and those of the whole text
-        and of all other kinds.
+        The intervals of all attacks of one risk are simultaneous: those of rare and direct words, and those of the
+        whole text and of all other kinds.
 
         Parameters
         ----------

@@ -405,7 +405,7 @@ class OutControls:
 
     Parameters
     ----------
-    kinds : kind of word -> bool mask of its tokens, beside all tokens (kind "")
+    kinds : kind of word -> bool mask of its tokens; the whole text (kind "") is added
     """
 
     def __init__(self, audit: MembershipAudit, objective: str, base: TokenScores, kinds: Mapping[str, np.ndarray]):

@@ -4,9 +4,9 @@ An area of .55 may be 30 members of 300 who score above every other person, and 
 area comes with the attack's true-positive rate at 1 % false positives. It is meaningful from `FEWEST_OTHERS` and
 `FEWEST_MEMBERS` on: chance alone gives .003 to .021 there. Below, the members who score above *every* other are
 counted. By chance the first a of m members and n others are all members with probability C(m + n - a, n) /
-C(m + n, n), so few of them show that members are told; none of them shows nothing.
+C(m + n, n), so a few of them show that members are identified; none of them shows nothing.
 
-The ends of all attacks hold at once, as those of :func:`reticent.audit.stats.intervals.best_attack` do. Where the split
+The intervals of all attacks are simultaneous, as in :func:`reticent.audit.stats.intervals.best_attack`. Where the split
 keeps households together, they are drawn, and the unit of the exact test is the household.
 
 Cost: O(attacks x num_bootstrap x individuals).

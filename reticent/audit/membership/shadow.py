@@ -1,6 +1,6 @@
 """Shadow models: their scores of the documents, and the attacks with them.
 
-definitions.md#shadow-models defines the attacks; :mod:`reticent.audit.membership.draws` has whom each is trained on.
+definitions.md#shadow-models defines the attacks; :mod:`reticent.audit.membership.draws` draws whom each is trained on.
 """
 
 from __future__ import annotations

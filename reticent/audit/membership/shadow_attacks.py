@@ -178,7 +178,7 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
     ----------
     target, average : float64, shape (D,)
         p_θ and p of each document: the geometric mean of its tokens' probabilities. The probability of the whole text
-        would vanish beside the 1 - a of `offline_probability`.
+        would vanish against the 1 - a of `offline_probability`.
     population : bool, shape (D,)
         The documents z. None of them may be a candidate.
 

@@ -135,8 +135,8 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
 
     The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
     chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
-    words alone or the base model tell the sides. The unprotected twin of the same epoch (or its last) shows whether an
-    attack has power.
+    words alone or the base model separate the sides. The unprotected twin of the same epoch (or its last) shows whether
+    an attack has power.
     """
     result = []
     for model in models:

@@ -293,7 +293,7 @@ class Server:
         Raises
         ------
         ArtifactError
-            As `score_endpoint`; the next run goes on from there.
+            As `score_endpoint`; the next run continues from the cache.
         """
         scores, file = np.full(len(prompts), np.nan), Path(self._about["answers"])
         if not self.gives_log_probs:

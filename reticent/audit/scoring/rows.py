@@ -34,7 +34,7 @@ def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
 
     Parameters
     ----------
-    head : of `reticent.trainer.models.lm_head`; without one the model's logits stand for the states
+    head : result of `reticent.trainer.models.lm_head`; None: logits are returned in place of the states
     """
     out = (model if head is None else model.base_model)(**inputs)
     return (out.logits if head is None else out.last_hidden_state), getattr(out, "past_key_values", None)

@@ -1,7 +1,7 @@
 """Shares and totals of a corpus from a stratified sample of its documents, with intervals that stay valid if the sample
 misses little.
 
-A document drawn from stratum h stands for N_h / n_h documents (Horvitz and Thompson). A share is a ratio of two such
+A document drawn from stratum h represents N_h / n_h documents (Horvitz and Thompson). A share is a ratio of two such
 totals. The residual of a document is its distance from the mean of its stratum, shrunk by the share of the stratum that
 was drawn. The residuals of one individual's documents are added before they are squared. The variance is the larger of
 this one and the variance over single documents. So a sample of every document has no error, and the documents of one

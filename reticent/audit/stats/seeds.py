@@ -4,7 +4,7 @@ There are two kinds of spread, and they are never mixed. `low` and `high` have t
 training: a 95 % interval over ``n`` individuals. For several trainings they are the means of the intervals' ends. All
 trainings are measured on the same individuals, and the deviation of a mean is at most the mean of the deviations. So
 the interval is not too narrow, and three trainings do not count as three times as many individuals. The differences
-between the trainings stand under ``seeds``: their number, the lowest and the highest value, and the standard deviation
+between the trainings are under ``seeds``: their number, the lowest and the highest value, and the standard deviation
 (n - 1).
 """
 
