@@ -22,7 +22,7 @@ from reticent.core.errors import TrainingError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Names of our ways of attention, for transformers: padding, and windows side by side.
+#: Names under which our attention functions are registered in transformers: for padded and for packed rows.
 _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 

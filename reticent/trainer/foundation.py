@@ -24,7 +24,7 @@ BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Characters of every WordPiece vocabulary, at the start of a word and inside, whether the public text has them or not.
 #: Words with other characters become [UNK], which no model can predict as a word.
 ALPHABET = [chr(code) for code in (*range(0x21, 0x7F), *range(0xC0, 0x100), 0x152, 0x153)]
-#: Characters that BERT splits off as single words, so they never stand inside a word.
+#: Characters that BERT splits off as single words, so they never occur inside a word.
 PUNCTUATION = frozenset(string.punctuation)
 #: Marks the beginning of a word while a vocabulary is learned; BERT's normaliser removes this character from texts.
 WORD_START = "\ue000"

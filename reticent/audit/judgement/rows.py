@@ -787,7 +787,7 @@ def _of_no_model(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Nu
     return iter(())
 
 
-#: The gate that each job has: detectors know four languages, and what they miss elsewhere shows in no number.
+#: The gate that each job has: detectors know four languages, and their misses in others show in no number.
 OTHER_LANGUAGE: Final = "other_language"
 #: Its threshold where a job does not set one.
 MOST_OTHER_LANGUAGE: Final = 0.01

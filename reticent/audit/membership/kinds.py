@@ -58,9 +58,9 @@ ORDINARY = "ordinary"
 #: Kind of the tokens that a model with protection may have as targets.
 TARGETS = "targets"
 FPR, LOW_FPR = 0.01, 0.001
-#: One in so many individuals counts as most exposed.
+#: One in this many individuals counts as most exposed.
 EXPOSED = 10
-#: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
+#: Kinds whose AUCs belong to the risk of identifying words; all others belong to the risk of the person.
 IDENTIFYING: Final = ("rare", "direct")
 
 

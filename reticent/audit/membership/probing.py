@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Share of the tokens of a copy that are gaps.
 GAPS = 0.7
-#: Passages are cut to a multiple of this, so that many have the same length; shorter documents have no score.
+#: Passage lengths are multiples of this, so that many are equal; shorter documents have no score.
 STEP = 8
 _STREAM = 61
 
