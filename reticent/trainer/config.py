@@ -83,7 +83,7 @@ class LoraSettings(Section):
 
 
 def _epsilons(value: Any) -> Any:
-    """Return the epsilon or list of epsilons as floats; raise `ValueError`, with one message, for anything else."""
+    """Return an epsilon unchanged, or a list of epsilons as floats; raise `ValueError` for anything else."""
     listed = isinstance(value, list | tuple)
     found = tuple(value) if listed else (value,)
     if value is not None and not (

@@ -153,7 +153,8 @@ class ProtectedStore:
 def protect_store(
     store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int, *, has_spans_and_index: bool = False
 ) -> ProtectedStore:
-    """Return the tokens of one epoch, checked and ready to be cut into windows.
+    """Return the training tokens of one epoch for a recipe: checked, and with the tokens dropped by its goldfish loss
+    flagged.
 
     Raises
     ------

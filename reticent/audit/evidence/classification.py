@@ -32,7 +32,7 @@ class ClassRow:
     individuals: Annotated[int | None, COUNT]
 
     def closed(self, raw: ClassRow, cell: int) -> ClassRow:
-        """Return the row without the number of documents if they belong to few individuals."""
+        """Return the publishable row: without the number of documents if they belong to few individuals."""
         few = raw.individuals is None or 0 < raw.individuals < cell
         return replace(self, documents=None) if few else self
 

@@ -54,7 +54,7 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """Return the counts without numbers of occurrences if few n-grams, which these would reveal, have them."""
+        """Return the publishable counts: without occurrences if these would reveal the few n-grams that have them."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
@@ -279,8 +279,8 @@ class CorpusEvidence:
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
-        """Return the evidence with distributions over members coarsened to steps of ``cell`` individuals, and without
-        labels that few have."""
+        """Return the publishable evidence: distributions over members coarsened to steps of ``cell`` individuals,
+        without labels that few have."""
         num = raw.num_individuals.members or 0
         own = raw.identifiers_per_individual
         rows = None

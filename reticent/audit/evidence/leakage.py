@@ -83,7 +83,7 @@ class Privacy:
     fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
-        """Return the evidence with counts that could be derived from published rates replaced by bounds."""
+        """Return the publishable evidence: bounds in place of counts that could be derived from published rates."""
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
         unseen, num_unseen = self.unseen, self.num_leaked_unseen
         if unseen is not None:
@@ -246,7 +246,7 @@ class Exposed(Excess):
     emits."""
 
     def closed(self, raw: Excess, cell: int) -> Exposed:
-        """Return the shares, withheld or bounded if few individuals make them up."""
+        """Return the publishable shares: withheld or bounded if few individuals make them up."""
         kept = Excess.closed(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
@@ -294,8 +294,8 @@ class Calls:
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def closed(self, raw: Calls, cell: int) -> Calls:
-        """Return bounds in place of all three if few members are declared, or all but few, so that they cannot be
-        counted."""
+        """Return the publishable results: bounds in place of all three if few members are declared, or all but few, so
+        that they cannot be counted."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:

@@ -53,7 +53,7 @@ class Told:
     p_value: Annotated[float | None, PRIVATE] = None
 
     def closed(self, raw: Told, cell: int) -> Told:
-        """Return the share, withheld or bounded if few members make it up."""
+        """Return the publishable result: its share withheld or bounded if few members make it up."""
         if raw.rate is None:
             return self
         closed = raw.rate.closed(raw.rate, cell)
@@ -101,8 +101,8 @@ class MeasuredAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
-        """Return the attack without thresholds that few individuals of a side exceed, rates over few members, and small
-        subgroups."""
+        """Return the publishable attack: without thresholds that few individuals of a side exceed, rates over few
+        members, and small subgroups."""
         if not are_enough(raw, cell):
             return self
         rates = None
@@ -145,7 +145,8 @@ class KindAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: KindAttack, cell: int) -> KindAttack:
-        """Return the attack without numbers if a side has few individuals, and without rates over few members."""
+        """Return the publishable attack: without numbers if a side has few individuals, and without rates over few
+        members."""
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
@@ -205,7 +206,7 @@ class GroupMembership:
     p_value: Annotated[float | None, TOGETHER] = optional()
 
     def closed(self, raw: GroupMembership, cell: int) -> GroupMembership:
-        """Return the result without its numbers if a side has few individuals."""
+        """Return the publishable result: without its numbers if a side has fewer than ``cell`` individuals."""
         if not are_enough(raw, cell):
             return replace(self, attack=None, auc=None, p_value=None)
         return replace(self, p_value=raw.p_value)

@@ -30,7 +30,7 @@ class SampledIdentifiers:
     individuals_found: Annotated[int | None, PRIVATE]
 
     def closed(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
-        """Return bounds in place of exact numbers if few individuals have a missed identifier, or few have a found
+        """Return the publishable numbers: bounds if few individuals have a missed identifier, or few have a found
         one."""
         if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
@@ -99,9 +99,9 @@ class SampledRecall:
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
     def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
-        """Return the evidence with numbers over few individuals replaced by bounds. Small categories are bounded
-        together with the next larger ones, as the overall number minus the exact ones would reveal them; without larger
-        ones, the overall number is a bound too."""
+        """Return the publishable evidence: bounds in place of numbers over few individuals. Small categories are
+        bounded together with the next larger ones, as the overall number minus the exact ones would reveal them;
+        without larger ones, the overall number is a bound too."""
         few = [name for name, row in raw.categories.items() if row.is_few(cell) or _is_withheld(row, cell)]
         if not few:
             return self

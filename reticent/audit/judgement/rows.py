@@ -472,8 +472,7 @@ def _ways(model: ModelEvidence) -> tuple[str, ...]:
 
 
 def _exposed(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Exposed]:
-    """Yield the result on the most exposed members of each attack by these kinds of words, and by the whole text if
-    ``whole``."""
+    """Yield the most exposed members of each attack by these kinds of words, and by the whole text if ``whole``."""
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
         for way in _ways(model):

@@ -436,8 +436,8 @@ def _config_of(audit: AuditEvidence) -> VerdictConfig:
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
-    """Return the row numbers of the last checkpoints of all trainings, by (model section, objective, recipe); base
-    models are left out."""
+    """Return the indices in ``audit.models`` of the last checkpoint of each training, by (model section, objective,
+    recipe); base models are left out."""
     last: dict[tuple[str | None, str, str], dict[int | None, int]] = {}
     for number, model in enumerate(audit.models):
         if model.recipe == "base":
@@ -450,8 +450,8 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 
 
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    """Return the verdict on one recipe's trainings (row numbers of their last checkpoints): all risks, outcome, reason
-    and advice."""
+    """Return the verdict on one recipe's trainings (indices of their last checkpoints in ``audit.models``): all risks,
+    outcome, reason and advice."""
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _may_know(first, audit) else []
     notes += [THEIR_LIST] if is_elsewhere(audit) else []

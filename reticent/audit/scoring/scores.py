@@ -304,8 +304,8 @@ def score_information(
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each token, (fold of its word, int64, -1 outside words; number of its word's token tuple, equal for
-    equal words).
+    """Return (fold of each token's word, number of each token's word form), int64 (num_tokens,) each, -1 outside words;
+    equal words have equal numbers.
 
     The words of a document are assigned to folds in random order; its folds differ in size by one word at most.
     """

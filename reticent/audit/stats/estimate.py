@@ -98,7 +98,7 @@ class Estimate:
         return replace(self, low=max(low, least), high=min(high, 1.0))
 
     def closed(self, raw: Estimate, cell: int) -> Estimate:
-        """Return the estimate with the numbers of ``raw``, withheld if it is over 1 to ``cell`` - 1 units or
+        """Return the publishable estimate: the numbers of ``raw``, withheld if it is over 1 to ``cell`` - 1 units or
         households."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)
         return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
