@@ -574,7 +574,7 @@ def why_no_whole(passages: Passages) -> str:
 
 
 def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
-    """Return the number of individuals of whom a whole passage of their own comes back.
+    """Return the `Number` for the share of individuals of whom a whole passage of their own comes back.
 
     One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
     its whole interval. Zero of all members is an exact count; zero of a sample has an upper end.

@@ -273,7 +273,7 @@ def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
 
 
 def _otherwise(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield what another test of emission found, if the one already described found nothing."""
+    """Yield a sentence on what another test of emission found, if the one already described found nothing."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
         yield t("findings.found_otherwise", number=number_in_words(result.found, t))
@@ -372,7 +372,7 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
 
 
 def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield the source of the list of members, for a model that was trained elsewhere."""
+    """Yield a sentence on the source of the list of members, for a model that was trained elsewhere."""
     if (subject := subject_of(audit)) is not None:
         yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
@@ -470,7 +470,7 @@ def _ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
 
 
 def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield the number of checked targets; it is a full count without an interval."""
+    """Yield a sentence with the number of checked prediction targets, a full count without an interval."""
     kept = [row for row in ledgers if row[2].protected and not row[2].violations]
     if kept:
         counts = [
@@ -482,7 +482,7 @@ def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
 
 
 def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str]:
-    """Yield the differential-privacy guarantee of each private model, which bounds any attack."""
+    """Yield a sentence on the differential-privacy guarantee of each private model, which bounds any attack."""
     private = []
     for group, recipes in checkpoints.items():
         for recipe, entries in recipes.items():
@@ -505,7 +505,8 @@ def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str
 
 
 def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
-    """Yield the joint epsilon of several private trainings on the same documents, if their privacy unit is the same."""
+    """Yield a sentence on the joint epsilon of several private trainings on the same documents, if their privacy unit
+    is the same."""
     costs = []
     for model in models:
         if (shown := shown_in(model.guarantee or "")) is not None and math.isfinite(shown[0]):
@@ -567,7 +568,7 @@ def decisions(
     audit: AuditEvidence,
     t: Texts,
 ) -> Iterable[str]:
-    """Yield the next steps: models not to share and why, what to change, and what to measure again."""
+    """Yield the next steps as sentences: models not to share and why, what to change, and what to measure again."""
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r, t), m, checkpoints[g][r])
@@ -622,7 +623,7 @@ def decisions(
 
 
 def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield the models that must not be shared, each with the first reason that applies."""
+    """Yield sentences on the models that must not be shared, each with the first reason that applies."""
     said = [(r, m) for r, m in trained if outcomes.outcome(m, "emission") == BEYOND]
     if said:
         text = t("findings.do_not_share", count=len(said), names=_names(said, t))
