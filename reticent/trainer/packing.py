@@ -37,8 +37,7 @@ class Packed:
 def packed_order(
     windows: Windows, batch_size: int, length: int, *, seed: int, epoch: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the batches of an epoch, each of ``batch_size`` rows of at most ``length`` tokens, as (window numbers, row
-    of each).
+    """Return the batches of an epoch, each of ``batch_size`` rows of at most ``length`` tokens.
 
     The windows of a row and the order of rows change with (seed, epoch); the number of rows does not.
 

@@ -46,8 +46,6 @@ MEASURES: tuple[tuple[str, float | None, Measure], ...] = (
 def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Return panels of utility, Privacy (Figs. 7 and 9, unfolded) and the loss attack against epochs, as inline SVG;
     the dotted line is the base model. Empty if no recipe has two checkpoints.
-
-    Nothing where no recipe has two checkpoints.
     """
     groups = groups_of(models)
     recipes = {group: by_recipe(models, group) for group in groups}

@@ -385,8 +385,7 @@ def ratio_estimates(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[list[Estimate], np.ndarray]:
-    """Return (estimates of several rates over the same individuals, each as by `ratio_estimate`; their bootstrap
-    draws).
+    """Return the estimates of several rates over the same individuals, each as by `ratio_estimate`, and their draws.
 
     All rates are resampled together. So a number that combines several of them (an F1 of precision and recall) can have
     an interval too.
