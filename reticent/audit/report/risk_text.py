@@ -111,11 +111,11 @@ class ShownModel:
 
     @property
     def verdict_mark(self) -> Mark:
-        """The mark of the overall verdict on it."""
+        """The mark (machine-readable outcome) of the overall verdict on the model."""
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
-        """Return the mark of a sentence on its training."""
+        """Return the mark (machine-readable outcome) of a sentence on the model's training."""
         return Mark(self.name, "training", number, outcome)
 
     @property
@@ -267,7 +267,7 @@ class Cell(NamedTuple):
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark of a statement on the outcome of one risk of a model."""
+    """Return the mark (machine-readable outcome) of a sentence on one risk of a model."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
 
 
@@ -277,7 +277,7 @@ def is_found(result: RiskResult) -> bool:
 
 
 def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark of a statement on whether something was found for this risk of a model."""
+    """Return the mark (machine-readable outcome) of a sentence on whether a risk of a model was measurably found."""
     number = result.found or result.what or NOT_MEASURED
     return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
 
