@@ -78,7 +78,7 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     held out in both releases; None where nobody was withdrawn.
     """
     from reticent.audit.membership.releases import withdrawn_attack
-    from reticent.audit.scoring.gradients import asked_documents
+    from reticent.audit.scoring.gradients import sampled_documents
     from reticent.audit.scoring.scores import score_models
     from reticent.audit.stats.intervals import bootstrap_of
     from reticent.job.auditing import audited_tokens
@@ -97,7 +97,7 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     if not left.any():
         return None
     rows = np.flatnonzero(chosen)
-    asked = rows[asked_documents(store.individual[rows], left[rows], settings.seed, units=before.units)]
+    asked = rows[sampled_documents(store.individual[rows], left[rows], settings.seed, units=before.units)]
     store = store.select(np.union1d(np.flatnonzero(left), asked))
     path = run.checkpoint_of(measurement)
     special = special_ids(load_tokenizer(path), objective)

@@ -23,7 +23,7 @@ from reticent.audit.config import InversionConfig
 from reticent.audit.evidence.inversion import Association
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.leakage.words import Words
-from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
+from reticent.audit.scoring.rows import DIGITS, padded_rows, sum_log_probs
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
@@ -209,7 +209,7 @@ def association(
             after = template.partition("{term}")[2]
             texts = [b + t + after for b, t in zip(before, terms.tolist(), strict=True)]
             spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
-            ids, groups, attention = dressed_rows(backend.encode(texts), spans, special)
+            ids, groups, attention = padded_rows(backend.encode(texts), spans, special)
             lengths = attention.sum(axis=1)
             # A term is compared among its names: if one of them does not fit, the scores of the others have no use.
             fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)

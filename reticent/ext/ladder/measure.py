@@ -25,7 +25,7 @@ from reticent.audit.evidence.ladder import Ladder, ToldDiagnoses
 from reticent.audit.judgement.rows import simultaneous
 from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.scoring.generate import Decoding, score_continuations
-from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
+from reticent.audit.scoring.rows import DIGITS, padded_rows, sum_log_probs
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import TrainingError
@@ -109,7 +109,7 @@ def _named(
     before = f"{cue}\n{prompt} "
     encoded = backend.encode([before + name for name in names])
     spans = np.array([(len(before), len(before) + len(name)) for name in names])
-    rows, groups, attention = dressed_rows(encoded, spans, special)
+    rows, groups, attention = padded_rows(encoded, spans, special)
     if causal:
         groups[:, 0] = -1  # nothing predicts the first token of a row
         differ = np.flatnonzero((rows != rows[:1]).any(axis=0) | (groups >= 0).any(axis=0))
