@@ -1,4 +1,5 @@
-"""Answers of a probe -> the numbers of the report: estimates over subjects, curves, densities; and a private table.
+"""Turn a probe's answers into reported estimates over subjects, exposure curves and densities, and into a private
+table.
 
 Counts of fewer subjects than the small cell are not published, densities leave out tails of so few, and the section has
 no item and no row of a subject; the table of every subject (`answers_table`) is for the private folder.
@@ -48,7 +49,9 @@ NUM_POINTS = 96
 
 
 def best(values: np.ndarray) -> np.ndarray:
-    """Return the maximum over templates, NaN if no template was asked."""
+    """Return for each subject the maximum of a (templates, subjects) array over templates; NaN if every template is
+    NaN.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
         return np.nanmax(values, axis=0)
@@ -57,13 +60,16 @@ def best(values: np.ndarray) -> np.ndarray:
 def asked_of(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return the settings and the households of the chosen subjects, for `mean_estimate` and `share_estimate`."""
+    """Return the settings, and the households of the chosen subjects (None stays None): the last arguments of
+    `mean_estimate` and `share_estimate`.
+    """
     return config, None if households is None else households[chosen]
 
 
 def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the mean over subjects with a bootstrap interval, over households if these are given; one subject has no
-    interval."""
+    """Return the mean over subjects with a bootstrap interval, which resamples households if given; NaN is left out,
+    and a single subject gets no interval.
+    """
     known = ~np.isnan(values)
     values = values[known]
     if len(values) == 1:
@@ -76,8 +82,8 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
 
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the share of subjects with its interval, over households if these are given; only a bound if fewer than
-    the small cell, or all but so few, are hit.
+    """Return the share of subjects whose ``hits`` are true, with its interval (over households if given); only a bound
+    if fewer than the small cell, or all but so few, are hit.
     """
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
@@ -92,7 +98,8 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the result of one model, target and level: estimates over the subjects who could be asked.
+    """Return the published result of one model, target type and level: estimates over the subjects who have a usable
+    prompt.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
@@ -150,7 +157,9 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
 def _unconditional(
     true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
 ) -> Unconditional | None:
-    """Compare each true item behind the others with itself behind nothing; None of a masked model."""
+    """Compare the probability of each true item after its prompt with that after an empty prompt; None of a masked
+    model.
+    """
     both = ~np.isnan(alone)
     if not both.any():
         return None
@@ -176,7 +185,7 @@ def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn |
 
 
 def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
-    """Return the result with the first ``num`` templates alone."""
+    """Return exact matches, exposure and likelihood if only the first ``num`` templates were used."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
     log_probs = best(answers.log_probs[:num])[scored]
     asked = asked_of(config, answers.prompts.households, scored)
@@ -204,7 +213,9 @@ def _compared(
     config: ProbeConfig,
     households: np.ndarray | None,
 ) -> LikelihoodComparison:
-    """Compare true items with nulls: means, ratio of likelihoods, share above the null, two tests, densities."""
+    """Compare true items with null items (those of random other subjects): mean likelihoods, their ratio, share above
+    the null, two paired tests, densities.
+    """
     both = ~np.isnan(null)
     every, of_both = (config, households), asked_of(config, households, both)
     return LikelihoodComparison(
@@ -223,7 +234,7 @@ def _compared(
 
 
 def to_factor(difference: Estimate) -> Estimate:
-    """Return a mean log ratio as a factor."""
+    """Return a mean log ratio and its interval as a factor (their exponentials)."""
     ends = (difference.value, difference.low, difference.high)
     value, low, high = (None if end is None else math.exp(min(end, 700.0)) for end in ends)
     return replace(difference, value=value, low=low, high=high)
@@ -231,7 +242,8 @@ def to_factor(difference: Estimate) -> Estimate:
 
 def density(log_probs: np.ndarray, cell: int) -> Density:
     """Return a Gaussian kernel density of log10 probabilities (Figs. 3 and 6), between the ``cell``-th lowest and
-    highest subject; empty if there are too few subjects or all values are equal."""
+    highest subject; empty if there are too few subjects or all values are equal.
+    """
     values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
     if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:
         return Density(x=[], y=[])
@@ -241,7 +253,8 @@ def density(log_probs: np.ndarray, cell: int) -> Density:
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
-    """Return every answer, with a row for each (model, target, level, template, subject): numbers only, no item.
+    """Return every answer as a table with one row for each (model, target, level, template, subject): numbers only, no
+    item.
 
     ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep
     it private.
@@ -268,7 +281,7 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
 
 
 def results_table(probe: ProbeEvidence) -> Any:
-    """Return the results as a table for a terminal (rich)."""
+    """Return the published results as a table for a terminal (rich), one row for each model, target type and level."""
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
         table.add_column(head, justify="left" if head in ("model", "asked for") else "right")

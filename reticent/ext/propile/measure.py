@@ -1,8 +1,8 @@
-"""Models and subjects -> the evidence of ProPILE probes, and its private artefact.
+"""Run ProPILE probes of models on subjects, and write the evidence and the private artefact.
 
-Black box: every model, target and level; number of templates, levels, beam sizes and model sizes are its sweeps (Fig.
-4). White box, if wanted: a soft prompt for each causal model and target, its sweeps (Fig. 5), and the effect of the
-first model's prompt in the others (Table 1).
+Black box: every model, target type and level; number of templates, levels, beam sizes and model sizes are its sweeps
+(Fig. 4). White box, if wanted: a soft prompt for each causal model and target, its sweeps (Fig. 5), and the effect of
+the first model's prompt in the others (Table 1).
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def probe_models(
     beginnings: Beginnings | None = None,
     progress: Progress | None = None,
 ) -> tuple[ProbeEvidence, list[tuple[str, Answers]], dict[str, SoftPrompt]]:
-    """Return the evidence, every answer by model, and the soft prompts by name (``MODEL-TARGET``).
+    """Probe every model; return the evidence, the answers of each (model name, target, level), and the soft prompts by
+    name (``MODEL-TARGET``).
 
     Parameters
     ----------
@@ -164,7 +165,9 @@ def _named(progress: Progress | None, where: str) -> Progress | None:
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """Return the first template at the deepest level that has one (A.4 uses one template only)."""
+    """Return the deepest level (most other items in the prompt) that has a template for the target, and its first
+    template; A.4 uses one template only.
+    """
     for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
@@ -223,19 +226,21 @@ def _transferred(
     text: str,
     config: ProbeConfig,
 ) -> TransferRow:
-    """Measure the first model's prompt as text in another model (Table 1); the text itself is not shown."""
+    """Measure the first model's soft prompt, decoded to ``text``, in another model (Table 1); the row holds no text."""
     both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
     return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
 
 
 def _validation(study: SoftPromptStudy) -> int:
-    """Return one size of the pool for all variants, so that all are measured on the same subjects."""
+    """Return the number of validation subjects, the same for all variants, so that all are measured on the same
+    evaluation subjects.
+    """
     return study.prompt.held_for_validation
 
 
 def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
-    """Compare answers to the same questions asked in two ways: likelihoods, exact matches, and the ratio of
-    likelihoods.
+    """Compare answers to the same prompts before and after a change (a soft prompt): mean likelihoods, exact matches,
+    and the ratio of likelihoods.
     """
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
@@ -252,7 +257,7 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
 
 
 def with_heldout(members: ProbeEvidence, heldout: ProbeEvidence) -> ProbeEvidence:
-    """Return the members' evidence with held-out subjects' likelihoods and exact matches beside each result."""
+    """Return the members' evidence with the likelihoods and exact matches of held-out subjects added to each result."""
     found = {(model.name, row.target, row.level): row for model in heldout.models for row in model.results}
     models = []
     for model in members.models:
@@ -278,8 +283,9 @@ def write_probe(
     study: SoftPromptStudy | None = None,
     inputs: dict[str, str],
 ) -> Path:
-    """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``; soft prompts
-    are artefacts of their own beside them. Returns the page's path."""
+    """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``, with soft
+    prompts as separate artefacts in the parent folder; return the page's path.
+    """
 
     folder = Path(folder)
     settings = to_json(evidence.settings)

@@ -1,12 +1,12 @@
-"""Decoys of an item's own shape: what tells them from the true one is the item alone, not its country or its form.
+"""Decoys with the format of a true item, so that only its content, not its country or format, tells it from them.
 
-A phone number in French form is likelier than 500 in US form for a model that saw no one. So a decoy keeps the form of
-the item: its separators and its length; of a phone number the country and the kind of line, so that it is a number that
-could be given out; of a date that it is one. Digits and letters are drawn anew.
+A phone number in French form is likelier than 500 in US form for a model that saw neither. So a decoy keeps the format
+of the item: its separators and its length; of a phone number the country and the line type, so that it is a number that
+could be given out; of a date, it is a valid date. Digits and letters are drawn anew.
 
-A mail address is told by the name in it, and a model of letters knows how addresses are made of names. So a decoy is
-the address of another, invented individual, made of that name as the true one is of its own, at the same host; the
-model is asked for it under that name.
+A mail address gives away the name in it, and a character-level model knows how addresses are made of names. So a decoy
+is the address of an invented individual, made of the invented name as the true one is of its own, at the same host; the
+prompt then holds that name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
 def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct decoys of an item, none of them the item; for a mail address see `mails_of_others`.
+    """Return up to ``num`` distinct random strings in the format of an item, none equal to it; for mail addresses use
+    `mails_of_others`.
 
     Parameters
     ----------
@@ -74,7 +75,9 @@ def _digit(random: np.random.Generator) -> str:
 
 
 def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
-    """The item with other digits (and letters), from the ``keep``-th digit on; None where there is nothing to draw."""
+    """Return the item with random digits (and letters) after the first ``keep`` digits; None if no digit is left to
+    draw.
+    """
     drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
     for c in item:
         if c.isascii() and c.isdigit():
@@ -89,8 +92,8 @@ def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int
 
 
 def _phones(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
-    """Return what draws another number of the same country and kind of line; one that is not valid as it stands keeps
-    its first two digits.
+    """Return a function that draws another number of the same country and line type; if the item is no valid number,
+    its first two digits are kept.
     """
     import phonenumbers
 
@@ -124,7 +127,7 @@ def _parsed(text: str, region: str) -> Any:
 
 
 def _date(item: str, random: np.random.Generator) -> str | None:
-    """Another date of the same form: years of four digits, days up to 28, so that each is one."""
+    """Return a random valid date in the format of the item; four-digit years lie in 1930-2011, days are at most 28."""
     found = DATE.fullmatch(item.strip())
     assert found is not None
     first, mark, second, third = found.groups()
@@ -147,7 +150,8 @@ def is_mail(item: str) -> bool:
 
 
 def mails_of_others(item: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[tuple[str, str]]:
-    """Return up to ``num`` invented individuals: the name, and the mail address made of it as ``item`` is of ``name``.
+    """Return up to ``num`` pairs of an invented name and its mail address, built from that name as ``item`` is from
+    ``name``.
 
     Names have as many parts as ``name``; digits, and letters that come from no name, are drawn anew.
 
@@ -177,7 +181,7 @@ WORD = re.compile(r"[^\W\d_]+")
 
 
 def _folded(word: str) -> str:
-    """A word as mail addresses write it: without accents and in small letters."""
+    """Return a word as mail addresses write it: lower-case ASCII letters, without accents."""
     plain = unicodedata.normalize("NFKD", word.casefold())
     return "".join(c for c in plain if c.isascii() and c.isalpha())
 
@@ -187,7 +191,9 @@ def _cased(word: str, like: str) -> str:
 
 
 def _remade(item: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """The address with each part of a name, or its first letters, exchanged for that of the other name."""
+    """Return a mail address in which each part of the owner's name, or its initials, is replaced by that of the other
+    name; ``other`` maps old parts to new.
+    """
     local, at, host = item.partition("@")
 
     def exchanged(found: re.Match[str]) -> str:
@@ -204,7 +210,9 @@ def _remade(item: str, other: dict[str, str], random: np.random.Generator) -> st
 
 
 def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """The first letters of a part of the other name, where these are those of the own one; else drawn letters."""
+    """Return the initials of the other name if ``part`` is a prefix of one of the owner's names; else as many random
+    letters.
+    """
     for own, drawn in other.items():
         if part and own.startswith(part):
             return drawn[: len(part)]
