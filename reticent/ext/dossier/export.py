@@ -1,4 +1,4 @@
-"""A model that leaves a run: its allowed files, with a card that says what the dossier says of it."""
+"""Export a model from a run: its allowed files, with a model card that repeats the dossier's findings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def export_with_card(
     despite: str = "",
     push_to_hub: str = "",
 ) -> dict[str, Any]:
-    """Copy a tested model to ``out`` (new or empty) with its card; returns the verdict and the files left behind.
+    """Copy a tested model to ``out`` (new or empty) with its card; return the folder, the verdict and the files not
+    copied.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def export_with_card(
 
 
 def _push(folder: Path, repo: str) -> None:
-    """Upload an exported model; its card's metadata are those of the page on the hub."""
+    """Upload an exported model to a repository of the hub; its card's metadata become those of the hub's page."""
     from huggingface_hub import HfApi
 
     api = HfApi()

@@ -1,4 +1,4 @@
-"""The page of a dossier, in one language: evidence for a decision, for a reader without training."""
+"""The HTML page of a dossier, in one language: evidence for a decision on release, for a reader without training."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WIDTH = 6
 
 
 class Line(NamedTuple):
-    """One figure, as it is printed."""
+    """One figure of a table, formatted for print: value, interval and number of units."""
 
     value: str
     interval: str
@@ -65,7 +65,9 @@ class Line(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A question with its answer: a row a measure with a column a model, and sentences."""
+    """A question of an authority with its answer: a table with a row for each measure and a column for each model, and
+    sentences.
+    """
 
     name: str
     title: str
@@ -77,12 +79,14 @@ class Answer(NamedTuple):
 
 
 def page_name(language: Language, languages: Sequence[Language], suffix: str) -> str:
-    """Return the file of a page: ``dossier.html`` in the first language, ``dossier.fr.html`` in another."""
+    """Return the file name of a page: ``dossier.html`` in the first language, ``dossier.fr.html`` in another."""
     return f"dossier{'' if language == languages[0] else f'.{language}'}.{suffix}"
 
 
 def pages_digest() -> str:
-    """Return the SHA-256 of all files that make the pages; pages of another digest are stale."""
+    """Return the SHA-256 of all source files and templates that the pages are made by; pages of another digest are
+    stale.
+    """
     here, digest = Path(__file__).parent, hashlib.sha256()
     audit = here.parents[1] / "audit"
     others = [
@@ -110,7 +114,8 @@ def pages_digest() -> str:
 
 
 def render(evidence: DossierEvidence, language: Language, languages: Sequence[Language]) -> str:
-    """Return the page of published evidence in a language.
+    """Return the dossier's HTML page in one language, made from published evidence; ``languages`` are those of all its
+    pages.
 
     Raises
     ------
@@ -166,7 +171,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 
 
 def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
-    """Return an answer; a figure that an earlier one has is named with its place, and not printed again.
+    """Return the answer to a question; a figure that an earlier answer has printed is referred to, and not printed
+    again.
 
     ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
     """
@@ -211,7 +217,7 @@ def _utility(model: ShownModel, words: Texts) -> str:
 
 
 def _inked(svg: str) -> str:
-    """Return a figure in the colours of paper, which a page to print has alone."""
+    """Return an SVG figure with the CSS variables replaced by their fallback colours, for a page to print."""
     return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 
 
@@ -290,13 +296,14 @@ EXAMINED = (
 
 
 class Key(str):
-    """A value of a label that is a text of the catalogue."""
+    """A value inserted into a label that is itself a key of the catalogue of texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: its label with inserted values, its model (None: the documents), and the estimate (None: it is named
-    because it was not measured)."""
+    """One number of a figure: its label with inserted values, its model (None: the documents), and the estimate (None:
+    not measured, and listed as such).
+    """
 
     label: str
     model: ShownModel | None
@@ -311,14 +318,14 @@ Found = Iterator[Row]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The function that finds a family of numbers in the evidence."""
+    """A family of numbers, by the functions that find them in the evidence of a model or of the whole audit."""
 
     of_model: Callable[[ShownModel], Found] | None = None
     of_audit: Callable[[AuditEvidence, Sequence[ShownModel]], Found] | None = None
 
 
 def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
-    """Yield the numbers of a figure that have a value."""
+    """Yield the rows of a figure (by its name in `FIGURES`) that have a value or are marked as not measured."""
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
     found += figure.of_audit(audit, models) if figure.of_audit else ()
@@ -326,7 +333,9 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 
 
 def _one(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
-    """A figure of one number: an attribute of what the evidence of a model holds."""
+    """Return a figure of one number: the attribute ``number`` of the object that ``held`` takes from a model's
+    evidence.
+    """
 
     def of_model(model: ShownModel) -> Found:
         if found := held(model.evidence):
@@ -375,7 +384,9 @@ def _membership(model: ShownModel) -> Found:
 
 
 def _valid(model: ShownModel) -> list[MeasuredAttack]:
-    """Return the attacks whose controls do not invalidate them: those of which the strongest is one."""
+    """Return the membership attacks whose controls do not invalidate them; the strongest attack is
+    chosen among these.
+    """
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
@@ -414,7 +425,7 @@ def _subgroup(model: ShownModel) -> Found:
 
 
 def _inverted(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
-    """Yield each kind of identifiers that a model was inverted for, by name."""
+    """Yield the name ("direct" or "indirect") and the result of each identifier class that a model was inverted for."""
     found = model.evidence.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         if kind:
@@ -442,7 +453,9 @@ def _in_place(model: ShownModel) -> Found:
 
 
 def _diagnoses(model: ShownModel) -> Found:
-    """What is told of members, with its placebo; the labels hold other texts, which `_line` puts into the language."""
+    """Yield the rates of diagnoses inferred for members, each with its placebo; label values of type `Key` are
+    translated by `_line`.
+    """
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
         for rung, cell in cells.items():
@@ -486,7 +499,9 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 
 def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
-    """Probes of the models of the verdict; what was asked of another one, such as the base, is in the report."""
+    """Yield the results of probes of the models under verdict; those of other models, such as the base, are only in the
+    report.
+    """
     for model in models:
         probed = _probed(audit, model)
         for result in probed.results if probed else ():
@@ -498,7 +513,9 @@ def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
 
 
 def _probed(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
-    """Return the probe of a model, which is named by its recipe, and its section where there are several."""
+    """Return the probe of a model, found by its recipe (followed by the model's name where there are several); None if
+    there is none.
+    """
     recipe, asked = model.evidence.recipe, audit.probe.models if audit.probe else ()
     names = (f"{recipe} of {model.evidence.model}", recipe)
     return next((probed for name in names for probed in asked if probed.name == name), None)
@@ -569,7 +586,9 @@ NOT_ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One attack: its meaning in plain words, its name in the evidence, and whether the run made it on a model."""
+    """One attack: its meaning in plain words, its name in the evidence, and a function that says whether the run made
+    it on a model.
+    """
 
     __test__ = False  # no test of pytest
 
@@ -582,22 +601,24 @@ class Test:
     objectives: tuple[str, ...] = LANGUAGE_MODELS
 
     def able(self, context: Context) -> list[ShownModel]:
-        """Return the models that it can be made on."""
+        """Return the models that the attack applies to, by objective."""
         return [model for model in context.models if model.evidence.objective in self.objectives]
 
     def left_out(self, context: Context) -> list[ShownModel]:
-        """Return the models that it could have been made on and was not."""
+        """Return the models that the attack applies to but was not run on."""
         return [model for model in self.able(context) if not self.made(context, model)]
 
     def why_not(self, context: Context) -> str:
-        """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
+        """Return a sentence on how a run makes the attack, or why it cannot be made on a model that was trained
+        elsewhere.
+        """
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
             return t(NOT_ELSEWHERE[self.name])
         return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:
-        """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
+        """Return "yes", "no", or the names of the models the attack was run on if it was run on only some."""
         left, t = self.left_out(context), context.words
         on = [model for model in self.able(context) if model not in left]
         if on and left:
@@ -611,7 +632,7 @@ def _named(models: Sequence[ShownModel], t: Texts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """An adversary, by the name in the catalogue of texts, and the tests that represent it."""
+    """An adversary, by name in the catalogue of texts, and the attacks that represent it."""
 
     name: str
     tests: tuple[Test, ...]
@@ -812,7 +833,7 @@ ADVERSARIES = (
 
 
 def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
-    """Yield the tests that the run did not make on every model that they can be made on."""
+    """Yield each attack, with its adversary, that was not run on every model it applies to."""
     for adversary in ADVERSARIES:
         for test in adversary.tests:
             if not context.models or test.left_out(context):
@@ -820,7 +841,7 @@ def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
 
 
 def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
-    """Yield for each model its name and the names of the tests that were not made on it."""
+    """Yield for each model its name and the names of the attacks that were not run on it."""
     t = context.words
     for model in context.models:
         left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
@@ -829,7 +850,7 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
 
 
 class Copied(NamedTuple):
-    """An attack on a copy of a model: its area, and the difference to that on the model itself."""
+    """An attack on a copy of a model: its AUC, and the difference to the AUC on the original model."""
 
     letter: str
     name: str
@@ -839,7 +860,7 @@ class Copied(NamedTuple):
 
 
 def copies_beside(context: Context) -> Iterator[Copied]:
-    """Yield each attack on each copy of a model that was trained elsewhere."""
+    """Yield each attack on each copy of a model that was trained elsewhere, compared with the original."""
     t = context.words
     for model in context.models:
         for name, attack in model.evidence.membership.items():
@@ -859,13 +880,14 @@ def _less(end: float | None) -> float | None:
 
 @cache
 def crosswalk() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the table of paragraphs, and of what speaks to them: tests by name, and other parts of a dossier."""
+    """Return the table of regulation paragraphs, and of the attacks and other dossier parts that bear on each."""
     return tomllib.loads((files("reticent.audit") / "crosswalk.toml").read_text(encoding="utf-8"))
 
 
 class Crossed(NamedTuple):
-    """A test, or another part, with the paragraphs that it speaks to, and what came of it: sentences, the outcome of
-    its risk for each model that it was made on, and the question that shows its figures."""
+    """A test, or another part of a dossier, with the paragraphs that it bears on, and its result: sentences, the
+    outcome of its risk for each model it was run on, and the name of the question that shows its figures.
+    """
 
     title: str
     name: str | None
@@ -876,7 +898,7 @@ class Crossed(NamedTuple):
 
 
 def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Crossed]:
-    """Yield a row for each test that a dossier knows, made or not, and for its other parts.
+    """Yield a row for each attack a dossier knows, run or not, and for the dossier's other parts.
 
     ``printed``: name of a figure -> name of the question that has it.
     """
@@ -918,7 +940,9 @@ LEVELS = ("impact.negligible", "impact.limited", "impact.significant", "impact.m
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its title, the facts that the run knows, a declaration of the institution, or a question to it."""
+    """One field of the impact assessment: its title, the facts that the run knows, the institution's declaration, or a
+    question to it.
+    """
 
     title: str
     facts: tuple[str, ...] = ()
@@ -927,7 +951,7 @@ class Field:
 
 
 class Filled(NamedTuple):
-    """One field in the language: the known sentences, and the questions that are left to the person."""
+    """One field in one language: the known sentences, and the question left for a person to answer (None: nothing)."""
 
     title: str
     known: list[str]
@@ -971,7 +995,7 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Feared:
-    """One feared event: its sources and threats as the tests know them; the person describes its impacts."""
+    """One feared event of the impact assessment, with its risk sources and threats; a person describes its impacts."""
 
     title: str
     sources: str
@@ -990,7 +1014,7 @@ FEARED = (
 
 
 def filled_fields(context: Context) -> Iterator[tuple[str, list[Filled]]]:
-    """Yield each group with its fields, filled in as far as the run knows them."""
+    """Yield each group of impact-assessment fields, filled in from the declarations and facts of the run."""
     t = context.words
     for group, fields in FIELDS:
         rows = []
