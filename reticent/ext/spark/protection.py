@@ -1,8 +1,8 @@
 """Flags and protected tokens on Spark: a part protects its documents by its slice of the index, as one machine does.
 
-Names and other identifiers of the scope ``corpus`` are protected wherever they stand. Every part sends the surfaces of
-its documents and marks those that it lists; a `groupBy` finds which of them any part lists, and a join brings these
-back to the parts that have them. Nothing is broadcast.
+Names and other identifiers of the scope ``corpus`` are protected at every occurrence. Every part sends the surface
+forms of its documents and marks those it found as identifiers; a `groupBy` finds which are marked in any part, and a
+join brings these back to the parts that contain them. Nothing is broadcast.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ BITS: Final = ("begins", "outside", "direct", "indirect")
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The settings by which the documents of a part are flagged."""
+    """The settings by which the words of a part's documents are flagged as protected."""
 
     policy: Policy
     splits: tuple[str, ...] | None
@@ -87,8 +87,9 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Return the words of the documents of a part, with their flags; ``listed`` are the surfaces of its documents
-        that are protected wherever they stand."""
+        """Return the words of a part's documents with their flags; ``listed`` are the surface forms to protect at every
+        occurrence.
+        """
         table = decoded(data)
         flagged = FlaggedWords(
             corpus_of_part(table),
@@ -105,7 +106,9 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Return every surface of the wanted documents of a part, in the form of blacklists."""
+        """Return every surface form in the documents of a part that are on the wanted splits, normalised as in
+        blacklists.
+        """
         if self.splits is not None:
             sides = [SPLITS.index(split) for split in self.splits]
             table = table.filter(pa.array(np.isin(table.column("side").to_numpy(), sides)))
@@ -117,7 +120,7 @@ class Protection:
 
 
 def individuals_of_part(table: pa.Table) -> Individuals:
-    """Return the individuals of a part: their rows are the part's own, their units those of all."""
+    """Return the individuals of a part: row numbers are local to the part, unit numbers as in the table."""
     own = table.group_by("individual_id", use_threads=False).aggregate(
         [("unit", "min"), ("side", "min"), ("doc_id", "count")]
     )
@@ -137,7 +140,7 @@ _SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), 
 
 
 def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
-    """The surfaces of the documents of a part, with the marks of those that it lists."""
+    """Return the surface forms in a part's documents, marked where the part lists them as identifiers."""
     if not data:
         return None
     surfaces = how.surfaces(decoded(data)).cast(pa.string())
@@ -152,7 +155,7 @@ def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Tab
 
 
 def _listed(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
-    """The surfaces of each part that are protected wherever they stand, and how many are listed over all parts."""
+    """Return for each part the surface forms to protect at every occurrence, and the number listed over all parts."""
     rows = rows_of_parts(
         documents.spark, documents.parts.zip(spans.parts), documents.tokens, partial(_surfaces, how), _SURFACES
     ).repartition(documents.num_parts, "surface")
@@ -173,7 +176,9 @@ def _flagged(
     row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
     schema: pa.Schema,
 ) -> tuple[RDD, dict[str, Any]]:
-    """Return what ``row`` makes of each batch of flagged words (kept), and the sums of counts."""
+    """Return a persisted dataset with the output of ``row`` on each batch of flagged words, and the counts summed over
+    parts.
+    """
     for given, name in ((index, "the index"), (spans, "the spans")):
         if given is not None and given.documents is not documents:
             raise PolicyError(f"{name} was made of other documents")
@@ -218,7 +223,9 @@ def _add(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 def _flag(
     how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
 ) -> tuple[dict[str, int], bytes]:
-    """The documents of a part -> counts of their words, and rows of each document."""
+    """Return the word counts of a part (flagged direct, indirect, either) and its serialised output rows, one for each
+    document.
+    """
     counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
     if not data:
         return counts, b""
@@ -236,7 +243,7 @@ def _flag(
 
 @dataclass(slots=True)
 class SparkFlags:
-    """Flags of documents in parts; see `protect`.
+    """Protection flags of documents in parts; see `protect`.
 
     Attributes
     ----------
@@ -248,12 +255,12 @@ class SparkFlags:
     _parts: RDD
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the flags (`FLAGS`) in the order of documents."""
+        """Yield the flags (schema `FLAGS`) in document order."""
         for table in in_order(self.frame().orderBy("number")):
             yield table.cast(FLAGS)
 
     def frame(self) -> DataFrame:
-        """Return a data frame with the columns of `FLAGS`, in no order."""
+        """Return a data frame with the columns of `FLAGS`, unordered."""
         return frame_of(self.documents.spark, self._parts.map(_second), FLAGS)
 
     def release(self) -> None:
@@ -268,7 +275,7 @@ def protect(
     policy: Policy | None = None,
     splits: tuple[str, ...] | None = None,
 ) -> SparkFlags:
-    """Flag the words of the documents of these splits (None: all), as `FlaggedWords` does on one machine.
+    """Flag the protected words of the documents of these splits (None: all), as `FlaggedWords` does on one machine.
 
     Raises
     ------
@@ -288,7 +295,9 @@ def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.
 
 
 def _bytes(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
-    """Pack the values of each document into one binary value."""
+    """Return a binary array with the values of each document packed into one element; ``bounds`` are
+    document offsets.
+    """
     offsets = (np.asarray(bounds) * values.itemsize).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -331,7 +340,7 @@ _ENCODERS: dict[str, _rust.TokenEncoder] = {}
 
 
 def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
-    """The columns of `_PACKED` of a batch of documents."""
+    """Return the columns of `_PACKED` (tokens with flag bits) for a batch of documents."""
     if tokenizer_json not in _ENCODERS:
         _ENCODERS.clear()
         _ENCODERS[tokenizer_json] = _rust.TokenEncoder(tokenizer_json, num_threads=1)
@@ -364,7 +373,7 @@ def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch
 
 
 def _as_written(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
-    """The documents of a table as `StoreWriter.write` takes them."""
+    """Return document ids, individual numbers and packed tokens of a table, as `StoreWriter.write` takes them."""
     flat, bounds = {}, {}
     for name, kind in _TOKENS.items():
         column = table.column(name).combine_chunks().cast(pa.large_binary())

@@ -1,7 +1,7 @@
-"""Work in executors, and what goes wrong there: no error of a task carries text of a document.
+"""Functions that run in executors, and their errors: no error of a task carries text of a document.
 
 Spark writes the error of a task, message and traceback, into the logs of executor and driver and into the event log. So
-whatever is raised in a task leaves it as `TaskError` whose message is one of ours, or the kind of the error alone.
+an error leaves a task as `TaskError`, whose message is one of this package's, or the type of the error alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError, Retice
 
 
 class SparkError(ReticentError, RuntimeError):
-    """Spark failed; what it said is withheld, since such messages may quote a document.
+    """An error of Spark; its message is withheld, since it may quote a document.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class SparkError(ReticentError, RuntimeError):
 
 
 class TaskError(Exception):
-    """An error of a task, in words that hold no text of a document."""
+    """An error raised by a task, whose message holds no document text."""
 
 
 #: Kinds of errors whose messages are ours.
@@ -58,7 +58,9 @@ def _said(error: BaseException) -> TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that makes an iterable, as Spark calls it: its errors leave it without text."""
+    """Wrapper of a function that yields results, for Spark to call: errors leave it as `TaskError`, without document
+    text.
+    """
 
     work: Callable[..., Iterable[Any]]
 
@@ -74,7 +76,8 @@ class Task:
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Context manager: raise errors of workers with their own type, other errors of Spark by their kind alone.
+    """Context manager: raise errors of tasks with their original type, other errors of Spark as `SparkError` without
+    message.
 
     Raises
     ------
@@ -118,7 +121,7 @@ def _as_ours(error: BaseException) -> BaseException:
 
 
 def _kind(error: BaseException, text: str) -> str:
-    """The kind of an error: its condition where Spark names one, the class of the JVM, or that of Python."""
+    """Return the kind of an error: Spark's error condition if there is one, else the JVM or Python class name."""
     condition = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     try:
         if condition is not None and (name := condition()) and re.fullmatch(r"[A-Z_0-9.]+", name):
