@@ -1,7 +1,7 @@
-"""Results as tables of a PostgreSQL database, by ADBC: all of them in one transaction, whole or none.
+"""Write results as PostgreSQL tables through ADBC: all in one transaction, or none.
 
-A table is made new. One that is there is replaced only where it is asked for and the table's comment says that it is
-ours, so that no other table is lost. Rows of OMOP's ``note_nlp`` are added to the table of the warehouse: a category
+A new table is created. An existing one is replaced only if this is requested and its comment says that an export wrote
+it, so that no other table is lost. Rows of OMOP's ``note_nlp`` are added to the table of the warehouse: a category
 stands for the text of a span, never the text.
 """
 
@@ -49,7 +49,7 @@ FROM pg_attribute WHERE attrelid = {table}::regclass AND attnum > 0 AND NOT atti
 
 
 def parse_name(table: str) -> tuple[str | None, str]:
-    """Return schema (None: the first of the search path) and name of a table, as SQL reads ``SCHEMA.TABLE``.
+    """Return schema (None: the first of the search path) and name of a table from ``SCHEMA.TABLE``, as SQL reads it.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def write_tables(
     left_out: LeftOut | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> dict[str, int]:
-    """Write results into tables of a database; returns the number of rows of each, and as ``withdrawn`` the rows of
-    note_nlp that are left of documents of who withdrew.
+    """Write results into database tables; return the number of rows of each, and as ``withdrawn`` the rows left in
+    note_nlp of documents of withdrawn individuals.
 
     Parameters
     ----------
@@ -116,7 +116,9 @@ def write_tables(
 
 @contextmanager
 def _transaction(address: str) -> Iterator[_Transaction]:
-    """A transaction that is kept where the block ends without an error, and rolled back otherwise."""
+    """Context manager: a transaction that is committed if the block ends without an error, and rolled
+    back otherwise.
+    """
     where = shown(address)
     try:
         connection = open_postgres(address, "--into", autocommit=False)
@@ -138,7 +140,7 @@ def _transaction(address: str) -> Iterator[_Transaction]:
 
 
 class _Transaction:
-    """Statements of one transaction."""
+    """One database transaction, with the statements of an export."""
 
     def __init__(self, connection: Any, where: str):
         self._connection, self._where = connection, where
@@ -153,7 +155,7 @@ class _Transaction:
             raise failure(self._where, error, CANNOT) from None
 
     def _ingest(self, result: ResultTable, name: str, mode: str = "create", **more: Any) -> int:
-        """Make a table of a result, or add to one; returns its rows."""
+        """Create a table from a result, or append to one; return the number of rows."""
         own: list[Exception] = []
         count = 0
 
@@ -178,7 +180,9 @@ class _Transaction:
         return count
 
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
-        """Make a table anew; the rows of one of ours are replaced where that is asked for."""
+        """Create the table of a result, or with ``overwrite`` replace the rows of one that an export wrote; return the
+        number of rows.
+        """
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
         found = f"to_regclass({literal(table)})"
         ((there, comment),) = self.execute(f"SELECT {found}::text, obj_description({found}, 'pg_class')")
@@ -194,7 +198,7 @@ class _Transaction:
         return rows
 
     def _empty(self, result: ResultTable, table: str) -> None:
-        """Delete the rows of a table, and give it the columns of a result where it has others."""
+        """Delete the rows of a table, and replace its columns by those of the result if they differ."""
         shape = ResultTable(result.name, result.schema, lambda: iter(()))
         self._ingest(shape, "reticent_shape", temporary=True)
         now, wanted = self._columns(table), self._columns("pg_temp.reticent_shape")
@@ -217,8 +221,8 @@ class _Transaction:
         overwrite: bool,
         left_out: LeftOut | None,
     ) -> tuple[int, int]:
-        """Add rows to a table of OMOP; those that an export added for these documents before are deleted, and those of
-        documents of who withdrew. Returns the rows, and how many of who withdrew are left.
+        """Add spans to OMOP's note_nlp table, replacing earlier rows of these documents with ``overwrite``; return the
+        rows added, and those left of withdrawn individuals.
         """
         table = ".".join(quoted(part) for part in name if part is not None)
         self._ingest(_with_numbers(documents), "reticent_documents", temporary=True)
@@ -253,7 +257,7 @@ class _Transaction:
         return count, left
 
     def _of_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
-        """Delete the rows of documents of who withdrew; returns how many are left."""
+        """Delete the rows of withdrawn individuals' documents if ``delete``; return the number of rows left."""
         if not left_out:
             return 0
         rows = self.execute(f"SELECT note_id::text, count(*) {ours} GROUP BY note_id")
@@ -267,7 +271,7 @@ class _Transaction:
         return 0
 
     def _advance(self, table: str) -> None:
-        """Bring the sequence of the key behind all rows: earlier exports chose numbers themselves."""
+        """Advance the key's sequence beyond all rows, since earlier exports chose numbers themselves."""
         ((sequence,),) = self.execute(f"SELECT pg_get_serial_sequence({literal(table)}, 'note_nlp_id')")
         if sequence is not None:
             greatest = f"(SELECT max(note_nlp_id) FROM {table})"
@@ -276,7 +280,7 @@ class _Transaction:
 
 
 def _with_numbers(result: ResultTable) -> ResultTable:
-    """The result; `CorpusError` where the id of a document is no whole number."""
+    """Return the result with a check while it is read: `CorpusError` if a document id is not a 64-bit whole number."""
 
     def rows() -> Iterator[Any]:
         for numbers, batch in result.rows():
