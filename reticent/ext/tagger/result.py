@@ -1,4 +1,5 @@
-"""Result of the attacks on a tagger's scores: numbers with intervals, the choices verified, and their meaning.
+"""Result of the attacks on a tagger: numbers with intervals, choices made on development pairs and verified on others,
+and their meaning.
 
 All numbers count pairs of names; no name is in any result. The table of scores has keyed hashes, and a key that was not
 given is thrown away: there are so few names that a known key would reveal them.
@@ -66,7 +67,7 @@ def evaluate_attack(
     seed: int = 0,
     small_cell: int = 5,
 ) -> TaggerEvidence:
-    """Return every number of the audit of one tagger.
+    """Return all results of the attacks on one tagger.
 
     The pair-wise strategy (A1 to A3) and the list's score (mean, maximum, or one prompt) are chosen on the development
     pairs and verified on the others.
@@ -94,7 +95,7 @@ def evaluate_attack(
 
 
 class _Evaluator:
-    """Estimates over pairs, all with the same resamples."""
+    """Computes estimates over pairs of names, all with the same bootstrap resamples."""
 
     def __init__(self, prompts: Sequence[Prompt], num_bootstrap: int, seed: int, unit: str):
         self.prompts, self.unit = prompts, unit
@@ -107,7 +108,9 @@ class _Evaluator:
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
-        """Return the mean over rankings (the first axis) of the average precision."""
+        """Return the average precision, averaged over rankings, with its interval; ``scores`` has shape (rankings, 2,
+        pairs).
+        """
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -168,7 +171,9 @@ class _Evaluator:
         }
 
     def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
-        """Return scores and advantage of names by their number of mentions; a bin of few names has no numbers."""
+        """Return mean score, accuracy and advantage by the number of mentions of the member name; bins below the small
+        cell have no numbers.
+        """
         rows = []
         mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
         for low, high in OCCURRENCES:
@@ -184,7 +189,9 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """Return the choices of the development pairs, measured on the test pairs."""
+        """Return the results, on the test pairs, of the strategy, ranking and threshold chosen on the development
+        pairs.
+        """
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}
@@ -218,7 +225,7 @@ class _Evaluator:
 
 
 def read_result(found: TaggerChoices) -> list[str]:
-    """Return the meaning of the verified numbers, in plain words."""
+    """Return the meaning of the verified numbers as plain sentences."""
     accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
@@ -266,7 +273,7 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
 
 
 def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None = None) -> pa.Table:
-    """Return one row a name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
+    """Return one row for each name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
 
     The table is still private: a reader with the key can test guesses of names. By default the key is random and
     thrown away. A score that is NaN (ND) is null.
@@ -304,7 +311,7 @@ def write_tagger_audit(
 
 
 def _page(result: TaggerEvidence, panels: Sequence[str]) -> str:
-    """Return one page without scripts or addresses."""
+    """Return the HTML page of the result, without scripts or external addresses."""
     said = "".join(f"<p>{html.escape(line)}</p>" for line in result.reading)
     figures = "".join(f"<figure>{panel}</figure>" for panel in panels)
     return (

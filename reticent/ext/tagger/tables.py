@@ -52,7 +52,7 @@ STRATEGIES = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedScores:
-    """Scores of one model: prompts in the order of the file, and for each side float64 (prompts, 2, pairs), ND as 0.
+    """Published scores of one model: its prompts in file order, and for each side float64 (prompts, 2, pairs), ND as 0.
 
     Without pairs (``paired``) the names of either label are in the order of the file. ``num_left_out`` counts pairs.
     """
@@ -65,7 +65,7 @@ class PublishedScores:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it was published; cells are text."""
+    """A table in its published form; all cells are text."""
 
     number: str
     title: str
@@ -85,7 +85,7 @@ def read_scores(
     paired: bool = True,
     only_whole: bool = False,
 ) -> PublishedScores:
-    """Read the scores of one model.
+    """Read the published scores of one model from CSV.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def read_scores(
 
 
 def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) -> pl.DataFrame:
-    """Return the known columns, under our names, as text; others are dropped."""
+    """Return the known columns as text, under their standard names; other columns are dropped."""
     import polars as pl
 
     if unknown := sorted(set(columns) - {*COLUMNS, "side"}):
@@ -170,7 +170,7 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
 
 
 def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Give rows pairs without a meaning: names of either label are numbered in the order of the file."""
+    """Return unpaired rows with arbitrary pair numbers: names of each label are numbered in file order."""
     import polars as pl
 
     names = rows.select("label", "name").unique(maintain_order=True)
@@ -185,7 +185,7 @@ def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
-    """Return the rows of pairs with one score for both names in every prompt, and the number of other pairs."""
+    """Return the rows of the pairs with one score for both names in every prompt, and the number of other pairs."""
     import polars as pl
 
     pairs = rows.group_by("pair").agg(
@@ -205,7 +205,8 @@ def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, 
 
 
 def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
-    """Return the published tables of these models ("base", "large"), those of the test side where there is one.
+    """Return the published tables computed from these models' scores ("base", "large"), those of the test side if there
+    is one.
 
     ``seed`` draws the guesses of A4; the published draw is not known. B3 has the published seed.
 
@@ -243,12 +244,12 @@ def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> li
 
 
 def accuracies(scores: np.ndarray) -> np.ndarray:
-    """Return, for each prompt, the share of the pairs whose first name has the higher score."""
+    """Return for each prompt the share of pairs whose member name scores strictly higher."""
     return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
 
 
 def _three(value: float | np.floating[Any]) -> str:
-    """Format with three decimals as published: 0.68, not 0.680."""
+    """Format a number with at most three decimals, as published: 0.68, not 0.680."""
     return str(round(float(value), 3))
 
 
@@ -291,7 +292,7 @@ def _strategy_table(
 
 
 def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray, *, ranks: bool) -> Table:
-    """The expected rank goes by the accuracy of pairs."""
+    """Return the table of average precision for each prompt and, if ``ranks``, the expected rank by pair accuracy."""
     n = scores.shape[-1]
     rows = [
         (prompt, _three(average_precision(*own)), *([_whole(expected_rank(accuracy, n, n))] if ranks else []))
@@ -317,7 +318,9 @@ def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ran
 
 
 def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> list[Table]:
-    """A.1 to A.3: held-out names tried before a member, (1 - AUC) · n; A.4: average precision on the test side."""
+    """Return tables A.1 to A.3, the number of held-out names ranked above a member, (1 - AUC) · n, and A.4, average
+    precision on the test side.
+    """
 
     def tried(pair: np.ndarray) -> str:
         return _whole((1 - area(*pair)) * pair.shape[-1])
