@@ -1,8 +1,7 @@
-"""`reticent classify` and `tagger train`: labels of documents or tags, their tokens and checkpoints -> F1 on held-out
-individuals.
+"""`reticent classify` and `tagger train`: train heads on labelled documents, and measure F1 on held-out individuals.
 
 This module joins the floors: the engine reads labels and tokens, the trainer trains the head, and the audit measures
-it. Beside classifiers stand their baselines: the commonest class, a bag of words, and the same on the base model.
+it. Results include baselines: the commonest class, a bag of words, and a head on the base model.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return the documents of a run in a model's tokens, with classes or tags: members to train on, held-out ones to
-    measure on.
+    """Return the documents of a run in a model's tokens, with classes or tags: members for training, held-out ones for
+    evaluation.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
@@ -80,7 +79,9 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
 
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
-    """The units of a split; of one that leaves households aside, the households that the documents name."""
+    """Return the household (privacy unit) of each individual: the units of the split, or if it ignores households,
+    those named in the documents.
+    """
     return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
 
 
@@ -130,7 +131,9 @@ def train_one(
     progress: Callable[[StepReport], None],
     **more: Any,
 ) -> ClassifiedStart:
-    """Train and measure a head on a checkpoint; ``more`` as for `classify`."""
+    """Train a head on one checkpoint and measure it on held-out documents; ``more`` are arguments of `classify` or
+    `tag`.
+    """
     from reticent.ext.classify.training import classify
 
     found = (classify if isinstance(documents, LabelledTokens) else tag)(
