@@ -1,7 +1,8 @@
-"""What private trainings, heads and a private vocabulary cost together, before the first of a job and after each.
+"""Joint privacy cost of a job's private trainings, heads and private vocabulary, before the first and after each.
 
-A sweep (a list in ``train.dp.target_epsilon``) is charged for all of its trainings, whichever is used, as one looked at
-all of them. A private vocabulary is charged before it is drawn; it is spent then, and a kill gives nothing back.
+A sweep (a list in ``train.dp.target_epsilon``) is charged for all of its trainings, whichever is used, since the choice
+depends on all of them. A private vocabulary is charged before it is drawn; it is spent then, and a kill gives nothing
+back.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield a sentence, without a full stop, on what all private trainings and heads of a job, and its vocabulary,
-    cost.
+    """Yield a sentence, without a full stop, on the joint cost of a job's private trainings, heads and vocabulary in
+    each budget.
     """
     for spendings in _asked(run, every=True).values():
         asked = [each.guarantee for each in counting(spendings)]
@@ -59,20 +60,22 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
 
 
 def check_charges(run: Run) -> None:
-    """Say what the private trainings of a job cost together, before the first of them; the error of `require_room`."""
+    """Report the joint cost of a job's private trainings before the first, and raise `PolicyError` if a budget does not
+    allow them.
+    """
     for line in charge_lines(run):
         run.progress.say_once(line)
     require_room(run)
 
 
 def require_room(run: Run) -> None:
-    """Raise `PolicyError` where the budget does not hold all private trainings that are still to be made."""
+    """Raise `PolicyError` if a budget does not allow all private trainings not yet charged."""
     for budget, asked in _asked(run).items():
         budget.require_room(asked, _num_units(run, asked[0].guarantee.unit))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
-    """Return what the budget of a private training has been charged for, all its runs on these documents together."""
+    """Return a phrase on the total charged so far to the budget of a training, over all runs on these documents."""
     budget = budget_of(privacy_of(run, training.model, run.job.recipe(training.recipe)))
     assert budget is not None  # a job has one
     shown = [
@@ -86,8 +89,9 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 @contextmanager
 def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: int) -> Iterator[None]:
-    """Charge a private vocabulary to every budget of a job, then let it be drawn: once for a key, and of another k for
-    half of delta more (definitions.md#private-vocabulary). A training by it includes it, and it then counts no more.
+    """Context manager: charge a private vocabulary to every budget of a job before it is drawn: once for a key, and
+    half of delta more for each further k (definitions.md#private-vocabulary). A training by it includes its cost, and
+    it then no longer counts itself.
 
     Raises
     ------
@@ -115,7 +119,7 @@ def _of_vocabulary(run: Run, budget: Budget, noise: Noise, words: Words, all_k: 
 
 
 def _budgets(run: Run) -> list[Budget]:
-    """The budgets that the trainings of a job are charged to; that of the run folder where it has no DP-SGD."""
+    """Return the budgets that the trainings of a job are charged to; the run folder's own if there is no DP-SGD."""
     found = {}
     for model in run.job.model:
         if run.job.training(model).dp is not None and (budget := budget_of(privacy_of(run, model))):
@@ -125,8 +129,8 @@ def _budgets(run: Run) -> list[Budget]:
 
 
 def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """By budget the cost of each private training and head of the job, and of its vocabularies: those that are still to
-    be made, or ``every`` one. One that was begun stands in the budget.
+    """Return for each budget the cost of the job's private trainings, heads and vocabularies: those not yet charged, or
+    ``every`` one.
     """
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
@@ -145,7 +149,7 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
 
 
 def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
-    """Yield for each training by DP-SGD its artefact, recipe, DP-SGD, number of epochs, and size of a batch."""
+    """Yield for each DP-SGD training its artefact name, recipe, DP-SGD settings, number of epochs, and batch size."""
     for training in trainings_of(run.job):
         recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
         if recipe.private:
@@ -156,7 +160,7 @@ def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """The vocabularies that a job draws: by what tells their words, the noise and every k."""
+    """Return the private vocabularies that a job draws: word settings -> noise, and every k used."""
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
         noise = noise_of(run, policy.k, policy.words)
@@ -184,7 +188,9 @@ def _cost(
 
 
 def _num_units(run: Run, unit: str) -> int:
-    """About how many units of privacy the members are: as they were split, or else as they will be."""
+    """Return the approximate number of privacy units among members, from the split or, before it, from its expected
+    sizes.
+    """
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)
