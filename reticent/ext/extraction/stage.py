@@ -36,7 +36,7 @@ EXTRACTION = "extraction"
 
 
 def extraction_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each base model and each last checkpoint."""
+    """Yield a build step for each base model and each last checkpoint."""
     for measurement in _measurements(run):
         work = partial(work_of_extraction, run, measurement)
         group = measurement.training and measurement.training.name
@@ -44,13 +44,13 @@ def extraction_steps(run: Run) -> Iterator[Step]:
 
 
 def extraction_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of the job by name."""
+    """Return the fingerprints of the stage's artefacts, by name."""
     names = (_name(measurement) for measurement in _measurements(run))
     return {name: run.fingerprints.of(name) for name in names}
 
 
 def _measurements(run: Run) -> list[Measurement]:
-    """Return the attacked models: of each model section its base model and the last checkpoint of every training."""
+    """Return the attacked models: each base model, and the last checkpoint of every training."""
     if run.job.extraction is None and run.job.canaries is None:
         return []
     asked = []
@@ -127,7 +127,7 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
 
 
 def extraction_section(run: Run) -> Extraction | None:
-    """Return the part of the evidence; None if the job has no such section."""
+    """Return the evidence on extraction; None if the job measures none."""
     from reticent.ext.extraction.passages import exposed_by_passages
 
     bases: dict[str, Passages] = {}
@@ -160,7 +160,7 @@ def extraction_section(run: Run) -> Extraction | None:
 
 
 def _kept(run: Run) -> np.ndarray | None:
-    """Return who is not left out for near-copies, bool by code; None where none is."""
+    """Return which individuals are not excluded for near-copies, bool by code; None if none is excluded."""
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
     kept = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))

@@ -29,7 +29,8 @@ def told_names(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ToldNames:
-    """Return how often the name of a member is told from the other name of its pair.
+    """Return how often a tagger's scores tell the name of a member from the held-out name of its
+    pair.
 
     ``model`` has labels of the category NAME; ``language`` is that of the prompts.
     """
@@ -44,7 +45,9 @@ def told_names(
 
 
 def _halved(advantage: Estimate) -> Estimate:
-    """The accuracy that an advantage is of, or 0.5 and half of a difference of two."""
+    """Return an advantage as an accuracy: 0.5 plus half of the advantage (or of a difference of two), with its
+    interval.
+    """
     value, low, high = (
         None if end is None else CHANCE + end / 2 for end in (advantage.value, advantage.low, advantage.high)
     )
@@ -52,5 +55,5 @@ def _halved(advantage: Estimate) -> Estimate:
 
 
 def _of_people(estimate: Estimate) -> Estimate:
-    """Each pair is one individual of either side."""
+    """Return the estimate of pairs with individuals as unit, two a pair."""
     return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

@@ -1,4 +1,5 @@
-"""The attacks on the heads that a job keeps: their shadow heads, one artefact each, and one for each of the last.
+"""Attacks on the heads that a job keeps: an artefact for each of a head's shadow heads, and one for the attacks on the
+head::
 
     head-shadows/classify/MODEL/RECIPE/NN     scores.npz: what a shadow head says of the labels, secret like the tokens
     heads/classify/MODEL/RECIPE               measures.json
@@ -66,7 +67,9 @@ UNPROTECTED = "unprotected"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last head of a section on top of a training, or (None) of the base model."""
+    """The classifier or tagger head (``section``) trained on the last start checkpoint of a training, or (None) on the
+    base model.
+    """
 
     run: Run
     section: HeadConfig
@@ -80,12 +83,12 @@ class Head:
 
     @property
     def recipe(self) -> str:
-        """Its name in tables."""
+        """Name of the head in tables."""
         return f"{self.section.section}/{UNPROTECTED if self.is_control else self.start}"
 
     @property
     def made(self) -> str:
-        """Name of the artefact that holds it."""
+        """Name of the artefact that holds the head."""
         return self._named(FOLDERS[self.section.section])
 
     def _named(self, kind: str) -> str:
@@ -95,7 +98,7 @@ class Head:
 
     @property
     def name(self) -> str:
-        """Name of the artefact of its attacks."""
+        """Name of the artefact of the attacks on the head."""
         return self._named(f"heads/{self.section.section}")
 
     @property
@@ -109,36 +112,36 @@ class Head:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """What was measured of it; the artefact that holds it must be there."""
+        """The head's row in the results of its artefact, which must exist."""
         rows = read_json(self.run.folder / self.made / FILE)["results"]
         return max((row for row in rows if row["recipe"] == self.start), key=lambda row: int(row["epoch"]))
 
     @property
     def epoch(self) -> int:
-        """Epoch of the checkpoint that it was trained on."""
+        """Epoch of the checkpoint that the head was trained on; 0 for the base model."""
         return 0 if self.training is None else int(self.measured["epoch"])
 
     @property
     def place(self) -> str:
-        """Where the artefact holds it."""
+        """Folder of the head inside its artefact."""
         return f"epoch-{self.epoch:04d}" if self.training else "base"
 
     @property
     def config(self) -> HeadConfig:
-        """Settings of its training."""
+        """Settings of the head's training."""
         own = self.run.job.of_model(self.section, self.model)
         return own.model_copy(update={"text": "keep", "private": False}) if self.is_control else own
 
     @property
     def checkpoint(self) -> Path:
-        """The model that it was trained on."""
+        """Folder of the model that the head was trained on."""
         run, training = self.run, self.training
         if training is None:
             return Path(run.base_of(self.model))
         return run.checkpoints(self.model, training.recipe, training.seed)[self.epoch]
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of its start, its labels and tokens, and of who is on which side."""
+        """Return the fingerprints of the head's inputs: checkpoint, labels, tokens, documents and split."""
         run, training, of = self.run, self.training, self.run.fingerprints.of
         start = run.base_input(self.model)
         if training is not None:
@@ -160,7 +163,7 @@ class Head:
         return labelled_documents(self.run, self.model, self.config)
 
     def opened(self, folder: Path) -> Classifier | Tagger:
-        """Return the head of a folder, ready to score documents."""
+        """Return the head in a folder, ready to score documents."""
         from reticent.ext.head_attacks.scores import Classifier, Tagger
 
         kind = Classifier if self.is_classifier else Tagger
@@ -173,7 +176,7 @@ class Head:
         folder: Path,
         epoch_store: Callable[[int], TokenStore] | None = None,
     ) -> None:
-        """Train a head as this one on top of its start, on these documents, into a new folder."""
+        """Train a head with this head's checkpoint and objective on the given documents, into a new folder."""
         from reticent.ext.classify.tags import tag
         from reticent.ext.classify.training import classify
 
@@ -188,19 +191,19 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ShadowHead:
-    """One shadow of a head."""
+    """One shadow head: trained as a head is, on a random half of the individuals."""
 
     head: Head
     number: int
 
     @property
     def name(self) -> str:
-        """Name of its artefact."""
+        """Name of the shadow head's artefact."""
         return f"{self.head._named(f'head-shadows/{self.head.section.section}')}/{self.number:02d}"
 
     @property
     def drawn(self) -> Shadow:
-        """Who it is trained on, and the seed of that."""
+        """The shadow training: the individuals it is trained on, and its seed."""
         return Shadow(self.head.run, self.head.model, self.head.section.section, self.number)
 
     def artefact(self) -> Artefact:
@@ -209,7 +212,7 @@ class ShadowHead:
         return Artefact(self.name, "head-shadows", settings, {**head.inputs(), **texts})
 
     def build(self, folder: Path, counts: dict[str, int]) -> None:
-        """Train it, and keep what it says."""
+        """Train the shadow head and write its scores; the head itself is not kept."""
         head, drawn = self.head, self.drawn
         documents = head.documents()
         is_in = drawn.individuals.mask(MEMBERS)[documents.store.individual]
@@ -222,7 +225,9 @@ class ShadowHead:
 
     @contextmanager
     def _texts(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Yield what gives its documents as it reads them in an epoch; None where it is as they are."""
+        """Context manager: a function from epoch to the shadow's training tokens as the head reads them; None if they
+        are unchanged.
+        """
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
             yield None
@@ -243,7 +248,9 @@ def _config(run: Run) -> HeadsConfig:
 
 
 def _heads(run: Run) -> list[Head]:
-    """The last head of every start, and where these protect the control of each model."""
+    """Return the heads of all starts (base model and trainings), preceded by each model's unprotected control if heads
+    protect.
+    """
     if run.job.audit.heads is None:
         return []
     found = []
@@ -261,7 +268,7 @@ def _shadows(head: Head) -> list[ShadowHead]:
 
 
 def head_steps(run: Run) -> Iterator[Step]:
-    """Yield for each head the steps of its shadows, and the one that attacks it."""
+    """Yield the build steps of each head: one for each shadow head, and one for the attacks."""
     for drawn in shadows_of_heads(run):
         yield Step.of(drawn.tokens_artefact(), partial(write_shadow_tokens, drawn))
     for head in _heads(run):
@@ -294,17 +301,17 @@ def _artefact(head: Head) -> Artefact:
 
 
 def shadow_names(run: Run) -> list[str]:
-    """Return the names of the shadow heads of the job; others that stand in its folder are those of an earlier one."""
+    """Return the artefact names of the job's shadow heads; others in their folder are left from an earlier job."""
     return [shadow.name for head in _heads(run) for shadow in _shadows(head)]
 
 
 def head_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of the stage by name."""
+    """Return the fingerprints of the artefacts of this stage, by name."""
     return {head.name: run.fingerprints.of(head.name) for head in _heads(run)}
 
 
 def read_heads(run: Run) -> list[ModelEvidence]:
-    """Return the evidence of every head, with its files and the verdict on each attack."""
+    """Return the evidence of every head, with its file digests and the verdict on each attack."""
     found = []
     for head in _heads(run):
         path = run.folder / head.name / MEASURES
@@ -352,7 +359,9 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.ndarray, np.ndarray]:
-    """The labels with their documents: of a classifier one each, of a tagger the kind of each identifier."""
+    """Return (document of each label, labels), int64: one label a document for a classifier, one an identifier for a
+    tagger.
+    """
     if isinstance(documents, LabelledTokens):
         return np.arange(len(documents.classes)), documents.classes
     begins = np.flatnonzero((documents.tags > 0) & (documents.tags % 2 == 1))
@@ -364,7 +373,7 @@ def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.n
 
 
 def _names(head: Head, tagger: Any) -> ToldNames | None:
-    """The tagger attack; None where too few individuals have a name of their own."""
+    """Return the result of the name attack on a tagger; None if too few individuals have a name that no other has."""
     from reticent.ext.head_attacks.names import told_names
 
     run = head.run
@@ -416,7 +425,7 @@ def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[
 def _known(
     run: Run, documents: LabelledTokens
 ) -> tuple[dict[str, dict[int, list[str]]], dict[int, list[tuple[str, int]]]]:
-    """Return by attribute and individual the values, and by individual the texts and labels, of those who are asked."""
+    """Return attribute -> individual -> values, and individual -> (text, label) pairs, for the individuals drawn."""
     config, store = _config(run), documents.store
     drawn = drawn_individuals(run.individuals, config.num_individuals, run.job.seed, None)
     row_of = np.full(len(run.individuals.units), -1)
@@ -446,7 +455,7 @@ def _known(
 
 
 def check_heads(run: Run) -> None:
-    """Raise `CorpusError` or `PolicyError`, before any training, where the values of an attribute cannot be read."""
+    """Raise `CorpusError` or `PolicyError`, before any training, if the values of an attribute cannot be read."""
     config = _config(run)
     if config.records is not None:
         nobody = np.full(len(run.individuals.units), -1)

@@ -1,8 +1,9 @@
-"""Who is asked about which diagnoses, and what an adversary knows of them on each rung of the clinical ladder.
+"""Which individuals and diagnoses the clinical ladder tests, and what the attacker knows on each rung (level of
+knowledge).
 
 Rungs add up: public demographics; encounter metadata; a sentence of a note that fewer than k individuals share; and the
 beginning of a note, as a colleague has read it. None of it holds a diagnosis, a synonym or a drug of the list: a
-sentence or a value that does is left out. Memory: the texts of the individuals who are asked about.
+sentence or a value that does is left out. Memory: the texts of the individuals tested.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Fields = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A diagnosis: its name, other names, drugs that give it away, and whether it is sensitive."""
+    """A diagnosis: its name, synonyms, drugs that reveal it, and whether it is sensitive."""
 
     name: str
     synonyms: tuple[str, ...] = ()
@@ -50,7 +51,8 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """N individuals, D diagnoses.
+    """The individuals (N) and diagnoses (D) of a clinical ladder, with the cues (the attacker's knowledge) on each
+    rung.
 
     Attributes
     ----------
@@ -74,7 +76,7 @@ class Questions:
 
 
 def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
-    """Read a list of diagnoses.
+    """Read a list of diagnoses from a TOML file of [[diagnosis]] tables.
 
     Raises
     ------
@@ -99,7 +101,8 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 
 def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Return the questions about at most ``config.num_individuals`` members, and as many held-out individuals.
+    """Return the questions of the clinical ladder for at most ``config.num_individuals`` members and as many held-out
+    individuals.
 
     Parameters
     ----------
@@ -160,7 +163,9 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
 
 
 def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
-    """Return the codes of at most so many individuals of each side, ascending; held-out ones may be left out."""
+    """Return the codes of at most ``most`` random individuals of each side, ascending; ``left_out`` excludes held-out
+    ones.
+    """
     random, parts = generator(seed, _STREAM), []
     for side in (MEMBERS, HELDOUT):
         mask = individuals.mask(side)
@@ -172,7 +177,9 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
 def fields_of_table(
     records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
 ) -> None:
-    """Add the values of a table of records to the fields of each individual; ``row_of`` is by code, -1 for nobody."""
+    """Add the values of a table of records to each individual's fields in ``known``; ``row_of`` maps code to index, -1
+    for individuals not tested.
+    """
     path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
@@ -187,7 +194,7 @@ def fields_of_table(
 
 
 def add_field(fields: Fields, name: str, value: Any) -> None:
-    """Add a value to those of a field, once; nothing where it is null or blank."""
+    """Add a value to a field's list unless it is null, blank or already there."""
     said = "" if value is None else str(value).strip()
     if said and said not in fields.setdefault(name, []):
         fields[name].append(said)
@@ -231,7 +238,7 @@ def _split(text: str, hidden: re.Pattern[str]) -> list[str]:
 
 
 def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
-    """The sentences of an individual that are long enough, each once, cut at the most words of a fragment."""
+    """Return an individual's distinct sentences of at least the fewest words of a fragment, cut at its most words."""
     least, most = FRAGMENT_WORDS
     own = (" ".join(part.split()[:most]) for text in texts for part in _split(text, hidden))
     return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
@@ -243,7 +250,9 @@ def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
 
 
 def _unknown(sentences: Sequence[str], beginning: str) -> str:
-    """The last sentence that does not begin in what a colleague has read, which a model could copy."""
+    """Return the last sentence whose beginning is not in the note's beginning (from which a model could copy it); "" if
+    none.
+    """
     known = f" {beginning} "
     starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
     return next((sentence for sentence, start in starts if f" {start} " not in known), "")
