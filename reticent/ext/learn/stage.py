@@ -1,8 +1,9 @@
-"""The tagger of a run: documents are drawn, a teacher is asked, a tagger is learned; each an artefact of its own.
+"""The trained tagger of a run: documents are drawn, a teacher (other detectors) labels them, a tagger is trained; each
+an artefact.
 
-What was learned from, what the tagger finds in documents of individuals that it has not seen, and which forms it still
-misses stand beside it in ``learned.json``, without text. ``taught.parquet`` names the individuals who taught it, whose
-documents no recall is measured on.
+The report ``learned.json`` holds the training data's size, the tagger's recall and precision on unseen individuals, and
+the word shapes that it misses most, without text. ``taught.parquet`` lists the individuals it was trained on, whose
+documents are excluded from measures of recall.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _CAPITAL: Final = re.compile(r"\b[^\W\d_a-zß-öø-ÿ]\w+")
 
 
 def learned_steps(run: Run) -> Iterator[Step]:
-    """Yield the steps of the tagger of a run, if its job has one to learn."""
+    """Yield the build steps of a run's tagger, if its job trains one."""
     config = learn_config_of(run.job)
     if config is None:
         return
@@ -114,7 +115,7 @@ def _key(run: Run) -> bytes:
 
 
 def _beside(run: Run) -> list[str]:
-    """The detectors of the job that run beside the tagger, and need no model."""
+    """Return the names of the job's detectors that run beside the tagger and need no model."""
     names = [name for name in run.job.detect.detectors if name != "learned"]
     return [name for name in names if getattr(DETECTORS[name].load(), "exact_offsets", False)]
 
@@ -123,7 +124,7 @@ def _beside(run: Run) -> list[str]:
 
 
 def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Draw documents, and write what the teacher finds in them."""
+    """Draw documents, and write the spans that the teacher (another detector) finds in them."""
     num = run.documents.num_documents
     drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
     pq.write_table(pa.table({"document": drawn}), folder / "documents.parquet")
@@ -158,8 +159,9 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
 def _taught(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
-    """The drawn documents as lessons, once for each source, and what the detectors find in them (`FOUND`); what people
-    say of a document goes before what a teacher says of it."""
+    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and what the
+    detectors find in them (`FOUND`); documents that people annotated are left out.
+    """
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
     documents = _documents(run.documents, rows)
@@ -180,12 +182,12 @@ def _taught(
 
 
 def _behind(found: pa.Table, num_documents: int) -> pa.Table:
-    """The finds, of documents that stand behind so many others."""
+    """Return the detected spans with document numbers shifted by ``num_documents``."""
     return found.set_column(0, FOUND.field(0), pc.add(found.column("document"), num_documents))
 
 
 def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
-    """Documents with the spans in them."""
+    """Return documents as training examples (`LESSONS`) with the given spans."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in spans.to_pylist():
         marks[span.pop("document")].append(span)
@@ -211,7 +213,9 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
 
 
 def _certain(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """What records and forms say for certain; of other finds and words with a capital nothing is said."""
+    """Return training examples labelled by records and unambiguous formats alone; other finds and capitalised words are
+    labelled unknown.
+    """
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -226,7 +230,7 @@ def _certain(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
 
 
 def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.0) -> pa.Table:
-    """Return documents that people marked (`LESSONS`).
+    """Return documents that people annotated, as training examples (`LESSONS`).
 
     Raises
     ------
@@ -273,8 +277,9 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
-    """The rows in the run of documents with these digests of their texts, -1 for one that is not there: so a sample
-    holds after an update."""
+    """Return the run's rows of the documents with these text digests, -1 for one not in the run: so a sample stays
+    usable after an update.
+    """
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -290,8 +295,9 @@ def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
 
 
 def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
-    """Marked documents that do not say whose they are: those of the run are its individuals', or features would count
-    documents."""
+    """Return annotated documents with the individuals' ids of equal documents in the run; the others each count as an
+    individual of their own.
+    """
     rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
     known = np.flatnonzero(rows >= 0)
     owners = np.array(documents.column("individual_id").to_pylist(), dtype=object)
@@ -311,7 +317,9 @@ def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.T
 
 
 def _detectors(run: Run) -> list[Detector]:
-    """The detectors beside the tagger; one that reads columns beside the text has none in marks of other documents."""
+    """Return the detectors that run beside the tagger, except those that read further columns, which annotated
+    documents may lack.
+    """
     names = _beside(run)
     options = {name: run.job.detect.of(name) for name in names}
     found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
@@ -319,7 +327,7 @@ def _detectors(run: Run) -> list[Detector]:
 
 
 def _found(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
-    """What these detectors find in documents (`FOUND`)."""
+    """Return what these detectors find in documents (`FOUND`); ``common`` are the corpus's common words."""
     for detector in detectors:
         for name in ("common_words", "known_words"):
             if hasattr(detector, name) and getattr(detector, name) is None:
@@ -413,7 +421,8 @@ def cross_validate(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> tuple[dict[str, Any], float]:
-    """Return what taggers find in documents of individuals that they have not seen, and how far the tagger shall lean.
+    """Return a report of cross-validated recall and precision on individuals not trained on, and the best lean (shift
+    of the scores towards recall).
 
     Parameters
     ----------
@@ -484,8 +493,8 @@ def cross_validate(
 
 
 def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np.ndarray, precision: float) -> float:
-    """Return the last lean whose finds keep a precision among all words and among those in running text; 0 where none
-    does. Arrays have one entry a word.
+    """Return the last lean (shift towards recall) whose finds keep ``precision`` among all words and among running
+    text; 0 if none does. Arrays have one entry a word.
     """
     lean = 0.0
     for other, lane in lanes.items():
@@ -496,7 +505,7 @@ def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np
 
 
 class _Words:
-    """The words of documents one after another, and the category of each in the marks: 0 is none."""
+    """The words of annotated documents, concatenated, with the category number of each; 0 is none."""
 
     def __init__(self, lessons: pa.Table):
         self._texts = lessons.column("text").combine_chunks()
@@ -515,11 +524,13 @@ class _Words:
         self.in_field = self._in_field()
 
     def of(self, rows: np.ndarray) -> np.ndarray:
-        """The words of these documents."""
+        """Return the word indices of these documents, concatenated."""
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
     def lanes(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
-        """The category of each word of these documents by spans that count them from 0."""
+        """Return the category number of each word of these documents, given spans whose documents
+        are numbered from 0.
+        """
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
         return self._marked(rows, spans)[self.of(rows)]
 
@@ -534,7 +545,7 @@ class _Words:
         return result
 
     def _in_field(self) -> np.ndarray:
-        """Whether a word stands behind a colon in its line, and near it."""
+        """Return whether each word follows a colon in its line within `_FIELD` characters, bool."""
         result = np.zeros(len(self._starts), dtype=bool)
         for row, text in enumerate(self._texts.to_pylist()):
             own = slice(self.offsets[row], self.offsets[row + 1])
@@ -547,7 +558,7 @@ class _Words:
         return result
 
     def forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
-        """The commonest forms of missed words: category, shape, whether in a field or in running text; no letter."""
+        """Return the commonest forms of missed words: category, shape, field or running text, and count; no letters."""
         counts: Counter[tuple[str, str, str]] = Counter()
         for word in np.flatnonzero(missed).tolist():
             text = self._texts[int(self.document[word])].as_py()
@@ -560,6 +571,8 @@ class _Words:
 
 
 def _shape(word: str) -> str:
-    """``X`` a capital, ``x`` a small letter, ``9`` a digit; longer runs end in ``+``."""
+    """Return the shape of a word: ``X`` a capital, ``x`` a small letter, ``9`` a digit, ``-`` another; longer repeats
+    end in ``+``.
+    """
     classes = "".join("X" if c.isupper() else "9" if c.isnumeric() else "x" if c.isalpha() else "-" for c in word)
     return re.sub(r"(.)\1{2,}", r"\1+", classes)
