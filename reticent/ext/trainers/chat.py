@@ -1,8 +1,9 @@
-"""Conversations for anybody's trainer: the turns of a chat template, of which answers alone are learned.
+"""Conversations for any trainer, written by a chat template: only answers are targets, and
+protected tokens never are.
 
 The documents of a run are the contents of their turns, joined by `text_of_turns`: they are searched, counted and
-protected as any text. A conversation is then written by the template of a tokenizer. What the template adds is no word,
-and is no target, but for the token by which it ends an answer. A token that shares a character with a protected word is
+protected as any text. A conversation is then written by the template of a tokenizer. What the template adds is no word
+and no target, except the token by which it ends an answer. A token that shares a character with a protected word is
 protected.
 """
 
@@ -42,7 +43,8 @@ Turns = Sequence[Mapping[str, Any]]
 
 
 def text_of_turns(turns: Turns) -> str:
-    """Return the text of a document that is a conversation: the contents of its turns, with a blank line between them.
+    """Return the text of a document that is a conversation: the contents of its turns, with a blank
+    line between them.
 
     Raises
     ------
@@ -72,7 +74,8 @@ def chat_dataset(
     *,
     window_length: int = 512,
 ) -> datasets.Dataset:
-    """Return the members' conversations, as a tokenizer's chat template writes them, as a Hugging Face dataset.
+    """Return the members' conversations as a Hugging Face dataset, written by a tokenizer's chat template, with
+    protected labels.
 
     Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
     (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it; one without a
@@ -149,7 +152,7 @@ def chat_dataset(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Rows:
-    """Called with rows ``{"window": numbers}`` it returns their columns."""
+    """Transform of the dataset: takes rows ``{"window": numbers}`` and returns their token columns."""
 
     ids: list[np.ndarray]
     permitted: list[np.ndarray]
@@ -165,7 +168,7 @@ class _Rows:
 
 
 def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
-    """Return of each document of a part which of its characters are of protected words, bool (characters,)."""
+    """Return for each document of a batch which of its characters belong to protected words, bool (characters,)."""
     part, words, of_words, _, gaps = documents
     ends = np.cumsum(pc.utf8_length(part.texts).to_numpy())
     marks = np.zeros(int(ends[-1]) + 1, dtype=np.int64)
@@ -179,7 +182,8 @@ def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
 
 
 def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of a conversation and of each its id, `PROTECTED` or -100, int64 (T,) both.
+    """Return the token ids of a conversation, and the column "permitted": the id of a permitted target, `PROTECTED` or
+    -100; int64 (T,) both.
 
     Parameters
     ----------
@@ -213,14 +217,14 @@ def _written(turns: Turns, tokenizer: Any) -> str:
 
 
 def _share(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
-    """Whether each token has one of the chosen characters, bool (T,)."""
+    """Return whether each token covers one of the chosen characters, bool (T,)."""
     counted = np.concatenate([[0], np.cumsum(characters)])
     return counted[spans[:, 1]] > counted[spans[:, 0]]
 
 
 def _places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
-    """Return where each content begins in a written conversation, and the content as it stands there: a template may
-    take white space off its ends.
+    """Return (start, content) of each turn in a written conversation; the template may have stripped white space from
+    the content.
 
     The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
     for content.
