@@ -1,4 +1,4 @@
-"""The command that judges a model which was trained elsewhere."""
+"""The command ``reticent audit-model``, which audits a model that was trained elsewhere."""
 
 from __future__ import annotations
 

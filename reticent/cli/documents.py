@@ -1,4 +1,6 @@
-"""The commands of documents: generate, find, count copies, scrub, count identifying words. No model is needed."""
+"""The commands on documents: generate, detect identifiers, count copies, scrub, count identifying words. No model is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ SEARCHED = ("corpus", "dedup", "detect", "protect.k", "protect.scopes", "index.s
 
 
 class ScrubStyle(Enum):
-    """Replacement of an identifier."""
+    """What replaces an identifier (option --style)."""
 
     X = "x"
     TAG = "tag"
@@ -68,7 +70,7 @@ class ScrubStyle(Enum):
 
 
 class DateOrder(Enum):
-    """How 03/04/2019 is read."""
+    """Order of day and month in numeric dates such as 03/04/2019."""
 
     AUTO = "auto"
     DMY = "dmy"
@@ -317,7 +319,7 @@ def scrub(
 def _refuse_idle(
     style: ScrubStyle, names: str | None, language: str | None, date_order: DateOrder, draw: int, *, keeps_key: bool
 ) -> None:
-    """Refuse options that this style does not look at."""
+    """Raise `PolicyError` for options that have no effect with this scrub style."""
 
     if style in (ScrubStyle.X, ScrubStyle.TAG):
         of_surrogates = {
@@ -493,7 +495,9 @@ def learn(
 
 
 def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The section [detect] with the detector learned, and these of its options in place of its own."""
+    """Return the section [detect] of a job with the detector ``learned`` added, and its options
+    updated by ``options``.
+    """
     table = {**(section.get("learned") or {}), **options}
     table.pop("model", None)
     names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]

@@ -1,4 +1,6 @@
-"""The commands around an experiment: the job file of the published one, and how far a run is."""
+"""The commands ``new-job``, which prints the job file of the published experiment, and ``status``,
+on a run's progress.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def new_job(
 
 
 def _num_individuals(job: Job) -> int | None:
-    """Count the individuals of documents in files; None where they cannot be read, which a run will say."""
+    """Return the number of individuals in a job's document files; None if they are remote or unreadable, which a run
+    reports.
+    """
     if job.corpus.source is None or "://" in str(job.corpus.source):
         return None
     try:

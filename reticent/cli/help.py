@@ -1,4 +1,4 @@
-"""What the help says beside docstrings: paragraphs on a line each, examples, what replaces an option that is gone."""
+"""Help texts beside the docstrings: paragraphs without line breaks, examples, and replacements of removed options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 
 def unwrap_help(app: typer.Typer) -> typer.Typer:
-    """Take the line breaks out of the paragraphs of an app's help, and of the commands and groups below it."""
+    """Remove line breaks inside paragraphs from the help of an app, its commands and groups; return the app."""
     if isinstance(app.info.help, str):
         app.info.help = _unwrapped(app.info.help)
     for command in app.registered_commands:
@@ -80,8 +80,8 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 
 
 def example_of(command: str) -> str | None:
-    """Return the line that the help of a command ends with; None for a command without an example, which a test finds:
-    the command line works without.
+    """Return the example line at the end of a command's help; None without one (a test requires one
+    for every command).
     """
     return f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
 
@@ -140,7 +140,9 @@ REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def removed(command: str, option: str) -> str | None:
-    """Return what takes the place of an option that a command had; None for one that it never had."""
+    """Return the message for an option that a command no longer has, with the setting to use instead; None if it never
+    had it.
+    """
     setting = REMOVED.get(command, {}).get(option)
     if setting is None:
         return None
@@ -157,12 +159,14 @@ def removed(command: str, option: str) -> str | None:
 
 
 def below() -> typer.Typer:
-    """Return the place of the commands below another; it needs two of them at least."""
+    """Return a typer app for the subcommands of a command that also runs itself; at least two
+    subcommands are needed.
+    """
     return typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
 
 
 class CommandWithOthers(TyperCommand):
-    """A command with commands below it."""
+    """A command that runs itself and also has subcommands."""
 
     app: ClassVar[typer.Typer]
 

@@ -1,4 +1,4 @@
-"""The command ``reticent probe``: answers of models about individuals, given some of their items."""
+"""The command ``reticent probe``: how likely models are to complete individuals' personal items."""
 
 from __future__ import annotations
 
@@ -190,7 +190,9 @@ def _entries(models: list[str]) -> list[ProbeModel]:
 
 
 def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
-    """``fewest``: people who have an item, of the type that fewest have; sizes that nobody gave follow them."""
+    """Return the settings of the soft-prompt study; sizes not given are chosen to fit ``fewest``, the number of
+    subjects with the rarest target type.
+    """
     sizes = sizes_that_fit(fewest)
     fitting = {"num_subjects": min(SoftPromptConfig().num_subjects, sizes[-1])} if sizes else {}
     prompt = SoftPromptConfig(**{**fitting, **how}, seed=seed)
@@ -252,7 +254,7 @@ def _run(
 
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
-    """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
+    """Probe one person's items, and write the page to a file or stdout; nothing else is written."""
     bases = [model for model in models if model.startswith("base=")]
     models = [model for model in models if model not in bases]
     if len(models) != 1 or len(bases) > 1:
@@ -283,7 +285,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
 
 
 def _write_page(path: Path, page: str) -> None:
-    """Write the page and nothing beside it: no lock and no temporary file, as a shared result would have."""
+    """Write the page as a private file, without the lock and temporary file that a shared result has."""
 
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -294,7 +296,7 @@ def _write_page(path: Path, page: str) -> None:
 
 
 def _asked() -> dict[str, str]:
-    """Ask on the terminal, on stderr, so that the page alone is on stdout; empty answers are not used."""
+    """Return the items typed at the terminal, by type; prompts go to stderr, so that stdout holds only the page."""
     given = {}
     for name in ASKED:
         text = typer.prompt(name.replace("_", " "), default="", show_default=False, err=True).strip()

@@ -1,4 +1,4 @@
-"""The command ``reticent score``: candidate texts, or texts that a model writes, by how likely a model makes them."""
+"""The command ``reticent score``: rank candidate or generated texts by their likelihood under a model."""
 
 from __future__ import annotations
 

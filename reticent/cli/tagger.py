@@ -1,4 +1,4 @@
-"""The commands of taggers: ``reticent tagger train``, ``tagger attack`` and ``tagger thesis``."""
+"""The commands on taggers: ``reticent tagger train``, ``tagger attack`` and ``tagger thesis``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ tagger_app = typer.Typer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How pairs are chosen: options of `build_attack_set`."""
+    """Options for the choice of pairs, as in `build_attack_set`."""
 
     max_pairs: int | None
     fewer: bool
@@ -260,7 +260,7 @@ def thesis(
 
 
 def _labels_of(model: str) -> dict[str, str] | None:
-    """Labels of a model in a folder, by its config; None where only loading the model says."""
+    """Return the label names of a model folder's config, by id; None if only loading the model gives them."""
     try:
         labels = json.loads((Path(model) / "config.json").read_bytes())["id2label"]
     except (OSError, ValueError, KeyError, TypeError):
