@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from reticent import __version__
-from reticent.cli.help import example_of, removed, unwrap_help
+from reticent.cli.help import example_of, removed_option_message, unwrap_help
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 from reticent.core.progress import FORMATS, VARIABLE, is_json, log
@@ -117,7 +117,7 @@ class _Commands(TyperGroup):
         except Exception as failed:
             option, place = getattr(failed, "option_name", None), getattr(failed, "ctx", None)
             names = place.command_path.removeprefix(f"{ctx.command_path} ") if place is not None else ""
-            if option is not None and (instead := removed(names, option)) is not None:
+            if option is not None and (instead := removed_option_message(names, option)) is not None:
                 raise PolicyError(instead) from None
             raise
 

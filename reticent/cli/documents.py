@@ -15,7 +15,7 @@ from rich.console import Console
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
 from reticent.audit.evidence.sampled import SampledRecall
-from reticent.cli.help import CommandWithOthers, below, example_of
+from reticent.cli.help import CommandWithOthers, example_of, subcommands_app
 from reticent.cli.options import (
     AsJson,
     Detector,
@@ -386,7 +386,7 @@ def stats(
 #: Folder of a run for annotators, where the user names no other.
 FOLDER = "annotation"
 
-_app = below()
+_app = subcommands_app()
 
 
 class DetectCommand(CommandWithOthers):

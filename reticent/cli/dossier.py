@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reticent.audit.texts import Texts
-from reticent.cli.help import CommandWithOthers, below, example_of
+from reticent.cli.help import CommandWithOthers, example_of, subcommands_app
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 from reticent.core.artifact import hash_file
 from reticent.ext.dossier.rules import RULES, RULES_FILE, rules_steps
@@ -17,7 +17,7 @@ from reticent.ext.dossier.verify import Checked
 from reticent.job.maker import build_step
 from reticent.job.run import Run
 
-_app = below()
+_app = subcommands_app()
 
 
 class DossierCommand(CommandWithOthers):

@@ -68,7 +68,7 @@ def build(
 
     Of a run the members' documents are taken; of other documents all.
     """
-    job = job_from_source(source, None, detector, settings=settings, used=("corpus", *_looked_at()))
+    job = job_from_source(source, None, detector, settings=settings, used=("corpus", *_used_settings()))
     if detector:
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
@@ -129,11 +129,11 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
     if names:
         refuse_detectors(names)
         detect = without_others(detect, names) | {"detectors": names}
-    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=_looked_at())
+    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=_used_settings())
     return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
 
 
-def _looked_at() -> tuple[str, ...]:
+def _used_settings() -> tuple[str, ...]:
     """Return the names of the settings that a guard uses: the detectors and their options. Generated text is no corpus
     to propagate names in, and none of it is quarantined.
     """

@@ -139,7 +139,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 
-def removed(command: str, option: str) -> str | None:
+def removed_option_message(command: str, option: str) -> str | None:
     """Return the message for an option that a command no longer has, with the setting to use instead; None if it never
     had it.
     """
@@ -158,7 +158,7 @@ def removed(command: str, option: str) -> str | None:
 # of that name is ``./sample``.
 
 
-def below() -> typer.Typer:
+def subcommands_app() -> typer.Typer:
     """Return a typer app for the subcommands of a command that also runs itself; at least two
     subcommands are needed.
     """

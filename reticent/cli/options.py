@@ -110,7 +110,7 @@ def job_from_source(
         if detectors:
             values["detect"] = {"detectors": detectors}
     for section, given in (sections or {}).items():
-        values[section] = {**(values.get(section) or {}), **said(given)}
+        values[section] = {**(values.get(section) or {}), **given_settings(given)}
     values = _changed(values, settings, used)
     if not own:
         _choose_detectors(values, detectors or None, marked)
@@ -145,7 +145,7 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
             raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
 
 
-def said(given: Mapping[str, Any]) -> dict[str, Any]:
+def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that were given; None means not given, so that the setting's class supplies its default."""
     return {name: value for name, value in given.items() if value is not None}
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from reticent.audit.config import Init
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
-from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
+from reticent.cli.options import AsJson, Quiet, given_settings, new_progress, refuse_given
 from reticent.core.artifact import fingerprint
 from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -156,7 +156,7 @@ def probe(
         "targets": target, "levels": level, "given": given, "language": language, "beam_sizes": beams,
         "longest": "published" if published else None, "masking": masking,
     }  # fmt: skip
-    config = ProbeConfig(**said(asked), seed=seed, device=device, bf16=bf16)
+    config = ProbeConfig(**given_settings(asked), seed=seed, device=device, bf16=bf16)
     if myself:
         refuse_given(
             context, "has no effect with --self", "documents", "target", "level", "given", "templates", "published",
@@ -169,12 +169,12 @@ def probe(
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
     how = {"num_subjects": soft_subjects, "num_tokens": soft_tokens, "num_epochs": soft_epochs, "init": soft_init}
     if soft_prompt:
-        SoftPromptConfig(**said(how))  # refused before anything is read
+        SoftPromptConfig(**given_settings(how))  # refused before anything is read
     own = read_templates(templates) if templates is not None else None
     table, source = _subjects_of(subjects, documents)
     targets = {target for target, _ in require_questions(table, config, own)}
     fewest = min(sum(item is not None for item in table.items[target]) for target in targets)
-    study = _study(said(how), sweep, fewest, seed) if soft_prompt else None
+    study = _study(given_settings(how), sweep, fewest, seed) if soft_prompt else None
     _run(_entries(models), table, source, config, study, own, templates, out, quiet, as_json)
 
 
@@ -262,7 +262,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
     require_language(config.language)
     if items is None and not sys.stdin.isatty():
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
-    values = read_items(items) if items is not None else _asked()
+    values = read_items(items) if items is not None else _ask_items()
     others = read_subjects(reference) if reference is not None else None
     entries = _entries(models + bases)
     from reticent.ext.propile.self_probe import probe_myself, self_page
@@ -295,7 +295,7 @@ def _write_page(path: Path, page: str) -> None:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _asked() -> dict[str, str]:
+def _ask_items() -> dict[str, str]:
     """Return the items typed at the terminal, by type; prompts go to stderr, so that stdout holds only the page."""
     given = {}
     for name in ASKED:

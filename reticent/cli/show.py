@@ -445,7 +445,7 @@ def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
 
 def _documents(corpus: CorpusEvidence) -> Table:
     table = _plain_table(
-        "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_whose(corpus)}"
+        "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_unit_names(corpus)}"
     )
     sides = corpus.num_individuals
     table.add_row("individuals: members, held out", f"{_count(sides.members)}, {_count(sides.heldout)}")
@@ -480,7 +480,7 @@ def _retention(corpus: CorpusEvidence) -> Table:
 
 
 def _unicity(corpus: CorpusEvidence) -> Table:
-    heads = ("shared words", f"{_whose(corpus)} singled out", "95 % interval")
+    heads = ("shared words", f"{_unit_names(corpus)} singled out", "95 % interval")
     table = _plain_table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():
         if row.share.value is not None:
@@ -490,7 +490,7 @@ def _unicity(corpus: CorpusEvidence) -> Table:
     return table
 
 
-def _whose(corpus: CorpusEvidence) -> str:
+def _unit_names(corpus: CorpusEvidence) -> str:
     """Return "households" or "individuals", the units that support counts."""
     return "households" if corpus.unit == "household" else "individuals"
 

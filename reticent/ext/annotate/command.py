@@ -54,7 +54,7 @@ def sample_documents(
     """
     run = _detected(job, progress)
     with progress.task("sample", None, "documents"):
-        ends = _ends(run)
+        ends = _kept_text_ends(run)
         sample = draw_sample(
             run.corpus,
             run.folder / "spans",
@@ -103,14 +103,14 @@ def evaluate_sample(
     sample = annotations[0].sample
     order = np.argsort([document.row for document in sample.documents])
     rows = np.array([document.row for document in sample.documents], dtype=np.int64)[order]
-    ends = _ends(run)
+    ends = _kept_text_ends(run)
     texts = _texts(run, rows, ends)
     for annotation, file in zip(annotations, files, strict=True):
         check_texts(annotation, texts, file)
     own = [_by_row(annotation) for annotation in annotations]
     stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
     sizes = np.array(sample.strata)
-    if (left_out := _taught(run, rows)).any():
+    if (left_out := _is_taught(run, rows)).any():
         progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
         rows, stratum, sizes = _without(left_out, rows, stratum, sizes)
     united = [united_spans([spans[int(row)] for spans in own]) for row in rows]
@@ -136,7 +136,7 @@ def evaluate_sample(
     return result
 
 
-def _taught(run: Run, rows: np.ndarray) -> np.ndarray:
+def _is_taught(run: Run, rows: np.ndarray) -> np.ndarray:
     """Return whether each document's individual was used to train the tagger, bool, by row."""
     return taught(run, run.corpus.scan().column("individual_id").take(pa.array(rows)))
 
@@ -165,7 +165,7 @@ def _file(path: Path) -> Path:
     return path / "brat" if path.is_dir() and (path / "brat").is_dir() else path
 
 
-def _ends(run: Run) -> np.ndarray | None:
+def _kept_text_ends(run: Run) -> np.ndarray | None:
     """Return `text_ends` of the run's documents that are not in quarantine; None for whole texts."""
     ends = text_ends(run)
     return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))

@@ -142,7 +142,7 @@ def agreement_of(
         Words of each document.
     """
     names = sorted({*first.categories, *second.categories})
-    sides = [_spans_of(marks, names) for marks in (first, second)]
+    sides = [_distinct_spans(marks, names) for marks in (first, second)]
     individual, num = first.individual, first.num_individuals
     total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
 
@@ -157,7 +157,7 @@ def agreement_of(
     both = pairs[0] & pairs[1]
     exact = [np.array([key in both for key in zip(*(p.tolist() for p in side), strict=True)]) for side in sides]
     partial = [_overlapped(side, other) for side, other in (sides, sides[::-1])]
-    tables = _tables(first, second, names, np.repeat(individual, words_of))
+    tables = _contingency_tables(first, second, names, np.repeat(individual, words_of))
     return Agreement(
         exact=of_spans(exact),
         partial=of_spans(partial),
@@ -166,7 +166,7 @@ def agreement_of(
     )
 
 
-def _spans_of(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
+def _distinct_spans(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
     """Return the distinct spans as arrays of document, start, end, and category index among ``names``."""
     numbers = np.array([names.index(name) for name in marks.categories] or [0], dtype=np.int64)
     gold = marks.gold
@@ -182,7 +182,7 @@ def _overlapped(spans: list[np.ndarray], others: list[np.ndarray]) -> np.ndarray
     return begun > np.searchsorted(ends, spans[1] + spans[3] * shift, side="right")
 
 
-def _tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
+def _contingency_tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
     """Return each individual's contingency table of the two annotators' word categories (last: none), float64
     (individuals, categories, categories).
     """

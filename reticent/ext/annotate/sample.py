@@ -106,7 +106,7 @@ def draw_sample(
     if num_documents < 2:
         raise PolicyError(f"a sample has at least 2 documents, got {num_documents}")
     words = _num_words(corpus)
-    found, disagreed, detectors = _finds(Path(folder) / "spans.parquet", len(words))
+    found, disagreed, detectors = _count_finds(Path(folder) / "spans.parquet", len(words))
     if by_disagreement and len(detectors) < 2:
         raise PolicyError(
             f"one detector cannot disagree: {', '.join(detectors) or 'none'} found all of the spans of this run"
@@ -162,7 +162,7 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
     }
 
 
-def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _count_finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return for each document the number of merged spans found by any detector, the number not found by all, and the
     detectors' names. A propagated span counts for its source detector; a learned tagger is one side, all other
     detectors the other.

@@ -73,7 +73,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
         macro_f1=macro(by_class, draws, len(codes)),
         micro_f1=micro,
         classes=[publish(row, small_cell) for row in rows],
-        confusion=_close_cells(confusion, individuals_per_cell, small_cell),
+        confusion=_hide_small_cells(confusion, individuals_per_cell, small_cell),
         documents=len(truth.classes),
         individuals=len(codes),
     )
@@ -119,7 +119,7 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
     return documents, np.bincount(pairs[:, 0], minlength=num * num).reshape(num, num)
 
 
-def _close_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
+def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
     """Return the confusion counts with None for those of fewer individuals than ``cell``; a row with one such cell
     loses a second, since its sum would reveal the first.
     """

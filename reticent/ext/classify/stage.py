@@ -232,7 +232,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
             out = folder / (f"epoch-{epoch:04d}" if epoch else "base")
             if not any(row.training is not None and row.epoch == epoch for row in rows):
                 with _texts(run, model, head, folder) as epoch_store:
-                    tell = _part_of(advance, number, len(epochs))
+                    tell = _progress_of_part(advance, number, len(epochs))
                     row = train_one(
                         kept[epoch], stage.recipe, epoch, documents, head, job, out, tell, epoch_store=epoch_store,
                         privacy=privacy, keep_state=True,
@@ -266,7 +266,7 @@ def _texts(
         yield epoch_store or (lambda _: store)
 
 
-def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
+def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
     """Return a progress callback that reports the steps of part ``number`` of ``count`` equal parts as steps of the
     whole.
     """

@@ -11,7 +11,7 @@ from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE
 from reticent.ext.dossier.card import card_of, verdict_of
-from reticent.ext.dossier.job import changed_outcomes, changed_results, lent_models
+from reticent.ext.dossier.job import changed_models, changed_outcomes, changed_results
 from reticent.ext.dossier.provenance import KEY
 from reticent.ext.dossier.seal import dossier_digest
 from reticent.ext.dossier.stage import DOSSIER
@@ -79,7 +79,7 @@ def export_with_card(
         raise ArtifactError(f"{folder}: is of an earlier audit of this run; make it again with `reticent dossier`")
     if (run.folder / "audit" / "audit.json").is_file():
         again = published(run.evidence)
-        if said := [*changed_outcomes(evidence.audit, again), *lent_models(evidence, again)]:
+        if said := [*changed_outcomes(evidence.audit, again), *changed_models(evidence, again)]:
             raise ArtifactError(f"{folder}: {'; '.join(said)}; make it again with `reticent dossier`")
     tested = verify_model(evidence, places[chosen], of=(model, recipe, chosen))
     if tested is None:

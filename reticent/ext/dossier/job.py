@@ -107,7 +107,7 @@ def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None
         changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
     elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
-    faults = [f"{EVIDENCE}: {line}" for line in (*changed, *lent_models(evidence, again))]
+    faults = [f"{EVIDENCE}: {line}" for line in (*changed, *changed_models(evidence, again))]
     checked.faults += faults
     if not faults:
         checked.holds.append("every outcome is that of the audit of the run")
@@ -140,7 +140,7 @@ def _outcomes(audit: AuditEvidence) -> dict[tuple[str, str | None, str], str]:
     return found | {(row.recipe, row.model, RISKS[r.risk].title): r.outcome for row in rows for r in row.results}
 
 
-def lent_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
+def changed_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
     """Yield a line for each model of a dossier whose files differ from those that the run's audit measured."""
     measured = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in again.models}
     for one in evidence.models:

@@ -146,8 +146,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
               for sentence in FACTS[fact](context)],
         adversaries=[(who, [(test, test.where(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
-        key=lambda recipe: _inked(key(recipe)),
-        picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in language_models], words))),
+        key=lambda recipe: _printable(key(recipe)),
+        picture=list(map(_printable, plots.tradeoff_panels([model.evidence for model in language_models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
         copies=list(copies_beside(context)), access=list(FACTS["release"](context)),
         counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
@@ -216,7 +216,7 @@ def _utility(model: ShownModel, words: Texts) -> str:
     return f"{words.value(measured)} ({words.interval(measured)})"
 
 
-def _inked(svg: str) -> str:
+def _printable(svg: str) -> str:
     """Return an SVG figure with the CSS variables replaced by their fallback colours, for a page to print."""
     return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 
@@ -332,7 +332,7 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
     yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
-def _one(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
+def _single_number(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
     """Return a figure of one number: the attribute ``number`` of the object that ``held`` takes from a model's
     evidence.
     """
@@ -530,24 +530,24 @@ def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         "excess": Figure(_excess),
-        "predicted": _one("figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"),
-        "written": _one(
+        "predicted": _single_number("figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"),
+        "written": _single_number(
             "figures.identifiers_in_texts_that_it_writes_by",
             lambda e: e.generated and e.generated.excess.get("both"),
             "excess",
         ),
         "passages": Figure(_passages),
         "membership": Figure(_membership),
-        "threshold": _one(
+        "threshold": _single_number(
             "figures.how_surely_the_ease_with_which_it_predicts", lambda e: e.membership.get("loss"), "auc", area=True
         ),
-        "withdrawn": _one(
+        "withdrawn": _single_number(
             "figures.how_surely_a_comparison_with_the_release_before", lambda e: e.withdrawn, "auc", area=True
         ),
         "at_threshold": Figure(_at_threshold),
         "kinds": Figure(_kinds),
         "subgroup": Figure(_subgroup),
-        "user_inference": _one(
+        "user_inference": _single_number(
             "figures.how_surely_other_documents_of_a_person_never",
             lambda e: e.membership.get("user_inference"),
             "auc",
@@ -555,7 +555,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "inversion": Figure(_inversion),
         "in_place": Figure(_in_place),
-        "association": _one(
+        "association": _single_number(
             "figures.terms_of_a_person_s_documents_such_as",
             lambda e: e.inversion and e.inversion.association,
             "rate.excess",
@@ -563,7 +563,9 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         "diagnoses": Figure(_diagnoses),
         "attributes": Figure(_attributes),
         "names": Figure(_names),
-        "partial_copy": _one("figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"),
+        "partial_copy": _single_number(
+            "figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"
+        ),
         "moved": Figure(_moved),
         "unicity": Figure(of_audit=_unicity),
         "probes": Figure(of_audit=_probes),
@@ -866,12 +868,14 @@ def copies_beside(context: Context) -> Iterator[Copied]:
         for name, attack in model.evidence.membership.items():
             if (found := attack.over_source) is None or found.value is None:
                 continue
-            less = replace(found, value=found.value - CHANCE, low=_less(found.low), high=_less(found.high))
+            less = replace(
+                found, value=found.value - CHANCE, low=_minus_chance(found.low), high=_minus_chance(found.high)
+            )
             texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
             yield Copied(model.letter, model.evidence.recipe, name, *texts)
 
 
-def _less(end: float | None) -> float | None:
+def _minus_chance(end: float | None) -> float | None:
     return None if end is None else end - CHANCE
 
 

@@ -102,7 +102,7 @@ class Budget:
 
     def require_room(self, asked: Sequence[Spending], num_units: int) -> None:
         """Raise `PolicyError` if the limit does not allow all of these future runs together."""
-        what = "this run" if (number := len(counting(asked))) == 1 else f"these {number} runs together"
+        what = "this run" if (number := len(counted_entries(asked))) == 1 else f"these {number} runs together"
         self._check(asked, self.spent(), num_units, what)
 
     def spent(self) -> list[Spending]:
@@ -153,7 +153,7 @@ class Budget:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
     def _check(self, runs_asked: Sequence[Spending], spent: list[Spending], num_units: int, what: str) -> None:
-        counted = counting([*spent, *runs_asked])
+        counted = counted_entries([*spent, *runs_asked])
         before = [each for each in counted if each in spent]
         asked = [each.guarantee for each in counted if each not in spent]
         if self.max_epsilon is None or not asked:
@@ -190,7 +190,7 @@ class Budget:
         return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
 
 
-def counting(spendings: Iterable[Spending]) -> list[Spending]:
+def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
     """Return the entries that count towards a total: all but a vocabulary each of whose k is included in the epsilon of
     some training.
     """
@@ -238,7 +238,7 @@ def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
     beforehand it holds only for epsilons that were; ``bound`` names this premise.
     """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
-    for each in counting(spendings):
+    for each in counted_entries(spendings):
         groups.setdefault((each.corpus, each.guarantee.unit), []).append(each.guarantee)
     rows = []
     for (corpus, unit), found in groups.items():

@@ -19,7 +19,7 @@ from reticent.core.artifact import MANIFEST, parts_of
 from reticent.core.errors import ReticentError
 from reticent.core.resolve import resolve
 from reticent.engine.schema import MEMBERS
-from reticent.ext.dp.budget import Budget, Spending, budget_of, counting, totals
+from reticent.ext.dp.budget import Budget, Spending, budget_of, counted_entries, totals
 from reticent.job.artefact import trainings_of
 from reticent.job.dependencies import by_household, privacy_of
 from reticent.job.noise import noise_of, recipes_of, vocabulary_name
@@ -51,8 +51,8 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
     """Yield a sentence, without a full stop, on the joint cost of a job's private trainings, heads and vocabulary in
     each budget.
     """
-    for spendings in _asked(run, every=True).values():
-        asked = [each.guarantee for each in counting(spendings)]
+    for spendings in _pending_costs(run, every=True).values():
+        asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
         each = t.listed([show_epsilon(one.epsilon) for one in asked if one.epsilon is not None])
         if total is not None and len(asked) > 1:
@@ -70,7 +70,7 @@ def check_charges(run: Run) -> None:
 
 def require_room(run: Run) -> None:
     """Raise `PolicyError` if a budget does not allow all private trainings not yet charged."""
-    for budget, asked in _asked(run).items():
+    for budget, asked in _pending_costs(run).items():
         budget.require_room(asked, _num_units(run, asked[0].guarantee.unit))
 
 
@@ -128,7 +128,7 @@ def _budgets(run: Run) -> list[Budget]:
     return list(found.values()) or [own]
 
 
-def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
+def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
     """Return for each budget the cost of the job's private trainings, heads and vocabularies: those not yet charged, or
     ``every`` one.
     """

@@ -53,7 +53,7 @@ def _place(value: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
 
 
-def ask(
+def make_questions(
     attribute: str,
     values: Mapping[int, Sequence[str]],
     documents: Mapping[int, Sequence[tuple[str, int]]],

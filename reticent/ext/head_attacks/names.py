@@ -38,13 +38,13 @@ def told_names(
     scores = score_names(model, tokenizer, names.names, prompts, labels=("NAME",), device=device, progress=progress)
     found = evaluate_attack(scores, names, prompts, num_bootstrap=num_bootstrap, seed=seed).verified
     return ToldNames(
-        told=_of_people(found.accuracy),
-        blind=_of_people(_halved(found.blind_advantage)),
-        over_blind=_of_people(_halved(found.excess)),
+        told=_over_individuals(found.accuracy),
+        blind=_over_individuals(_as_accuracy(found.blind_advantage)),
+        over_blind=_over_individuals(_as_accuracy(found.excess)),
     )
 
 
-def _halved(advantage: Estimate) -> Estimate:
+def _as_accuracy(advantage: Estimate) -> Estimate:
     """Return an advantage as an accuracy: 0.5 plus half of the advantage (or of a difference of two), with its
     interval.
     """
@@ -54,6 +54,6 @@ def _halved(advantage: Estimate) -> Estimate:
     return replace(advantage, value=value, low=low, high=high)
 
 
-def _of_people(estimate: Estimate) -> Estimate:
+def _over_individuals(estimate: Estimate) -> Estimate:
     """Return the estimate of pairs with individuals as unit, two a pair."""
     return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

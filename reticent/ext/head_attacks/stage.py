@@ -40,7 +40,7 @@ from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.ext.classify.documents import FILE, labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.ext.classify.stage import FOLDERS, privacy_settings
-from reticent.ext.head_attacks.attributes import ask, told_attribute
+from reticent.ext.head_attacks.attributes import make_questions, told_attribute
 from reticent.ext.ladder.questions import add_field, drawn_individuals, fields_of_table
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
 from reticent.job.artefact import Artefact, Step, Training, starts_of
@@ -162,7 +162,7 @@ class Head:
     def documents(self) -> LabelledTokens | TaggedTokens:
         return labelled_documents(self.run, self.model, self.config)
 
-    def opened(self, folder: Path) -> Classifier | Tagger:
+    def open_head(self, folder: Path) -> Classifier | Tagger:
         """Return the head in a folder, ready to score documents."""
         from reticent.ext.head_attacks.scores import Classifier, Tagger
 
@@ -220,7 +220,7 @@ class ShadowHead:
         with TemporaryDirectory(prefix=".shadow-", dir=folder) as place, self._texts(Path(place)) as epoch_store:
             trained = Path(place) / "model"
             head.train(replace(documents, is_train=is_in), config, trained, epoch_store)
-            head.opened(trained).scores(documents.store, _labels(documents)).save(folder / SCORES, is_in)
+            head.open_head(trained).scores(documents.store, _labels(documents)).save(folder / SCORES, is_in)
         counts["documents_in"] = int(is_in.sum())
 
     @contextmanager
@@ -333,7 +333,7 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
     if head.is_control:
         place = folder / "model"
         head.train(documents, head.config, place)
-    opened = head.opened(place)
+    opened = head.open_head(place)
     scores = opened.scores(documents.store, _labels(documents))
     shadows = [HeadScores.load(run.folder / shadow.name / SCORES) for shadow in _shadows(head)]
     found = head_evidence(
@@ -406,10 +406,10 @@ def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[
     is_member, codes = run.individuals.mask(MEMBERS), np.arange(len(run.individuals.units))
     kept = kept_by_code(codes, kept_without_copies(codes, is_member, copied_individuals(run)))
     bootstrap = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
-    values, texts = _known(run, documents)
+    values, texts = _known_values(run, documents)
     found = {}
     for attribute in config.attributes:
-        questions = ask(
+        questions = make_questions(
             attribute, values[attribute], texts, num_alternatives=config.num_alternatives, seed=run.job.seed
         )
         if len({bool(is_member[question.code]) for question in questions}) < 2:
@@ -422,7 +422,7 @@ def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[
     return found
 
 
-def _known(
+def _known_values(
     run: Run, documents: LabelledTokens
 ) -> tuple[dict[str, dict[int, list[str]]], dict[int, list[tuple[str, int]]]]:
     """Return attribute -> individual -> values, and individual -> (text, label) pairs, for the individuals drawn."""

@@ -162,7 +162,7 @@ def draw_targets(
     keys = random.random(len(spots))
     order = np.lexsort((keys, runs.individuals[spots]))
     spots, window = spots[order], window[order]
-    place = _place_within(runs.individuals[spots])
+    place = _rank_within(runs.individuals[spots])
     tried = place < TRIED * per_individual
     spots, window = spots[tried], window[tried]
     candidates = np.full((len(spots), num_decoys), -1, dtype=np.int64)
@@ -170,7 +170,7 @@ def draw_targets(
     _, group = np.unique(traits, axis=1, return_inverse=True)
     group = group.reshape(-1)
     bands = _bands(runs, sides)
-    own = _pair(runs, runs.individuals)
+    own = _owned_surfaces(runs, runs.individuals)
     for number in np.unique(group[spots]).tolist():
         mine = np.flatnonzero(group[spots] == number)
         members = np.flatnonzero((group == number) & (runs.surfaces >= 0))
@@ -189,7 +189,7 @@ def draw_targets(
         candidates[mine[enough]] = runs.starts[pool[best[enough]]]
     matched = (candidates >= 0).all(axis=1)
     kept = np.flatnonzero(matched)
-    kept = kept[_place_within(runs.individuals[spots[kept]]) < per_individual]
+    kept = kept[_rank_within(runs.individuals[spots[kept]]) < per_individual]
     chosen = spots[kept]
     return Targets(
         window[kept],
@@ -217,7 +217,7 @@ def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarra
     return spots, window[spots]
 
 
-def _place_within(sorted_individuals: np.ndarray) -> np.ndarray:
+def _rank_within(sorted_individuals: np.ndarray) -> np.ndarray:
     """Return the rank of each entry among those of its individual, from 0; entries of an individual are adjacent."""
     bounds = np.flatnonzero(np.diff(sorted_individuals, prepend=-1, append=-1))
     return document_ranks(np.zeros(len(sorted_individuals)), bounds)
@@ -234,7 +234,7 @@ def _width(runs: Runs) -> int:
     return int(runs.surfaces.max(initial=0)) + 2
 
 
-def _pair(runs: Runs, owners: np.ndarray) -> np.ndarray:
+def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
     """Return the distinct (individual, surface form) pairs, encoded as sorted integers."""
     return np.unique(owners * _width(runs) + runs.surfaces)
 

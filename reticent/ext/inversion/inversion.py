@@ -210,31 +210,33 @@ def _exchanged(
     # Tokens of the true identifier, one row a target, -1 beyond its length (equal to no token).
     ahead = np.arange(int(lengths.max()))
     inside = ahead < lengths[:, None]
-    sequence = np.where(inside, store.input_ids[_at(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1)
+    sequence = np.where(
+        inside, store.input_ids[_clipped(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1
+    )
     # Its beginnings: all of its tokens follow. `within` is the place in the identifier of each cell, -1 outside.
     begins = np.asarray(batch.is_text).copy()
     for step in range(len(ahead)):  # over the tokens of one identifier
         moved = np.full_like(batch.input_ids, -1)
         moved[:, : width - step] = np.where(batch.is_text, batch.input_ids, -1)[:, step:]
         begins &= (moved == sequence[:, step, None]) | ~inside[:, step, None]
-    begins &= _apart(begins, lengths)
+    begins &= _non_overlapping(begins, lengths)
     within = np.full(batch.input_ids.shape, -1)
     for step in range(len(ahead)):
         at = np.zeros_like(begins)
         at[:, step:] = begins[:, : width - step]
         within[at & inside[:, step, None]] = step
-    tokens = store.input_ids[_at(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
+    tokens = store.input_ids[_clipped(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
     put_in = np.take_along_axis(tokens, np.maximum(within, 0)[:, None, :], axis=2)
     ids = np.where(within[:, None, :] >= 0, put_in, batch.input_ids[:, None, :])
     return ids, within, batch, positions
 
 
-def _at(store: Any, places: np.ndarray) -> np.ndarray:
+def _clipped(store: Any, places: np.ndarray) -> np.ndarray:
     """Return the positions, clipped to the store; values beyond an identifier's length are not used."""
     return np.minimum(places, store.num_tokens - 1)
 
 
-def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return the identifier beginnings that do not overlap an earlier one: "1 1" occurs once in "1 1 1"."""
     columns = np.arange(begins.shape[1])
     latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)

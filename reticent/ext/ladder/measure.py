@@ -81,7 +81,9 @@ def score_ladder(
     for row in range(num):
         for rung, cues in enumerate(questions.cues):
             if cues[row]:
-                found[row, rung] = _named(model, backend, special, cues[row], prompt, names, room, causal=causal)
+                found[row, rung] = _name_log_probs(
+                    model, backend, special, cues[row], prompt, names, room, causal=causal
+                )
                 if np.isnan(found[row, rung]).any():
                     raise TrainingError("diagnoses: the model's logits are not numbers; did training diverge?")
         if progress:
@@ -89,11 +91,11 @@ def score_ladder(
     scores: Scores = {"diagnoses": found}
     if causal and ends:
         for kind, texts in (("fragments", questions.fragments), ("templates", questions.templates)):
-            scores[kind], scores[f"{kind} asked"] = _ends(model, backend, special, questions, texts)
+            scores[kind], scores[f"{kind} asked"] = _completed_ends(model, backend, special, questions, texts)
     return scores
 
 
-def _named(
+def _name_log_probs(
     model: Any,
     backend: _rust.LibraryTokenizer,
     special: SpecialIds,
@@ -121,7 +123,7 @@ def _named(
     return sum_log_probs(model, read, rows, groups, causal=False, attention=attention)[:, 0]
 
 
-def _ends(
+def _completed_ends(
     model: Any, backend: _rust.LibraryTokenizer, special: SpecialIds, questions: Questions, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return whether a causal model completes each text verbatim from a cue and the text's first half, and whether this
@@ -297,22 +299,22 @@ def ladder(
                 )  # fmt: skip
         cells.append(own)
     draws: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": households}
-    ends = [_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
+    ends = [_completion_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
     num = sum(bool(cell.num_diagnoses) for own in cells for cell in own.values()) + len(ends[0])
-    sensitive, other = ({name: _at_once(cell, num) for name, cell in own.items()} for own in cells)
+    sensitive, other = ({name: _simultaneous_cell(cell, num) for name, cell in own.items()} for own in cells)
     rates, common = (
         {name: replace(sides, excess=simultaneous(sides.excess, num)) for name, sides in own.items()} for own in ends
     )
     return Ladder(less_base=base is not None, sensitive=sensitive, other=other, verbatim=rates, templates=common)
 
 
-def _at_once(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
+def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
     """Return a cell whose intervals hold simultaneously with those of ``num`` - 1 other cells."""
     placebo, cue, out = (one and simultaneous(one, num) for one in (cell.placebo, cell.cue_only, cell.out_shadows))
     return replace(cell, told=simultaneous(cell.told, num), placebo=placebo, cue_only=cue, out_shadows=out)
 
 
-def _rates(
+def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
     """Return rung -> share of texts completed verbatim by the model and not by the base model, for members and held-out

@@ -99,7 +99,7 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
     return tuple(found)
 
 
-def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
+def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
     """Return the questions of the clinical ladder for at most ``config.num_individuals`` members and as many held-out
     individuals.

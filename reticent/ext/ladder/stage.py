@@ -15,7 +15,7 @@ from reticent.audit.scoring.endpoint import is_endpoint
 from reticent.core.device import pick_device
 from reticent.engine.schema import MEMBERS
 from reticent.engine.split import households_of
-from reticent.ext.ladder.questions import Questions, ask
+from reticent.ext.ladder.questions import Questions, make_questions
 from reticent.job.artefact import Measurement, measurements_of
 from reticent.job.stages.near_copies import NEAR_COPIES, copied_individuals
 from reticent.job.stages.shadows import shadows_of
@@ -46,7 +46,7 @@ def ladder_inputs(run: Run) -> dict[str, str]:
 def _questions(run: Run, left_out: np.ndarray | None) -> Questions:
     config = run.job.audit.diagnoses
     assert config is not None
-    return ask(
+    return make_questions(
         run.unplanted, run.individuals, config, k=run.job.protect.k, ids=run.job.corpus.ids, seed=run.job.seed,
         left_out=left_out,
     )  # fmt: skip
@@ -73,7 +73,7 @@ def check_diagnoses(run: Run) -> None:
         )
 
 
-def climb(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
+def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
     """Return the ladder evidence of a model, None for an endpoint; the scores of a base model are written to
     ``folder``.
     """
@@ -96,7 +96,7 @@ def climb(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
     )  # fmt: skip
 
 
-def ask_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
+def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
     """Write a shadow model's scores of all diagnoses to ``folder``, with the individuals it was trained on."""
     scores = _asked(run, path, objective, "a shadow", ends=False)
     is_in = individuals.mask(MEMBERS)[_questions_of(run).codes]

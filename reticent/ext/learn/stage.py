@@ -87,16 +87,16 @@ def learned_steps(run: Run) -> Iterator[Step]:
     if config.teacher or config.certain:
         settings = {name: getattr(config, name) for name in ("teacher", "teacher_options", "documents")}
         taught = Artefact(TEACHER, TEACHER, settings | {"seed": run.job.seed}, corpus)
-        yield Step.of(taught, partial(_ask, run, config))
+        yield Step.of(taught, partial(_run_teacher, run, config))
         corpus[TEACHER] = run.fingerprints.of(TEACHER)
     if config.marks is not None:
         corpus["marks"] = fingerprint(Path(config.marks))
         corpus |= {f"withdrawn.{n}": fingerprint(Path(file)) for n, file in enumerate(run.job.corpus.withdrawn)}
     settings = {name: value for name, value in asdict(config).items() if name != "marks"}
-    settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _beside(run)}
+    settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _other_detectors(run)}
     if not run.fingerprints.looking or (run.folder / KEY).exists():
         settings["key"] = key_id(_key(run))
-    options = {name: run.job.detect.of(name) for name in _beside(run)}
+    options = {name: run.job.detect.of(name) for name in _other_detectors(run)}
     files = {name for name, _ in option_files(options)}
     settings["options"] = {
         name: {key: value for key, value in table.items() if f"{name}.{key}" not in files}
@@ -114,7 +114,7 @@ def _key(run: Run) -> bytes:
     return read_or_draw_key(run.folder / KEY)[:16]
 
 
-def _beside(run: Run) -> list[str]:
+def _other_detectors(run: Run) -> list[str]:
     """Return the names of the job's detectors that run beside the tagger and need no model."""
     names = [name for name in run.job.detect.detectors if name != "learned"]
     return [name for name in names if getattr(DETECTORS[name].load(), "exact_offsets", False)]
@@ -123,7 +123,7 @@ def _beside(run: Run) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- teacher
 
 
-def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
     """Draw documents, and write the spans that the teacher (another detector) finds in them."""
     num = run.documents.num_documents
     drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
@@ -156,7 +156,7 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
         )
 
 
-def _taught(
+def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
     """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and what the
@@ -177,11 +177,11 @@ def _taught(
     if config.certain:
         if not any(detector.name in ("records", "rules") for detector in detectors):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
-        tables.append(_certain(documents, found, config.weight("certain")))
-    return pa.concat_tables(tables), pa.concat_tables([_behind(found, at * len(kept)) for at in range(len(tables))])
+        tables.append(_certain_lessons(documents, found, config.weight("certain")))
+    return pa.concat_tables(tables), pa.concat_tables([_shifted(found, at * len(kept)) for at in range(len(tables))])
 
 
-def _behind(found: pa.Table, num_documents: int) -> pa.Table:
+def _shifted(found: pa.Table, num_documents: int) -> pa.Table:
     """Return the detected spans with document numbers shifted by ``num_documents``."""
     return found.set_column(0, FOUND.field(0), pc.add(found.column("document"), num_documents))
 
@@ -212,7 +212,7 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
     return pa.table([*columns, pa.array(np.full(len(marks), weight, dtype=np.float32))], schema=LESSONS)
 
 
-def _certain(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
+def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
     """Return training examples labelled by records and unambiguous formats alone; other finds and capitalised words are
     labelled unknown.
     """
@@ -320,7 +320,7 @@ def _detectors(run: Run) -> list[Detector]:
     """Return the detectors that run beside the tagger, except those that read further columns, which annotated
     documents may lack.
     """
-    names = _beside(run)
+    names = _other_detectors(run)
     options = {name: run.job.detect.of(name) for name in names}
     found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
     return [detector for detector in found if not detector.columns]
@@ -362,9 +362,9 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     documents = marked.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
     lessons, found = marked, _found(documents, detectors, common)
     if config.teacher or config.certain:
-        taught, beside = _taught(run, config, marked.column("text"), detectors, common)
+        taught, beside = _teacher_lessons(run, config, marked.column("text"), detectors, common)
         lessons = pa.concat_tables([lessons, taught])
-        found = pa.concat_tables([found, _behind(beside, num_marked)])
+        found = pa.concat_tables([found, _shifted(beside, num_marked)])
     lessons = lessons.combine_chunks()
     settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
     _require_enough(lessons, settings.k)

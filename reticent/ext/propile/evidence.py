@@ -48,7 +48,7 @@ NUM_QUERIES = (2, 5, 10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000, 10_000
 NUM_POINTS = 96
 
 
-def best(values: np.ndarray) -> np.ndarray:
+def best_over_templates(values: np.ndarray) -> np.ndarray:
     """Return for each subject the maximum of a (templates, subjects) array over templates; NaN if every template is
     NaN.
     """
@@ -57,7 +57,7 @@ def best(values: np.ndarray) -> np.ndarray:
         return np.nanmax(values, axis=0)
 
 
-def asked_of(
+def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
     """Return the settings, and the households of the chosen subjects (None stays None): the last arguments of
@@ -105,7 +105,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     """
     prompts = answers.prompts
     scored = answers.answered
-    true, null = best(answers.log_probs)[scored], best(answers.null_log_probs)[scored]
+    true, null = best_over_templates(answers.log_probs)[scored], best_over_templates(answers.null_log_probs)[scored]
     n = int(scored.sum())
     withheld = n < max(config.small_cell, 1)
     result = ProbeResult(
@@ -120,7 +120,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     )
     if withheld:
         return result
-    asked, both = asked_of(config, prompts.households, scored), ~np.isnan(null)
+    asked, both = estimate_arguments(config, prompts.households, scored), ~np.isnan(null)
     matches = {
         str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], *asked) for name, hit in metrics.items()}
         for beams, metrics in answers.matches.items()
@@ -130,15 +130,15 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     if not answers.has_log_probs:
         return result
     own = np.exp(true)
-    rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
-    null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
+    rooted = best_over_templates(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
+    null_rooted = best_over_templates(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
         normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), *asked)
     gamma = [
         ExposureAt(
             k=k,
             true=share_estimate(exposed(own, k), *asked),
-            null=share_estimate(exposed(np.exp(null[both]), k), *asked_of(*asked, both)),
+            null=share_estimate(exposed(np.exp(null[both]), k), *estimate_arguments(*asked, both)),
             within=mean_estimate(within_queries(own, k), *asked),
         )
         for k in NUM_QUERIES
@@ -163,7 +163,7 @@ def _unconditional(
     both = ~np.isnan(alone)
     if not both.any():
         return None
-    asked = asked_of(config, households, both)
+    asked = estimate_arguments(config, households, both)
     return Unconditional(
         n=_small(int(both.sum()), config.small_cell),
         log_alone=mean_estimate(alone[both], *asked),
@@ -175,7 +175,7 @@ def _unconditional(
 def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn | None:
     if answers.drawn is None:
         return None
-    asked = asked_of(config, answers.prompts.households, scored)
+    asked = estimate_arguments(config, answers.prompts.households, scored)
     promised = within_draws(np.exp(answers.log_probs[:, scored]), config.num_draws)
     return Drawn(
         num_draws=config.num_draws,
@@ -187,8 +187,8 @@ def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn |
 def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
     """Return exact matches, exposure and likelihood if only the first ``num`` templates were used."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
-    log_probs = best(answers.log_probs[:num])[scored]
-    asked = asked_of(config, answers.prompts.households, scored)
+    log_probs = best_over_templates(answers.log_probs[:num])[scored]
+    asked = estimate_arguments(config, answers.prompts.households, scored)
     return ByTemplates(
         num_templates=num,
         exact_match=share_estimate(np.any(hits, axis=0)[scored], *asked),
@@ -217,7 +217,7 @@ def _compared(
     the null, two paired tests, densities.
     """
     both = ~np.isnan(null)
-    every, of_both = (config, households), asked_of(config, households, both)
+    every, of_both = (config, households), estimate_arguments(config, households, both)
     return LikelihoodComparison(
         true=mean_estimate(true, *every),
         null=mean_estimate(null, *every),

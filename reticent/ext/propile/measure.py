@@ -37,8 +37,8 @@ from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.evidence import (
     answers_table,
-    asked_of,
-    best,
+    best_over_templates,
+    estimate_arguments,
     mean_estimate,
     share_estimate,
     summarise,
@@ -242,9 +242,9 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
     """Compare answers to the same prompts before and after a change (a soft prompt): mean likelihoods, exact matches,
     and the ratio of likelihoods.
     """
-    old, new = best(before.log_probs), best(after.log_probs)
+    old, new = best_over_templates(before.log_probs), best_over_templates(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
-    asked = asked_of(config, before.prompts.households, both)
+    asked = estimate_arguments(config, before.prompts.households, both)
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
     return Comparison(
         n=int(both.sum()),

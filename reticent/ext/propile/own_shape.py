@@ -170,7 +170,7 @@ def mails_of_others(item: str, name: str, num: int, *, language: str = "en", see
         given = lists["women"] if random.random() < 0.5 else lists["men"]
         drawn = [str(random.choice(given)) for _ in own[1:]] + [str(random.choice(lists["surnames"]))]
         other = dict(zip(own, drawn, strict=True))
-        mail = _remade(item, {_folded(word): _folded(drawn) for word, drawn in other.items()}, random)
+        mail = _address_for_name(item, {_folded(word): _folded(drawn) for word, drawn in other.items()}, random)
         called = WORD.sub(lambda word, other=other: _cased(other[word[0]], word[0]), name)  # type: ignore[misc]
         if mail != item and called.casefold() != name.casefold():
             found[mail] = called
@@ -190,7 +190,7 @@ def _cased(word: str, like: str) -> str:
     return word.upper() if like.isupper() and len(like) > 1 else word.lower() if like.islower() else word
 
 
-def _remade(item: str, other: dict[str, str], random: np.random.Generator) -> str:
+def _address_for_name(item: str, other: dict[str, str], random: np.random.Generator) -> str:
     """Return a mail address in which each part of the owner's name, or its initials, is replaced by that of the other
     name; ``other`` maps old parts to new.
     """

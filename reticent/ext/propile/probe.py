@@ -223,7 +223,7 @@ def probe_target(
         ]
         matches = {0: {"exact_match": matched}}
     else:
-        matches = _generate(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
+        matches = _match_generated(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
         if config.num_draws and soft is None:
             drawn = np.zeros(shape, dtype=bool)
             drawn[tuple(cells)] = _drawn(model, tokenizer, pairs, len(asked), config)
@@ -260,7 +260,7 @@ def _drawn(
     return found
 
 
-def _generate(
+def _match_generated(
     model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     prompts: Prompts,

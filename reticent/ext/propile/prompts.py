@@ -222,7 +222,7 @@ def make_prompts(
     if level == COMPASS:
         found = (beginnings or {}).get(target, ())
         usable = usable if found else []
-        texts = [_behind(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
+        texts = [_after_beginnings(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
     counts = {
         **subjects.counts,
         "without_target": len(subjects) - len(has),
@@ -252,14 +252,14 @@ def usable_templates(
     language = None if strict else config.language
     level = "twin" if level == COMPASS else level
     usable = templates_for(templates, target, level, subjects.types, language=language)
-    return [t for t in usable if _needed(t) <= len(others)], others
+    return [t for t in usable if _num_other_items(t) <= len(others)], others
 
 
-def _needed(template: Template) -> int:
+def _num_other_items(template: Template) -> int:
     return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
 
 
-def _behind(
+def _after_beginnings(
     beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
 ) -> list[str | None]:
     """Return prompts prefixed by the ``number``-th document beginning, or by the next one where that belongs to the

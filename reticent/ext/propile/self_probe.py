@@ -123,10 +123,10 @@ def probe_myself(
     found = []
     for target in given:
         rivals = _rivals(me, target, others, config)
-        finding = _ask(model, tokenizer, objective, me, target, given, rivals, config)
+        finding = _finding_for(model, tokenizer, objective, me, target, given, rivals, config)
         if finding is None:
             continue
-        before = None if base is None else _ask(base, tokenizer, objective, me, target, given, rivals, config)
+        before = None if base is None else _finding_for(base, tokenizer, objective, me, target, given, rivals, config)
         if before is not None:
             finding = replace(finding, base_rank=before.rank, base_said=before.said)
         found.append(finding)
@@ -156,14 +156,14 @@ def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeCon
     return [_Rival(v) for v in sorted({v for v in others.items.get(target, []) if v is not None and v != own})]
 
 
-def _crowd(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
+def _under_rival_names(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
     """Return the subject, followed by copies of the subject under the name of each rival (decoy)."""
     items = {name: [*values, *[values[0]] * len(rivals)] for name, values in me.items.items()}
     items["name"] = [me.items["name"][0], *(rival.name or me.items["name"][0] for rival in rivals)]
     return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), me.counts)
 
 
-def _ask(
+def _finding_for(
     model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[_Rival],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
@@ -174,7 +174,7 @@ def _ask(
         if needed <= len(beside)
         for template in templates_for(builtin_templates(), target, level, me.types, language=config.language)
     ]
-    crowd, rows = _crowd(me, rivals), np.arange(1 + len(rivals))
+    crowd, rows = _under_rival_names(me, rivals), np.arange(1 + len(rivals))
     filled = [fill_template(template, crowd, rows, target, beside, config.language) for template in templates]
     prompts = [[str(prompt) for prompt in row] for row in filled if row[0] is not None]
     if not prompts:

@@ -94,7 +94,7 @@ def scrub_documents(
     inputs = {"corpus": run.whole_corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
         work = writer.path / "work"
-        corpus, spans, num_quarantined = _searched(run, None if in_run_folder else work, before)
+        corpus, spans, num_quarantined = _documents_and_spans(run, None if in_run_folder else work, before)
         secret = key or new_key()
         if keep_key:
             (writer.path / KEY_FILE).write_text(secret.hex() + "\n", encoding="ascii")
@@ -120,7 +120,7 @@ def scrub_documents(
     return counts
 
 
-def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
+def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
     """Return the documents to scrub, the folder of their spans, and the number in quarantine: those of the run's folder
     without ``work``; else spans in ``work``, from ``before`` or detected anew.
     """

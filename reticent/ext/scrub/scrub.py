@@ -176,7 +176,7 @@ def scrub_corpus(
                 batch = _with_new_ids(batch, key, config.num_threads)
             if "mentions" in columns:
                 at = columns.index("mentions")
-                batch = batch.set_column(at, batch.schema.field(at), _moved(batch.column(at), made.edits))
+                batch = batch.set_column(at, batch.schema.field(at), _moved_mentions(batch.column(at), made.edits))
             writer.write(batch, made)
             counts.update(documents=batch.num_rows, spans=len(given[1]), replaced=len(made.labels))
             counts.update({name: int(np.count_nonzero(made.outcomes & bit)) for name, bit in OUTCOMES.items()})
@@ -227,7 +227,7 @@ def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.Rec
     return batch
 
 
-def _moved(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
+def _moved_mentions(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
     """Return annotated mentions with their offsets moved to the new texts; their other fields stay."""
     flat = pc.list_flatten(mentions)
     fields = {field.name: pc.struct_field(flat, field.name) for field in flat.type}

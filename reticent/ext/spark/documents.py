@@ -40,9 +40,9 @@ from reticent.ext.spark.tables import (
     decoded,
     encoded,
     in_order,
-    kept,
+    map_elements,
     numbered,
-    one_each,
+    persisted,
     rows_of_parts,
     to_parts,
     tokens_of,
@@ -417,8 +417,10 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
         return frame
     columns = "doc_id string, individual_id string, sha256 binary"
     documents = frame.select("doc_id", "individual_id", "text")
-    left = _rows(documents.mapInArrow(Task(partial(_left, gone)), columns))
-    alike = documents.mapInArrow(Task(partial(_alike, gone, record, left.column("sha256").combine_chunks())), columns)
+    left = _rows(documents.mapInArrow(Task(partial(_documents_of, gone)), columns))
+    alike = documents.mapInArrow(
+        Task(partial(_copies_of_left, gone, record, left.column("sha256").combine_chunks())), columns
+    )
     reading.compare(known, [_rows(alike)], [left], gone)
     return frame.mapInArrow(Task(partial(_staying, gone)), frame.schema)
 
@@ -438,13 +440,13 @@ def _known(
         yield batch.filter(pc.or_(is_listed, pa.array(record.people(ids, choice))))
 
 
-def _left(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     """Yield the documents (with text digests) of the withdrawn individuals ``gone``."""
     for table in hashed(batches):
         yield from table.filter(pc.is_in(table.column("individual_id"), value_set=gone)).to_batches()
 
 
-def _alike(
+def _copies_of_left(
     gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
     """Yield the documents of other individuals that the record marks, or whose text digest equals that of an excluded
@@ -468,7 +470,7 @@ def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RD
     with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH)):
         if cut.ids == "fold":  # two spellings of one individual belong to one part
             frame = frame.mapInArrow(Task(_fold), frame.schema)
-        return kept(blobs_of(frame.repartition(num_parts, cut.unit), cut))
+        return persisted(blobs_of(frame.repartition(num_parts, cut.unit), cut))
 
 
 def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -584,7 +586,7 @@ def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
     found = found.join(individuals, "individual_id")
     found = found.select("part", "doc_id", "number", "individual")
     answers = to_parts(found, parts.getNumPartitions())
-    numbers = kept(one_each(parts.zip(answers), partial(_with_numbers, cut)))
+    numbers = persisted(map_elements(parts.zip(answers), partial(_with_numbers, cut)))
     with errors_of_tasks():
         numbers.count()
     ordered.unpersist()

@@ -30,9 +30,9 @@ from reticent.ext.spark.tables import (
     decoded,
     frame_of,
     in_order,
-    kept,
+    map_elements,
     numbered,
-    one_each,
+    persisted,
     rows_of_parts,
     to_parts,
 )
@@ -119,7 +119,7 @@ class SparkIndex:
                     named = numbers.select(numbers["id"].alias(side), numbers["number"].alias(f"{side}_number"))
                     table = table.join(named, side).drop(side).withColumnRenamed(f"{side}_number", side)
                 table = table.orderBy("left", "right")
-            blobs.append(kept(blobs_of(table)))
+            blobs.append(persisted(blobs_of(table)))
             tables.append(frame_of(self.documents.spark, blobs[-1], _ROWS[n > 1]))
             with errors_of_tasks():
                 self._sizes[n] = tables[-1].count()
@@ -194,7 +194,7 @@ def build_index(
     if unknown:
         raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
     sides = tuple(SPLITS.index(split) for split in splits)
-    parts = kept(one_each(documents.parts, partial(_counted, config, sides)))
+    parts = persisted(map_elements(documents.parts, partial(_counted, config, sides)))
     with errors_of_tasks():
         num_units, num_documents, num_rows = parts.map(_size).reduce(_sum)
     if not num_documents:
@@ -208,7 +208,9 @@ def build_index(
             )
         rows = rows_of_parts(documents.spark, parts, documents.tokens, _rows_of, _ROWS[n > 1])
         rows = rows.repartition(documents.num_parts, *_keys(rows)).persist()
-        answered = kept(one_each(parts.zip(_answers(rows, config.least_support, documents.num_parts)), _answered))
+        answered = persisted(
+            map_elements(parts.zip(_global_supports(rows, config.least_support, documents.num_parts)), _answered)
+        )
         if documents.spark.sparkContext.getCheckpointDir() is not None:
             answered.checkpoint()  # what is lost with an executor is read from there, not counted again
         with errors_of_tasks():
@@ -256,7 +258,7 @@ def _summed(rows: DataFrame) -> DataFrame:
     return rows.groupBy(*_keys(rows)).agg(*sums, min("id").alias("id"))
 
 
-def _answers(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
+def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
     """Return for each part the global support and id of its n-grams with at least ``least_support`` units."""
     kept_ones = _summed(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
     return to_parts(rows.select("part", *_keys(rows)).join(kept_ones, _keys(rows)), num_parts)

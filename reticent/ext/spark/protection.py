@@ -32,8 +32,8 @@ from reticent.ext.spark.tables import (
     encoded,
     frame_of,
     in_order,
-    kept,
-    one_each,
+    map_elements,
+    persisted,
     rows_of_parts,
     to_parts,
 )
@@ -189,7 +189,7 @@ def _flagged(
     listed, num_listed = _listed(documents, spans, how) if spans is not None else (nothing, 0)
     slices = index.slices if index is not None else nothing
     parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flat)
-    found = kept(one_each(parts, partial(_flag, how, row, schema)))
+    found = persisted(map_elements(parts, partial(_flag, how, row, schema)))
     with errors_of_tasks():
         counts: dict[str, Any] = found.map(_first).reduce(_add)
     if not counts["documents"]:
@@ -325,7 +325,7 @@ def write_tokens(
     rows, num_protected = frame_of(documents.spark, packed.map(_second), _PACKED).orderBy("number"), 0
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for table in in_order(rows):
-            doc_ids, owners, tokens = _as_written(table, encoder.vocab_size)
+            doc_ids, owners, tokens = _unpacked_tokens(table, encoder.vocab_size)
             writer.write(doc_ids, owners, tokens)
             num_protected += num_set(tokens.direct | tokens.indirect)
         num_tokens = writer.num_tokens
@@ -372,7 +372,7 @@ def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch
     return columns
 
 
-def _as_written(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
+def _unpacked_tokens(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
     """Return document ids, individual numbers and packed tokens of a table, as `StoreWriter.write` takes them."""
     flat, bounds = {}, {}
     for name, kind in _TOKENS.items():

@@ -121,7 +121,7 @@ def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: b
     if context is None:
         raise PolicyError("this is a session of Spark Connect; a classic one is needed, as spark-submit starts it")
     settings = context.getConf()
-    wanted = _wanted(settings)
+    wanted = _unsafe_settings(settings)
     if wanted and not unencrypted:
         raise PolicyError(
             f"this Spark session does not encrypt: set {' and '.join(wanted)}; or say that disks and network are "
@@ -133,14 +133,14 @@ def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: b
             f"spark.local.dir: {open_to_others[0]} can be read by other users, and temporary files are not encrypted; "
             "chmod 700"
         )
-    return [*_of_checkpoints(context), *_of_event_log(settings, is_frame)]
+    return [*_checkpoint_warnings(context), *_event_log_warnings(settings, is_frame)]
 
 
 def _is_on(settings: Any, name: str) -> bool:
     return str(settings.get(name, "false")).lower() == "true"
 
 
-def _wanted(settings: Any) -> list[str]:
+def _unsafe_settings(settings: Any) -> list[str]:
     """Return the settings that must change so that no text is written or sent in clear, each with its reason."""
     wanted = []
     if not _is_on(settings, "spark.io.encryption.enabled"):
@@ -170,7 +170,7 @@ def _is_readable_by_others(folder: Path) -> bool:
         return False  # it is on other machines, or Spark makes it
 
 
-def _of_checkpoints(context: Any) -> list[str]:
+def _checkpoint_warnings(context: Any) -> list[str]:
     """Return warnings on the checkpoint folder, which Spark never encrypts; raise `PolicyError` if other users can read
     it.
     """
@@ -192,7 +192,7 @@ def _of_checkpoints(context: Any) -> list[str]:
     )
 
 
-def _of_event_log(settings: Any, is_frame: bool) -> list[str]:
+def _event_log_warnings(settings: Any, is_frame: bool) -> list[str]:
     if not _is_on(settings, "spark.eventLog.enabled"):
         return []
     said = (

@@ -28,7 +28,7 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.frames import FrameSource
-from reticent.ext.spark.tables import decoded, encoded, frame_of, in_order, kept, one_each
+from reticent.ext.spark.tables import decoded, encoded, frame_of, in_order, map_elements, persisted
 from reticent.ext.spark.tasks import errors_of_tasks
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SparkSpans:
     parts: RDD
 
     def _rows(self) -> DataFrame:
-        numbered = one_each(self.documents.parts.zip(self.parts), _with_numbers)
+        numbered = map_elements(self.documents.parts.zip(self.parts), _with_numbers)
         return frame_of(self.documents.spark, numbered, SPANS.append(pa.field("place", pa.int64())))
 
     def tables(self) -> Iterator[pa.Table]:
@@ -106,7 +106,7 @@ def detect(
     how = _Detectors(tuple(names), given, documents.ids)
     if table := given.get("records", {}).get("table"):
         _require_records(documents, how, table, warn)
-    return SparkSpans(documents, kept(one_each(documents.parts, how.spans)))
+    return SparkSpans(documents, persisted(map_elements(documents.parts, how.spans)))
 
 
 def _require_records(
@@ -116,7 +116,7 @@ def _require_records(
     no record.
     """
     with errors_of_tasks():
-        num, num_without = one_each(documents.parts, partial(how.without_record, table)).reduce(_sum)
+        num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_sum)
     if num_without == num:
         raise CorpusError(
             f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "

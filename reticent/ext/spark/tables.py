@@ -41,14 +41,14 @@ def decoded(data: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def kept(dataset: RDD) -> RDD:
+def persisted(dataset: RDD) -> RDD:
     """Return the dataset, persisted in memory and, where that is full, on disk."""
     from pyspark import StorageLevel
 
     return dataset.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def one_each(dataset: RDD, make: Callable[..., Any]) -> RDD:
+def map_elements(dataset: RDD, make: Callable[..., Any]) -> RDD:
     """Return the dataset of results of ``make`` on each element; a pair made by `zip` becomes two arguments."""
     return dataset.mapPartitions(Task(partial(_each, make)))
 

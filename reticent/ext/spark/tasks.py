@@ -45,7 +45,7 @@ _FULL: Final = (
 _MARK: Final = re.compile(r"<<reticent (\w+)>>(.*?)<</reticent>>", re.DOTALL)
 
 
-def _said(error: BaseException) -> TaskError:
+def _as_task_error(error: BaseException) -> TaskError:
     for name, kind in _OWN.items():
         if isinstance(error, kind):
             return TaskError(f"<<reticent {name}>>{error}<</reticent>>")
@@ -69,7 +69,7 @@ class Task:
         try:
             yield from self.work(*arguments)
         except Exception as error:
-            failure = error if isinstance(error, TaskError) else _said(error)
+            failure = error if isinstance(error, TaskError) else _as_task_error(error)
         if failure is not None:  # outside of the handler, so that nothing is chained to it
             raise failure
 

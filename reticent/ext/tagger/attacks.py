@@ -23,7 +23,7 @@ from reticent.engine.randomness import generator
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
-def ranked(scores: np.ndarray) -> np.ndarray:
+def nd_as_zero(scores: np.ndarray) -> np.ndarray:
     """Return scores with ND (NaN) replaced by 0, the lowest rank."""
     return np.nan_to_num(scores, nan=0.0)
 

@@ -15,7 +15,7 @@ import numpy as np
 from reticent.audit.evidence.tagger import RatesByMentions, TaggerEvidence
 from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
 from reticent.audit.stats.estimate import Estimate
-from reticent.ext.tagger.attacks import ranked
+from reticent.ext.tagger.attacks import nd_as_zero
 
 MEMBER, HELDOUT = LOOKS["plain"], LOOKS["base"]
 #: Log-odds beyond these are drawn at the edge: probabilities within 1e-6 of 0 or 1.
@@ -48,7 +48,7 @@ def _roc(result: TaggerEvidence) -> str:
 @styled
 def _densities(scores: np.ndarray) -> str:
     """Return histograms of the mean score of members and others on a log-odds axis, since scores crowd at 0 and 1."""
-    sides = ranked(scores).reshape(len(scores), 2, -1).mean(axis=0)
+    sides = nd_as_zero(scores).reshape(len(scores), 2, -1).mean(axis=0)
     edge = 10.0**-EDGE
     odds = [_log_odds(np.clip(side, edge, 1 - edge)) for side in sides]
     low, high = (float(end(np.concatenate(odds))) for end in (np.min, np.max))

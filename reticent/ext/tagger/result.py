@@ -47,8 +47,8 @@ from reticent.ext.tagger.attacks import (
     expected_rank,
     expected_rank_exact,
     mean_estimate,
+    nd_as_zero,
     random_list_accuracy,
-    ranked,
     wins,
 )
 from reticent.ext.tagger.prompts import Prompt
@@ -77,7 +77,7 @@ def evaluate_attack(
     scores : float64, shape (len(prompts), 2 · pairs) or (len(prompts), 2, pairs), as `score_names` gives them for
         `AttackSet.names`
     """
-    scores = ranked(scores).reshape(len(prompts), 2, -1)
+    scores = nd_as_zero(scores).reshape(len(prompts), 2, -1)
     blind = blind_scores(attack_set.features, seed=seed)
     evaluator = _Evaluator(prompts, num_bootstrap, seed, attack_set.unit)
     dev, test = (evaluator.of_side(scores[..., own], blind[:, own]) for own in (attack_set.is_dev, ~attack_set.is_dev))
@@ -90,7 +90,7 @@ def evaluate_attack(
         test=test,
         occurrences=evaluator.by_occurrences(scores, attack_set.occurrences, small_cell),
         verified=verified,
-        reading=read_result(verified),
+        reading=explain_result(verified),
     )
 
 
@@ -224,7 +224,7 @@ class _Evaluator:
         )
 
 
-def read_result(found: TaggerChoices) -> list[str]:
+def explain_result(found: TaggerChoices) -> list[str]:
     """Return the meaning of the verified numbers as plain sentences."""
     accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [

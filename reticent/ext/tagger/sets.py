@@ -258,7 +258,7 @@ def names_of_corpus(
     members: list[str] = []
     heldout: list[str] = []
     for code in sorted(names_of):
-        own = sorted(name for name in names_of[code] if owners[_key(name)] == 1 and _why_not(name) is None)
+        own = sorted(name for name in names_of[code] if owners[_key(name)] == 1 and _exclusion_reason(name) is None)
         if own:
             name = own[int(random.integers(len(own)))]
             if is_member[code]:
@@ -320,7 +320,7 @@ def build_attack_set(
         counts["training_not_listed"] = sum(name not in known for name in positives)
         positives = [name for name in positives if name in known]
     own = {_key(name) for name in positives}
-    present = _present({_key(name) for name in pool} - own, training.texts) | own
+    present = _keys_in_texts({_key(name) for name in pool} - own, training.texts) | own
     absent = [name for name in pool if _key(name) not in present]
     counts["list_present_in_training"] = len(pool) - len(absent)
     counts.update(training_names=len(positives), list_names=len(absent))
@@ -361,7 +361,7 @@ def _key(name: str) -> str:
     return " ".join(re.findall(r"\w+", name.casefold()))
 
 
-def _why_not(name: str) -> str | None:
+def _exclusion_reason(name: str) -> str | None:
     """Return the reason why a name cannot be in an attack set; None if it can."""
     if len(name.split()) < 2 or " " not in _key(name):
         return "single_token"
@@ -377,7 +377,7 @@ def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
     kept: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for name in names:
-        why = _why_not(name)
+        why = _exclusion_reason(name)
         if why is None and (key := _key(name)) in kept:
             why = "duplicate"
         if why is None:
@@ -387,7 +387,7 @@ def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
     return list(kept.values()), left_out
 
 
-def _present(keys: set[str], texts: Iterable[str]) -> set[str]:
+def _keys_in_texts(keys: set[str], texts: Iterable[str]) -> set[str]:
     """Return the name keys whose word sequence occurs in a text. Cost: memory for the keys alone."""
     lengths = sorted({key.count(" ") + 1 for key in keys})
     found: set[str] = set()
@@ -424,7 +424,7 @@ def _matched(
     positives: Sequence[str], absent: Sequence[str], describe: _Describer, random: np.random.Generator
 ) -> tuple[list[str], Counter[str]]:
     """Return for each positive the most similar absent name still unused, and counts by degree of similarity."""
-    wanted, offered = _kinds(describe(positives)), _kinds(describe(absent))
+    wanted, offered = _matching_features(describe(positives)), _matching_features(describe(absent))
     order = random.permutation(len(absent))
     taken = np.zeros(len(absent), dtype=bool)
     chosen = np.full(len(positives), -1)
@@ -442,7 +442,7 @@ def _matched(
     return [absent[number] for number in chosen.tolist()], counts
 
 
-def _kinds(features: np.ndarray) -> np.ndarray:
+def _matching_features(features: np.ndarray) -> np.ndarray:
     """Return discretised features for matching, int64 (names, 4): words, capitals (none, some, all), length, frequency
     of the rarest word.
     """

@@ -192,7 +192,7 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     written = _written(turns, tokenizer)
     is_answer, is_protected = (np.zeros(len(written), bool) for _ in range(2))
     place = 0
-    starts = _places(turns, written, tokenizer)
+    starts = _content_places(turns, written, tokenizer)
     for turn, (start, content) in zip(turns, starts, strict=True):
         own = slice(start, start + len(content))
         is_answer[own] = turn["role"] == "assistant"
@@ -203,7 +203,7 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     ids, spans = np.array(encoded["input_ids"], np.int64), np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
     # A tokenizer that trims its spans leaves nothing of a token of spaces: it begins where the one before ends.
     spans[1:, 0] = np.where(spans[1:, 0] == spans[1:, 1], spans[:-1, 1], spans[1:, 0])
-    in_answer, in_protected = (_share(spans, of) for of in (is_answer, is_protected))
+    in_answer, in_protected = (_touches(spans, of) for of in (is_answer, is_protected))
     # A special token right behind an answer ends it: what a model must learn to stop.
     is_special = np.isin(ids, [*tokenizer.added_tokens_decoder])
     ends = is_special & np.concatenate([[False], in_answer[:-1]])
@@ -216,13 +216,13 @@ def _written(turns: Turns, tokenizer: Any) -> str:
     return written
 
 
-def _share(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
+def _touches(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
     """Return whether each token covers one of the chosen characters, bool (T,)."""
     counted = np.concatenate([[0], np.cumsum(characters)])
     return counted[spans[:, 1]] > counted[spans[:, 0]]
 
 
-def _places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
+def _content_places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
     """Return (start, content) of each turn in a written conversation; the template may have stripped white space from
     the content.
 

@@ -85,7 +85,7 @@ def _open(run: Run, name: str) -> ResultTable:
     return token_table(name, open_tokens(run.folder / tokens_of(run)[name]), run.corpus)
 
 
-def _made(run: Run) -> dict[str, str]:
+def _bring_up_to_date(run: Run) -> dict[str, str]:
     """Bring the results to be exported up to date; return table name -> artefact name."""
     tokens = tokens_of(run)
     execute(run, "protect" if tokens else "detect")
@@ -106,7 +106,7 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
         A document changes meanwhile.
     """
 
-    made = _made(run)
+    made = _bring_up_to_date(run)
     inputs = {name: run.fingerprints.of(artefact) for name, artefact in made.items()} | run.corpus_input()
     about: dict[str, Any] = {"kind": "export", "config": {"tables": sorted(made)}, "inputs": inputs}
     if is_up_to_date(out, **about):
@@ -145,7 +145,7 @@ def export_tables(
             raise PolicyError(f"--table {name}: the run has no such result; it has {', '.join(known)}")
     if not chosen and note_nlp is None:
         raise PolicyError("--into: say which results go where: --table RESULT=SCHEMA.TABLE, or --note-nlp TABLE")
-    _made(run)
+    _bring_up_to_date(run)
     omop = None if note_nlp is None else (_documents(run), _open(run, SPAN_TABLE), note_nlp)
     results = [(_open(run, name), table) for name, table in chosen.items()]
     counts = write_tables(

@@ -77,7 +77,7 @@ class _Files:
     fragments: list[tuple[ds.ParquetFileFragment, pa.Array | None]]
 
 
-def _mapped(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
+def _physical_fields(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
     """Return the columns under their physical names in the data files (Delta column mapping by name), without partition
     columns, which files do not hold, and nested ones.
     """
@@ -161,7 +161,7 @@ class DeltaSource(_Lake):
             kept[found] = pa.array(rows, pa.bool_())
         columns = {field.name: field for field in dataset.schema}
         if mode == "name":
-            columns = _mapped(table, columns)
+            columns = _physical_fields(table, columns)
             # The library's own fragments know values of columns by the names that files give to others.
             make = dataset.format.make_fragment
             fragments = {name: make(each.path, dataset.filesystem) for name, each in fragments.items()}

@@ -148,7 +148,7 @@ class Postgres:
         (column,) = selection.described(held, [name], self.name)
         expression = self._as_text(column, selection.expression(name))
         statement = selection.statement({name: expression}, f"{expression} IS NOT NULL", distinct=True)
-        batches = [self._whole(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
+        batches = [self._with_whole_ids(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
         ids = pa.concat_arrays([pa.array([], pa.string()), *(batch.column(0).cast(pa.string()) for batch in batches)])
         return ids.filter(pc.not_equal(pc.utf8_trim_whitespace(ids), ""))
 
@@ -180,7 +180,7 @@ class Postgres:
         reader = self._connect()
         try:
             reader.execute(f"SET TRANSACTION SNAPSHOT '{self._exported}'")
-            yield reader, stretch(self._num_blocks, part, parts)
+            yield reader, block_range_condition(self._num_blocks, part, parts)
         finally:
             reader.close()
 
@@ -265,7 +265,7 @@ class Postgres:
         if doc_ids is not None:
             conditions.append(f"{as_text[settings.doc_id]} = ANY({_array(doc_ids)})")
         for batch in connection.batches(selection.statement(expressions, *conditions), batch_rows):
-            yield self._whole(batch, described)
+            yield self._with_whole_ids(batch, described)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
         """Return a query by which a user finds the rows with a fault in ``column``."""
@@ -278,7 +278,7 @@ class Postgres:
         names = self._settings
         return name in (names.doc_id, names.individual_id, names.household_id)
 
-    def _whole(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
+    def _with_whole_ids(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
         """Return the batch; raise `CorpusError` if an id of type numeric is not a whole number."""
         for name in batch.schema.names:
             if self._is_id(name) and _kind(described[name]) == "numeric":
@@ -334,7 +334,7 @@ def _array(values: Sequence[str]) -> str:
     return literal("{" + items + "}") + "::text[]"
 
 
-def stretch(num_blocks: int, part: int, parts: int) -> str:
+def block_range_condition(num_blocks: int, part: int, parts: int) -> str:
     """Return the SQL condition for one of ``parts`` block ranges of a table; the last range is open-ended."""
     first, end = num_blocks * part // parts, num_blocks * (part + 1) // parts
     condition = f"n.ctid >= '({first},0)'::tid"

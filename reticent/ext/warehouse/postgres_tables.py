@@ -191,13 +191,13 @@ class _Transaction:
                 raise PolicyError(f"{self._where}: the table {there} is there; --overwrite replaces one of an export")
             if not str(comment or "").startswith(OURS):
                 raise PolicyError(f"{self._where}: the table {there} was not written by an export, and is left alone")
-            self._empty(result, str(there))
+            self._truncate(result, str(there))
         more = {} if schema is None else {"db_schema_name": schema}
         rows = self._ingest(result, name, "create" if there is None else "append", **more)
         self.execute(f"COMMENT ON TABLE {table} IS '{OURS}: {result.name}'")
         return rows
 
-    def _empty(self, result: ResultTable, table: str) -> None:
+    def _truncate(self, result: ResultTable, table: str) -> None:
         """Delete the rows of a table, and replace its columns by those of the result if they differ."""
         shape = ResultTable(result.name, result.schema, lambda: iter(()))
         self._ingest(shape, "reticent_shape", temporary=True)
@@ -225,8 +225,8 @@ class _Transaction:
         rows added, and those left of withdrawn individuals.
         """
         table = ".".join(quoted(part) for part in name if part is not None)
-        self._ingest(_with_numbers(documents), "reticent_documents", temporary=True)
-        count = self._ingest(_with_numbers(spans), "reticent_spans", temporary=True)
+        self._ingest(_with_checked_ids(documents), "reticent_documents", temporary=True)
+        count = self._ingest(_with_checked_ids(spans), "reticent_spans", temporary=True)
         self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
         ours = f"FROM {table} WHERE nlp_system = '{SYSTEM}'"
         earlier = f"{ours} AND note_id IN (SELECT doc_id::bigint FROM pg_temp.reticent_documents)"
@@ -236,7 +236,7 @@ class _Transaction:
             raise PolicyError(
                 f"{self._where}: {table} has rows of an export; --overwrite replaces those of these notes"
             )
-        left = self._of_withdrawn(ours, left_out, overwrite)
+        left = self._delete_withdrawn(ours, left_out, overwrite)
         kinds = {column: (kind, makes) for column, kind, makes in self._columns(table)}
         if missing := [column for column in ("note_nlp_id", "note_id", "offset") if column not in kinds]:
             raise CorpusError(f"{self._where}: {table} has no column {missing[0]}, so it is no note_nlp of OMOP")
@@ -256,7 +256,7 @@ class _Transaction:
         )
         return count, left
 
-    def _of_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
+    def _delete_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
         """Delete the rows of withdrawn individuals' documents if ``delete``; return the number of rows left."""
         if not left_out:
             return 0
@@ -279,7 +279,7 @@ class _Transaction:
             self.execute(f"SELECT setval({name}, {greatest}) WHERE {greatest} > (SELECT last_value FROM {sequence})")
 
 
-def _with_numbers(result: ResultTable) -> ResultTable:
+def _with_checked_ids(result: ResultTable) -> ResultTable:
     """Return the result with a check while it is read: `CorpusError` if a document id is not a 64-bit whole number."""
 
     def rows() -> Iterator[Any]:

@@ -69,7 +69,7 @@ def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
         owners = corpus.scan().column("individual_id").combine_chunks()
         order = np.argsort(numbers, kind="stable")
         lengths = np.diff(store.doc_offsets)[order]
-        for chosen in _stretches(lengths):
+        for chosen in _token_batches(lengths):
             documents = order[chosen]
             part = store.select(documents)
             offsets = pa.array(part.doc_offsets, pa.int32())
@@ -107,7 +107,7 @@ def _numbers(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
     return found.cast(pl.Int64).fill_null(-1).to_numpy()
 
 
-def _stretches(lengths: np.ndarray) -> Iterator[slice]:
+def _token_batches(lengths: np.ndarray) -> Iterator[slice]:
     """Yield slices of consecutive documents that hold about `TOKENS_PER_BATCH` tokens each."""
     ends = np.cumsum(lengths)
     start, done = 0, 0
