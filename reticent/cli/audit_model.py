@@ -132,5 +132,6 @@ def audit_model(
 
 
 def _copy(text: str) -> tuple[str, str]:
+    """Return name and folder of a copy from NAME=FOLDER; a bare NAME is both."""
     name, _, folder = text.strip().partition("=")
     return name, folder or name

@@ -176,6 +176,7 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
 
 
 def _changed(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None) -> dict[str, Any]:
+    """Return the settings with SECTION.KEY=VALUE changes applied; raise `PolicyError` for one that is not ``used``."""
     for change in settings or []:
         name, equals, text = change.partition("=")
         if not equals:

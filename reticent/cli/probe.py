@@ -179,6 +179,7 @@ def probe(
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
+    """Return the models to probe, from NAME=PATH or PATH arguments."""
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
@@ -207,6 +208,7 @@ def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftProm
 
 
 def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
+    """Return the subjects, from a table or gathered from documents, and the path they came from."""
     if subjects is not None:
         return read_subjects(subjects), subjects
     assert documents is not None

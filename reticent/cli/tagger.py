@@ -287,6 +287,7 @@ def _key(file: Path | None) -> bytes | None:
 def _of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
+    """Return the attack set of CoNLL files and a list of names."""
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
@@ -300,6 +301,7 @@ def _of_files(
 
 
 def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
+    """Return the attack set of a run's annotated names, and input fingerprints."""
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")
     training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice.seed)
@@ -310,6 +312,7 @@ def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
 
 
 def _tell(progress: Any, attack_set: AttackSet) -> None:
+    """Log the counts of names in an attack set, with a warning for unmatched pairs."""
     counts = attack_set.counts
     shown = {name.replace("_", " "): number for name, number in counts.items() if number}
     if not progress.quiet:

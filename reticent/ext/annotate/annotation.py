@@ -95,6 +95,7 @@ def write_annotation(
 
 
 def _write_whole(folder: Path, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]) -> None:
+    """Write the folder under a temporary name, then move it into place."""
     make_private_folder(folder.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -128,6 +129,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _head(sample: Sample) -> dict[str, Any]:
+    """Return the sample's metadata (format, corpus, strata, documents) as JSON values."""
     strata = [{"documents": size, "drawn": int(n)} for size, n in zip(sample.strata, sample.drawn, strict=True)]
     documents = [asdict(document) for document in sample.documents]
     return {"format": FORMAT, "corpus": sample.corpus, "strata": strata, "documents": documents}

@@ -162,6 +162,7 @@ def _detected(job: Job, progress: Progress) -> Run:
 
 
 def _file(path: Path) -> Path:
+    """Return the BRAT subfolder of an annotation folder that has one, else the path itself."""
     return path / "brat" if path.is_dir() and (path / "brat").is_dir() else path
 
 
@@ -210,6 +211,7 @@ def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[
 
 
 def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
+    """Raise `CorpusError` if BRAT documents have no changed span, so may not have been reviewed."""
     for annotation, file in zip(annotations, files, strict=True):
         if names := annotation.unchanged:
             raise CorpusError(
@@ -220,6 +222,7 @@ def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -
 
 
 def _drawn(annotation: Annotation) -> set[tuple[str, int]]:
+    """Return the (name, row) pairs of a sample's documents."""
     return {(document.name, document.row) for document in annotation.sample.documents}
 
 

@@ -112,10 +112,12 @@ def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np
 
 
 def _largest(drawn: Drawn, counts: np.ndarray) -> float:
+    """Return the largest weighted count of any one individual."""
     return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
 
 
 def _identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
+    """Return recall and number of missed identifiers, from found and annotated counts by document."""
     missed = marked - found
     return SampledIdentifiers(
         marked=int(marked.sum()),

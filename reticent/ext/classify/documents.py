@@ -88,6 +88,7 @@ def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarra
 def label_tokens(
     store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job, households: np.ndarray | None = None
 ) -> LabelledTokens:
+    """Return tokenised documents with their class labels, joined by document id."""
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
     if rows.null_count:
         raise CorpusError(f"{rows.null_count} documents of the tokens are not in the corpus; run protect again")
@@ -108,6 +109,7 @@ def _truth(documents: LabelledTokens) -> Truth:
 
 
 def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
+    """Return the measured rows of the majority-class and bag-of-words baselines."""
     from reticent.ext.classify.measure import bag_of_words, majority
 
     classes, is_train = documents.classes, documents.is_train
@@ -151,6 +153,7 @@ def train_one(
 
 
 def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
+    """Return the F1 scores of predicted classes or tags on held-out documents."""
     from reticent.ext.classify.measure import measure
 
     audit = job.audit
@@ -163,6 +166,7 @@ def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, j
 def result_of(
     documents: LabelledTokens | TaggedTokens, job: Job, head: HeadConfig, model: str | None, rows: list[ClassifiedStart]
 ) -> ClassificationEvidence:
+    """Return the classification evidence that holds these measured rows."""
     is_train, individual = documents.is_train, documents.store.individual
     if isinstance(documents, LabelledTokens):
         classes, column = documents.class_names, {"label": job.classifying().label or job.corpus.label}

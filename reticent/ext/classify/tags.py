@@ -133,6 +133,7 @@ class _Identifiers:
 
 
 def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.ndarray | None = None) -> _Identifiers:
+    """Return the identifier category of each token, and whether an identifier begins there."""
     if documents is None:
         documents = np.arange(len(spans.doc_offsets) - 1)
     if len(documents) != store.num_documents:
@@ -182,6 +183,7 @@ def _identifiers(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _tags(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
+    """Return the BIO tag of each token, for the categories ``kept``."""
     numbers = np.full(len(CATEGORIES) + 1, IGNORE_INDEX, dtype=np.int64)  # the last is that of no category
     numbers[kept], numbers[-1] = 1 + 2 * np.arange(len(kept)), 0
     tags = numbers[tokens.kinds]

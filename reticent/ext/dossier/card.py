@@ -91,6 +91,7 @@ def card_of(
 
 
 def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
+    """Return the model as the report shows it; None for a checkpoint that the report leaves out."""
     key = (model.model, model.objective, model.recipe, model.epoch)
     found = shown_models(evidence.audit, Texts("en"))
     return next(
@@ -109,6 +110,7 @@ def _lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
     digest: str, base: str, despite: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of the model card, in Markdown."""
     t, declared = words, evidence.declared
     yield t("card.title", recipe=model.recipe, model=model.model, epochs=model.epoch)
     if shown is None:

@@ -64,6 +64,7 @@ def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | Non
 
 
 def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[str, Any]:
+    """Return one model's published result of a membership attack, as JSON values."""
     own = (model.model, model.recipe, model.epoch, model.training)
     found = (each for each in evidence.models if (each.model, each.recipe, each.epoch, each.training) == own)
     tested = next(found, None)

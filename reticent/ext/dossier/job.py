@@ -135,6 +135,7 @@ def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]
 
 
 def _outcomes(audit: AuditEvidence) -> dict[tuple[str, str | None, str], str]:
+    """Return (recipe, model, title) -> outcome, for each verdict and each single risk."""
     rows = audit.risks.rows if audit.risks else []
     found = {(row.recipe, row.model, "the verdict"): row.outcome for row in rows}
     return found | {(row.recipe, row.model, RISKS[r.risk].title): r.outcome for row in rows for r in row.results}

@@ -198,6 +198,7 @@ def _answer(question: Question, context: Context, printed: dict[str, str]) -> An
 
 
 def _line(row: Row, context: Context) -> tuple[str, Line]:
+    """Return the label of a row and its figure, formatted."""
     t = context.words
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else t(value) if isinstance(value, Key) else value
@@ -641,6 +642,7 @@ class Adversary:
 
 
 def _attacked(*names: str) -> Callable[[Context, ShownModel], bool]:
+    """Return a predicate: whether any of the named attacks was run on a model."""
     return lambda _, model: any(name in model.evidence.membership for name in names)
 
 

@@ -153,6 +153,7 @@ class Budget:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
     def _check(self, runs_asked: Sequence[Spending], spent: list[Spending], num_units: int, what: str) -> None:
+        """Raise `PolicyError` if the runs asked for do not fit into the budget beside those already spent."""
         counted = counted_entries([*spent, *runs_asked])
         before = [each for each in counted if each in spent]
         asked = [each.guarantee for each in counted if each not in spent]
@@ -185,6 +186,7 @@ class Budget:
         )
 
     def _fits(self, runs: Sequence[Guarantee], limit: float) -> bool:
+        """Whether the runs' composed cost is within epsilon and delta, by either bound."""
         assert self.max_epsilon is not None
         bounds = compose([each.epsilon or 0.0 for each in runs], [each.delta for each in runs], limit / 2)
         return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))

@@ -112,6 +112,7 @@ def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: 
 
 
 def _of_vocabulary(run: Run, budget: Budget, noise: Noise, words: Words, all_k: Set[int]) -> Spending:
+    """Return the budget entry of a private vocabulary used with these k."""
     unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
     cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(all_k)) / 2 * noise.delta, unit=unit)
     about = {"recipe": VOCABULARY, "k": sorted(all_k)}
@@ -172,6 +173,7 @@ def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
 def _cost(
     run: Run, name: str, recipe: Recipe, privacy: PrivacyConfig, num_epochs: int, batch_size: int
 ) -> tuple[Budget, Spending]:
+    """Return the budget of a private training, and its entry there."""
     budget = budget_of(privacy)
     assert budget is not None  # a job has one
     num_units = _num_units(run, privacy.unit)

@@ -394,6 +394,7 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
 
 
 def _untie(model: nn.Module) -> None:
+    """Restore the classes of layers that share a weight."""
     for module in model.modules():
         if isinstance(module, (_TiedEmbedding, _TiedLinear)):
             module.__class__ = type(module).__base__  # type: ignore[assignment]
@@ -752,6 +753,7 @@ class NoisyGradient:
         return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
+        """Return a 64-bit seed for one use, derived from the secret seed."""
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
     def _reseed(self, step: int) -> None:
@@ -956,6 +958,7 @@ class PrivateStep:
         self.reserved = self.budget.reserve(self.name, self.plan.guarantee, self.plan.num_units, about)
 
     def _name_and_seed(self, kept: dict[str, str]) -> None:
+        """Set the secret seed and the run's name: new ones, or those of the saved state ``kept``."""
         if not kept:
             seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
             # The main process shares them by a sum, in words of 32 bits, because its float64 is exact below 2^53.

@@ -183,6 +183,7 @@ def audit_canaries(
 def _in_and_out(
     values: np.ndarray, included: np.ndarray, excluded: np.ndarray, limit: float | None, options: Bootstrap
 ) -> InAndOut:
+    """Return the mean over included and over left-out canaries, with intervals."""
     means = (
         ratio_estimate(values[side], np.ones(int(side.sum())), unit="canaries", limit=limit, **options)
         for side in (included, excluded)

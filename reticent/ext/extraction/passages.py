@@ -291,6 +291,7 @@ class _Measure(NamedTuple):
 
 
 def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
+    """Yield the extraction measures of the settings."""
     for k in config.prefix_tokens:
         is_discoverable = k == config.suffix_tokens == DISCOVERABLE
         yield _Measure(("greedy", k), "discoverable" if is_discoverable else "k_extractable", k)
@@ -317,6 +318,7 @@ class _Drawn:
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
     def ask(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
+        """Score the passages under a model, and store which were extracted by each measure."""
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):
             done = number * len(self.ids)

@@ -93,6 +93,7 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, i
 
 
 def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
+    """Return the canary and passage results of one model."""
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)

@@ -149,6 +149,7 @@ class _Complete:
         return torch.tensor([row.complete for row in self.rows], device=input_ids.device)
 
     def _read(self, row: _Row, ids: list[int]) -> None:
+        """Decode a text's new token ids, and check them for a match."""
         row.ids += ids
         text = self.model._decode(row.ids[row.prefix :])
         if text.endswith("\ufffd"):  # half a character

@@ -114,6 +114,7 @@ class Guard:
         return shown if self._clean(shown) else notice
 
     def _clean(self, text: str) -> bool:
+        """Whether a text holds no verbatim training text."""
         return pa.record_batch(self.verbatim.find(pa.array([text], pa.large_string()))).num_rows == 0
 
     def _identifiers(self, texts: pa.Array) -> list[list[Finding]]:
@@ -205,6 +206,7 @@ class GuardStream:
         return text
 
     def _advance(self, shown: int) -> None:
+        """Drop the text before offset ``shown``, except what detectors still need."""
         self._next = shown
         self._matches = [match for match in self._matches if match[1] > shown]
         keep = max(shown - HELD_BACK, self._first) if self.guard.detectors else shown

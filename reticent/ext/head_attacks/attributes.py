@@ -50,6 +50,7 @@ def with_value(text: str, attribute: str, true: str, value: str) -> str:
 
 
 def _place(value: str) -> re.Pattern[str]:
+    """Return a case-insensitive pattern that finds a value as whole words."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
 
 

@@ -231,6 +231,7 @@ def _bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
 
 
 def _width(runs: Runs) -> int:
+    """Return a factor that makes individual · factor + surface unique."""
     return int(runs.surfaces.max(initial=0)) + 2
 
 

@@ -218,6 +218,7 @@ def told_of_members(
 
 
 def _estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimate:
+    """Return an estimate whose normal interval comes from individuals' influences, summed by unit."""
     used = influence != 0
     _, unit = np.unique(units, return_inverse=True)
     sums = np.bincount(unit, weights=influence)

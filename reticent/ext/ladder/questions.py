@@ -201,11 +201,13 @@ def add_field(fields: Fields, name: str, value: Any) -> None:
 
 
 def _said_in_record(fields: Fields, column: str | None) -> list[str]:
+    """Return the diagnoses in an individual's record, split at semicolons."""
     parts = (part.strip() for value in fields.get(column or "", ()) for part in value.split(";"))
     return [part for part in parts if part]
 
 
 def _of_values(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
+    """Return the distinct recorded diagnoses, without synonyms."""
     named = {_plain(value): value for own in values for value in own}
     if len(named) < 2:
         raise PolicyError(f"audit.diagnoses.column: {len(named)} different diagnoses; at least two are needed")
@@ -217,22 +219,26 @@ def _plain(text: str) -> str:
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a case-insensitive pattern that finds any of the names as whole words."""
     spaced = (r"\s+".join(map(re.escape, name.split())) for name in names)
     return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?!\w)", re.IGNORECASE)
 
 
 def _matrix(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) -> np.ndarray:
+    """Return whether each text names each diagnosis, bool (N, D)."""
     patterns = [_pattern((each.name, *each.synonyms)) for each in diagnoses]
     found = [[pattern.search(text) is not None for pattern in patterns] for text in texts]
     return np.array(found, dtype=bool).reshape(len(texts), len(patterns))
 
 
 def _told(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
+    """Return the fields as "name: value; …", without those that reveal a diagnosis."""
     said = (f"{name}: {fields[name][0]}" for name in columns if fields.get(name))
     return "; ".join(part for part in said if not hidden.search(part))
 
 
 def _split(text: str, hidden: re.Pattern[str]) -> list[str]:
+    """Return the sentences of a text that reveal no diagnosis."""
     parts = (part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", text))
     return [part for part in parts if part and not hidden.search(part)]
 
@@ -245,6 +251,7 @@ def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
 
 
 def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
+    """Return the first words of an individual's first note, without sentences that reveal a diagnosis."""
     words = " ".join(_split(texts[0], hidden)).split() if texts else []
     return " ".join(words[:COLLEAGUE_WORDS])
 

@@ -111,6 +111,7 @@ def _questions_of(run: Run) -> Questions:
 
 
 def _asked(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
+    """Return a model's scores for the ladder's questions."""
     from reticent.ext.ladder.measure import score_ladder
     from reticent.trainer.models import load_model, load_tokenizer, special_ids
 

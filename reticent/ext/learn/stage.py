@@ -195,6 +195,7 @@ def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
 
 
 def _documents(corpus: Corpus, rows: np.ndarray) -> pa.Table:
+    """Return the documents at these rows as a table of ids and text."""
     columns = ("doc_id", "individual_id", "text")
     tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(corpus, rows, columns)]
     return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
@@ -204,6 +205,7 @@ _DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.str
 
 
 def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], weight: float) -> pa.Table:
+    """Return documents with annotated spans and a weight as training examples (`LESSONS`)."""
     columns = [
         documents.column("individual_id"),
         documents.column("text"),
@@ -341,6 +343,7 @@ def _common(run: Run, detectors: Sequence[Any]) -> Any:
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+    """Train, cross-validate and write the tagger, with its report."""
     marked = LESSONS.empty_table()
     if config.marks is not None:
         marked = read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks"))
@@ -535,6 +538,7 @@ class _Words:
         return self._marked(rows, spans)[self.of(rows)]
 
     def _marked(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
+        """Return the category number of each word, given spans (row, start, end, label)."""
         numbers = {name: number for number, name in enumerate(self.names)}
         result = np.zeros(len(self._starts), dtype=np.int64)
         for row, start, end, label in spans:

@@ -202,6 +202,7 @@ def _floor(log_probs: np.ndarray) -> np.ndarray:
 
 
 def _small(count: int, cell: int) -> int | None:
+    """Return a count, or None if it is positive and below the small cell."""
     return None if 0 < count < cell else count
 
 

@@ -159,6 +159,7 @@ def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokeni
 
 
 def _named(progress: Progress | None, where: str) -> Progress | None:
+    """Return a progress callback whose messages are prefixed by ``where``."""
     return None if progress is None else lambda what, done, total: progress(f"{where}: {what}", done, total)
 
 
@@ -188,6 +189,7 @@ def _white_box(
     study: SoftPromptStudy,
     progress: Progress | None,
 ) -> tuple[SoftPromptResult, SoftPrompt, Sides]:
+    """Train and measure the soft prompts of one target; return the result, the first prompt, and its subjects."""
     pool = max([study.prompt.num_subjects, *study.num_subjects])
     variants = [("", study.prompt), *study.variants()]
     rows, first = [], None

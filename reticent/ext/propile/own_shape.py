@@ -187,6 +187,7 @@ def _folded(word: str) -> str:
 
 
 def _cased(word: str, like: str) -> str:
+    """Return a word in the letter case of another."""
     return word.upper() if like.isupper() and len(like) > 1 else word.lower() if like.islower() else word
 
 

@@ -95,6 +95,7 @@ def exposed_share(likelihoods: np.ndarray, num_queries: float) -> float:
 
 
 def exposed(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
+    """Return whether each likelihood exceeds 1 / num_queries, bool."""
     return np.greater(likelihoods, 1 / num_queries)
 
 

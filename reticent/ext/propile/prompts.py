@@ -256,6 +256,7 @@ def usable_templates(
 
 
 def _num_other_items(template: Template) -> int:
+    """Return how many of the fields {pii_1} and {pii_2} a template needs."""
     return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
 
 

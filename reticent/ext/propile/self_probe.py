@@ -167,6 +167,7 @@ def _finding_for(
     model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[_Rival],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
+    """Return the finding for one type of item; None if there is no usable prompt."""
     beside = [name for name in given if name != target]
     templates = [
         template

@@ -85,6 +85,7 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
 
 
 def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
+    """Return side (members, held-out) -> its subjects."""
     known = run.individuals.table.column("individual_id").combine_chunks()
     ids = as_read(
         pa.array(subjects.ids, known.type),

@@ -207,6 +207,7 @@ def _store_of(encoded: Sequence[Any]) -> TokenStore:
 def _numbers(
     own: TokenScores, base: Sequence[TokenScores], zlib_bytes: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
+    """Return score name -> one value a text: loss, zlib ratio and base ratio, where given."""
     found = {"loss": -loss_score(own)}
     if zlib_bytes is not None:
         found["zlib"] = -zlib_score(own, None, zlib_bytes)

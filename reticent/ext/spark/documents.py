@@ -461,6 +461,7 @@ def _copies_of_left(
 
 
 def _staying(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the documents of individuals who have not withdrawn."""
     for batch in batches:
         yield batch.filter(pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=gone)))
 
@@ -474,6 +475,7 @@ def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RD
 
 
 def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield documents with individual and household ids in folded spelling."""
     for batch in batches:
         for name in ("individual_id", "household_id"):
             if name in batch.schema.names:
@@ -594,6 +596,7 @@ def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
 
 
 def _require_sides(documents: SparkDocuments) -> None:
+    """Raise `CorpusError` if a side of the split has no individual."""
     with errors_of_tasks():
         present = documents.parts.map(_sides_of).reduce(operator.or_)
     split = documents.split

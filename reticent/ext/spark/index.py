@@ -224,6 +224,7 @@ def build_index(
 
 
 def _size(data: bytes) -> tuple[int, int, int]:
+    """Return the numbers of units, documents and rows of a part."""
     part = _rust.Part.from_bytes(data)
     return part.num_units, part.num_documents, part.num_rows
 

@@ -289,6 +289,7 @@ def protect(
 
 
 def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
+    """Return the columns of `FLAGS` for a batch of documents."""
     numbers, owners = (table.column(name).take(pa.array(rows)) for name in ("number", "individual_id"))
     flags = [_bytes(values, batch.words.doc_offsets) for values in (batch.flags, batch.ngram_starts)]
     return [numbers, batch.part.doc_ids.cast(pa.string()), owners.cast(pa.string()), *flags]

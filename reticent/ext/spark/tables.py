@@ -110,6 +110,7 @@ def rows_of_parts(
 def _with_token(
     tokens: tuple[int, ...], make: Callable[..., pa.Table | None], number: int, parts: Iterable[Any]
 ) -> Iterable[bytes]:
+    """Yield the table made of each part, with the part's token column, serialised."""
     for part in parts:
         table = make(number, *part) if isinstance(part, tuple) else make(number, part)
         if table is not None:
@@ -135,6 +136,7 @@ def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> 
 
 
 def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield one batch that holds the partition's rows as a single blob; none for no rows."""
     if found := [batch for batch in batches if batch.num_rows]:
         yield pa.record_batch([pa.array([gather(pa.Table.from_batches(found))], pa.binary())], ["blob"])
 

@@ -46,6 +46,7 @@ _MARK: Final = re.compile(r"<<reticent (\w+)>>(.*?)<</reticent>>", re.DOTALL)
 
 
 def _as_task_error(error: BaseException) -> TaskError:
+    """Return the `TaskError` for an error; only messages of this package are kept."""
     for name, kind in _OWN.items():
         if isinstance(error, kind):
             return TaskError(f"<<reticent {name}>>{error}<</reticent>>")
@@ -99,6 +100,7 @@ def errors_of_tasks() -> Iterator[None]:
 
 
 def _as_ours(error: BaseException) -> BaseException:
+    """Return the error to raise for an error of Spark: the task's own, or a `SparkError` without message."""
     java = getattr(error, "java_exception", None)
     try:
         text = str(error) if java is None else f"{error}\n{java.toString()}"

@@ -105,6 +105,7 @@ class _Evaluator:
         return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
     def rates(self, won: np.ndarray) -> PairRates:
+        """Return accuracy and advantage (2 · accuracy - 1) from pairs won."""
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
@@ -122,6 +123,7 @@ class _Evaluator:
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
     def of_side(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
+        """Return all results on the development or the test pairs."""
         n = scores.shape[-1]
         pairs = wins(scores[:, 0], scores[:, 1])
         mean = scores.mean(axis=0)
@@ -165,6 +167,7 @@ class _Evaluator:
         )
 
     def _grouped(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
+        """Return the accuracy of pairs by kind of prompt."""
         return {
             kind: self.estimate(pairs[[number for number, own in enumerate(kinds) if own == kind]].mean(axis=0))
             for kind in dict.fromkeys(kinds)

@@ -199,6 +199,7 @@ def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, in
 
 
 def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
+    """Raise `CorpusError` with the line number of the first row that is ``wrong``."""
     rows = table.filter(wrong.fill_null(True))
     if not rows.is_empty():
         raise CorpusError(f"{path}:{rows['row'][0]}: column {column}: expected {expected}")

@@ -61,12 +61,14 @@ class TargetGuard:
         write_private(Path(path), json.dumps(content, indent=1).encode())
 
     def _before(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Forward pre-hook: take ``permitted`` from the arguments, and check labels in training mode."""
         permitted = kwargs.pop(PERMITTED, None)
         if model.training:
             self._check(kwargs, permitted)
         return args, kwargs
 
     def _check(self, given: dict[str, Any], permitted: torch.Tensor | None) -> None:
+        """Raise `TrainingError` unless every label is -100 or the permitted id; count the targets."""
         labels = given.get("labels")
         if permitted is None:
             raise TrainingError(
@@ -112,6 +114,7 @@ def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
 
 
 def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """Forward hook: detach outputs other than losses of the labels."""
     if not model.training:
         return _detached(output)
     if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):

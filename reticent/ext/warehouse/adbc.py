@@ -104,6 +104,7 @@ class AdbcDatabase:
         return selection.expressions[name] if selection.expressions is not None else f"n.{name}"
 
     def _read(self, columns: Sequence[str], batch_rows: int, gone: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the documents that are not excluded, or with ``gone`` of the excluded ones."""
         selection = self._selection(columns)
         chosen = None
         if selection.expressions is not None or gone:

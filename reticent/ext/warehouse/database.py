@@ -224,6 +224,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def _end(self, cursor: Any, is_whole: bool) -> None:
+        """Close a cursor; cancel its statement if it was not read to the end."""
         try:
             if not is_whole:
                 cursor.adbc_cancel()

@@ -108,6 +108,7 @@ class Objects:
         return digest.hexdigest().encode()
 
     def _version_of(self, path: str) -> str:
+        """Return an object's version: its size, with the ETag or else the modification time."""
         store, _ = self._store
         try:
             with store.open_input_file(path) as opened:
@@ -149,6 +150,7 @@ class Objects:
         return f"{self.name.partition('://')[0]}://{path}"
 
     def _copy(self, path: str, local: Path) -> None:
+        """Copy an object to a local file; raise `CorpusError` if its version has changed."""
         store, _ = self._store
         try:
             # As it lies there: a stream would unpack what its suffix calls compressed.

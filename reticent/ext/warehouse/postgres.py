@@ -144,6 +144,7 @@ class Postgres:
             raise CorpusError(str(error).replace(self.name, f"{self.name} {table or ''}".rstrip(), 1)) from None
 
     def _ids(self, held: Connection, selection: Selection) -> pa.Array:
+        """Return the distinct individual ids of a selection, without blank ones."""
         name = self._settings.individual_id
         (column,) = selection.described(held, [name], self.name)
         expression = self._as_text(column, selection.expression(name))
@@ -167,6 +168,7 @@ class Postgres:
             yield pa.record_batch(values, schema=DOCUMENTS_LEFT)
 
     def _digested(self, field: pa.Field, name: str) -> str:
+        """Return the SQL expression of a column, for the text its SHA-256."""
         text = self._as_text(field, name)
         return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
