@@ -124,8 +124,7 @@ class _Commands(TyperGroup):
 
 def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Typer:
     """Return the app with the command ``name`` alone, or with all commands; with ``outline`` the others have only names
-    and first help lines, so that listing them loads none.
-    """
+    and first help lines, so that listing them loads none."""
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -162,8 +161,7 @@ def _nothing() -> None:
 
 def _first_line(module: str, attribute: str) -> str:
     """Return the first line of a command's help, read from the source: a function's docstring, or a
-    group's ``help=``.
-    """
+    group's ``help=``."""
     for node in _statements(module):
         if isinstance(node, ast.FunctionDef) and node.name == attribute:
             return (ast.get_docstring(node) or "").partition("\n\n")[0]
@@ -308,7 +306,6 @@ def _stop(number: int, _: object) -> None:
 
 def _spare_collection() -> None:
     """Disable the final garbage collection at exit (saves 0.1 s), unless torch is loaded, whose libraries would report
-    leaks.
-    """
+    leaks."""
     if "torch" not in sys.modules:
         gc.freeze()

@@ -496,8 +496,7 @@ def learn(
 
 def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the section [detect] of a job with the detector ``learned`` added, and its options
-    updated by ``options``.
-    """
+    updated by ``options``."""
     table = {**(section.get("learned") or {}), **options}
     table.pop("model", None)
     names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]

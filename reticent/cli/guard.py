@@ -135,8 +135,7 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
 
 def _used_settings() -> tuple[str, ...]:
     """Return the names of the settings that a guard uses: the detectors and their options. Generated text is no corpus
-    to propagate names in, and none of it is quarantined.
-    """
+    to propagate names in, and none of it is quarantined."""
     options = dict.fromkeys((*DETECTORS, *(key for row in DETECTORS.values() for key in row.short)))
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 

@@ -192,8 +192,7 @@ def _entries(models: list[str]) -> list[ProbeModel]:
 
 def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
     """Return the settings of the soft-prompt study; sizes not given are chosen to fit ``fewest``, the number of
-    subjects with the rarest target type.
-    """
+    subjects with the rarest target type."""
     sizes = sizes_that_fit(fewest)
     fitting = {"num_subjects": min(SoftPromptConfig().num_subjects, sizes[-1])} if sizes else {}
     prompt = SoftPromptConfig(**{**fitting, **how}, seed=seed)

@@ -69,8 +69,7 @@ PartOption = Annotated[
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
     """Print what a run of a job can show and what it costs; raise `PolicyError` if its documents are too few or its
-    budget too small.
-    """
+    budget too small."""
     run = Run(job, new_progress(quiet))
     sides = sides_of(run)
     lines = [*reach_lines(job, sides), *(charge_lines(run) if sides is not None else ())]

@@ -34,8 +34,7 @@ _TAG: Final = re.compile(r"\[[^\[\]]+_\d+\]")
 @dataclass(frozen=True, slots=True, repr=False)
 class Redacted:
     """A text with a numbered tag for each identifier, and the identifiers by tag (secret: keep them apart from the
-    text).
-    """
+    text)."""
 
     text: str
     #: Tag -> the identifier.
@@ -112,8 +111,7 @@ def _pieces(
     text: str, record: Mapping[str, str] | None, detectors: Sequence[Any] | None
 ) -> list[tuple[str, str | None]]:
     """Return the text as consecutive (piece, category) pairs; the category is that of an identifier, None for other
-    text.
-    """
+    text."""
     fields = dict(record or {})
     records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
     if detectors is None:

@@ -82,8 +82,7 @@ def weighted_recall(
 
 def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return category -> (covered mentions, all mentions) of each document, float64 (documents,) each. A mention
-    annotated twice counts once.
-    """
+    annotated twice counts once."""
     gold, num = marks.gold, len(marks.individual)
     keys = np.stack([gold.document, gold.start, gold.end, gold.category])
     once = np.zeros(len(gold), dtype=bool)
@@ -100,8 +99,7 @@ def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
     """Return the recall and missed identifiers, over all categories and for each, from `mention_counts` of the sampled
-    documents.
-    """
+    documents."""
     none = np.zeros(len(drawn.individual))
     found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
     crowd = max((_largest(drawn, own[1] - own[0]) for own in counts.values()), default=0.0)
@@ -186,8 +184,7 @@ def _overlapped(spans: list[np.ndarray], others: list[np.ndarray]) -> np.ndarray
 
 def _contingency_tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
     """Return each individual's contingency table of the two annotators' word categories (last: none), float64
-    (individuals, categories, categories).
-    """
+    (individuals, categories, categories)."""
     kinds = len(names) + 1
     codes = [np.full(marks.num_words, kinds - 1, dtype=np.int64) for marks in (first, second)]
     for marks, code in zip((first, second), codes, strict=True):

@@ -165,8 +165,7 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
 def _count_finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return for each document the number of merged spans found by any detector, the number not found by all, and the
     detectors' names. A propagated span counts for its source detector; a learned tagger is one side, all other
-    detectors the other.
-    """
+    detectors the other."""
     spans = pq.ParquetFile(file)
     found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
     known: dict[str, int] = {}
@@ -199,8 +198,7 @@ def _count_finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray
 
 def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
     """Return each document's stratum, numbered from 0: by length, within that by detected spans a word, within that by
-    above-average disagreement of detectors.
-    """
+    above-average disagreement of detectors."""
     most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)
     num_found = int(np.clip(np.sqrt(most), 1, _MOST_FOUND))
     num_lengths = int(np.clip(most / num_found, 1, _MOST_LENGTHS))
@@ -233,8 +231,7 @@ def _classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
 
 def _allocated(sizes: np.ndarray, wanted: np.ndarray, num: int) -> np.ndarray:
     """Return the number of documents to draw from each stratum, in proportion to ``wanted`` (method of equal
-    proportions), at least two and at most its size.
-    """
+    proportions), at least two and at most its size."""
     counts = np.minimum(sizes, 2)
     while counts.sum() < num:
         claims = np.where(counts < sizes, wanted / np.sqrt(counts * (counts + 1.0)), -1.0)

@@ -80,8 +80,7 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
     """Return the household (privacy unit) of each individual: the units of the split, or if it ignores households,
-    those named in the documents.
-    """
+    those named in the documents."""
     return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
 
 
@@ -134,8 +133,7 @@ def train_one(
     **more: Any,
 ) -> ClassifiedStart:
     """Train a head on one checkpoint and measure it on held-out documents; ``more`` are arguments of `classify` or
-    `tag`.
-    """
+    `tag`."""
     from reticent.ext.classify.training import classify
 
     found = (classify if isinstance(documents, LabelledTokens) else tag)(

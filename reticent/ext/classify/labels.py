@@ -107,8 +107,7 @@ def label_documents(
 
 def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray | None) -> None:
     """Raise `ArtifactError` if an individual, or a household, has documents on both the training and the
-    held-out side.
-    """
+    held-out side."""
     named = {"individuals": store.individual} | ({} if households is None else {"households": households})
     for kind, units in named.items():
         own = units if kind == "individuals" else units[store.individual]
@@ -121,8 +120,7 @@ def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray 
 
 def _check_names(names: list[str], num_documents: int) -> None:
     """Raise `CorpusError` for class names that look like text or ids. No message shows a label, so a wrong column never
-    reaches a log.
-    """
+    reaches a log."""
     if not num_documents:
         raise CorpusError("labels: no document has one")
     if len(names) > MAX_CLASSES or max(map(len, names)) > MAX_CLASS_NAME:
@@ -137,8 +135,7 @@ def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
     """Return which classes have enough individuals on both sides, bool (C,); raise `CorpusError` if fewer than two, or
-    without ``at_least`` if a class is missing on a side.
-    """
+    without ``at_least`` if a class is missing on a side."""
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)
     if at_least is None and num_classes > 1:

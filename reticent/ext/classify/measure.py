@@ -81,8 +81,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
 
 def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
     """Return the difference in macro F1, first minus second predictions, with an interval over the same resampled
-    individuals.
-    """
+    individuals."""
     values, draws = [], []
     for predicted in (first, second):
         tops, bottoms = truth.counts(predicted)
@@ -97,8 +96,7 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
 def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
     """Return the macro F1, the mean over classes, from bootstrap draws (replicates, C). If no class has a spread to
     resample, the bounds are the means of the classes' exact bounds, wider than necessary since classes do not all reach
-    them at once.
-    """
+    them at once."""
     known = [estimate for estimate in by_class if estimate.value is not None]
     value = float(np.mean([estimate.value for estimate in known]))
     if all(estimate.value in (0.0, 1.0) for estimate in known) or n == 1:
@@ -110,8 +108,7 @@ def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
 
 def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of documents and of distinct individuals for each (true, predicted) pair of classes, (C, C)
-    each.
-    """
+    each."""
     num = truth.num_classes
     cell = truth.classes * num + predicted
     documents = np.bincount(cell, minlength=num * num).reshape(num, num)
@@ -121,8 +118,7 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
     """Return the confusion counts with None for those of fewer individuals than ``cell``; a row with one such cell
-    loses a second, since its sum would reveal the first.
-    """
+    loses a second, since its sum would reveal the first."""
     rows: list[list[int | None]] = []
     for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
         closed = [0 < found < cell for found in individuals]

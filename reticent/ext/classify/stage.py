@@ -75,8 +75,7 @@ class _Stage:
 
     def privacy(self, run: Run) -> PrivacyConfig:
         """Return the DP-SGD settings of a private head, with the privacy unit of the trainings: one
-        budget holds both.
-        """
+        budget holds both."""
         return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
@@ -132,8 +131,7 @@ def _stages(run: Run) -> list[_Stage]:
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
     """Return the privacy settings that a private head on a model depends on, for a manifest; a larger budget alone
-    makes nothing stale.
-    """
+    makes nothing stale."""
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
     found: dict[str, Any] = settings.cache_key(private=True)["dp"]
@@ -142,8 +140,7 @@ def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
 
 def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
     """Yield for each training of a private head its artefact name, recipe, DP-SGD settings, number of epochs, and batch
-    size.
-    """
+    size."""
     for stage in _stages(run):
         head = stage.head
         for _ in stage.epochs(run.job) if head.private else ():
@@ -157,8 +154,7 @@ def classification_inputs(run: Run) -> dict[str, str]:
 
 def check_settings(run: Run) -> None:
     """Raise `PolicyError` if a head starts from a checkpoint that is not kept or promises an epsilon it cannot give,
-    and `CorpusError` if labels cannot be read (local documents only).
-    """
+    and `CorpusError` if labels cannot be read (local documents only)."""
     for stage in _stages(run):
         stage.epochs(run.job)
         settings = run.job.training(stage.model).dp if stage.head.private else None
@@ -177,8 +173,7 @@ def check_settings(run: Run) -> None:
 
 def check_documents(run: Run) -> None:
     """Raise, before any training, if documents cannot be labelled or are too few for a head's epsilon; their tokens
-    must exist.
-    """
+    must exist."""
     from reticent.ext.classify.training import training_units
 
     for head in run.job.heads:
@@ -255,8 +250,7 @@ def _texts(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
     """Context manager: a function from epoch to the members' tokens as the head reads them (with surrogates, say); None
-    if they are unchanged.
-    """
+    if they are unchanged."""
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
     if head.text == "keep":
@@ -268,8 +262,7 @@ def _texts(
 
 def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
     """Return a progress callback that reports the steps of part ``number`` of ``count`` equal parts as steps of the
-    whole.
-    """
+    whole."""
 
     def tell(said: StepReport) -> None:
         size = said["num_steps"]
@@ -280,8 +273,7 @@ def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:
     """Return the results for each section and model: rows of the base model and baselines first, then by recipe, seed
-    (if the job has several) and epoch.
-    """
+    (if the job has several) and epoch."""
 
     results: dict[tuple[str, str], ClassificationEvidence] = {}
     for stage in _stages(run):

@@ -116,8 +116,7 @@ def tag_documents(
 
 def tags_of(store: TokenStore, categories: tuple[str, ...]) -> np.ndarray:
     """Return the tags of tokens whose identifiers were replaced by surrogates (`RewrittenTokens`), int64
-    (num_tokens,).
-    """
+    (num_tokens,)."""
     assert store.path is not None
     return _tags(_identifier_of_tokens(store, WordSpans(store.path)), [CATEGORIES.index(name) for name in categories])
 
@@ -125,8 +124,7 @@ def tags_of(store: TokenStore, categories: tuple[str, ...]) -> np.ndarray:
 @dataclass(frozen=True, slots=True)
 class _Identifiers:
     """For each token, the index in `CATEGORIES` of its identifier (-1 for none), and whether an identifier begins
-    there.
-    """
+    there."""
 
     kinds: np.ndarray
     begins: np.ndarray
@@ -159,8 +157,7 @@ def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.nda
 
 def _identifiers(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return first word, end word (both with the document's row in the upper 32 bits) and category of each identifier,
-    sorted; spans that share a word are merged.
-    """
+    sorted; spans that share a word are merged."""
     counts = np.diff(spans.doc_offsets)[documents]
     rows = np.repeat(np.arange(len(documents)), counts)
     places = np.arange(len(rows)) + np.repeat(spans.doc_offsets[documents] - np.cumsum(counts) + counts, counts)

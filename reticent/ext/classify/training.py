@@ -231,8 +231,7 @@ def train_head(
 
 def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[TokenStore, int]:
     """Return the training documents (with households as individuals if these are the privacy unit), and the number of
-    privacy units.
-    """
+    privacy units."""
     store = documents.store.select(np.flatnonzero(documents.is_train))
     if privacy is not None and privacy.unit == "household":
         if documents.households is None:
@@ -344,8 +343,7 @@ def _predict(
     model: PreTrainedModel, documents: Labelled, config: HeadConfig, special: SpecialIds, pad_to: int
 ) -> np.ndarray:
     """Return the class of each held-out document by the mean log-probability of its windows (0 without windows), or the
-    tag of each of their tokens; int64.
-    """
+    tag of each of their tokens; int64."""
     store = documents.store.select(np.flatnonzero(~documents.is_train))
     if isinstance(config, ClassifyConfig) and config.windows == "first":
         store = _first_windows(store, config.window_length - special.num_added)

@@ -39,8 +39,7 @@ class Measure(NamedTuple):
 
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
     """Return the outcome of the verdict on a tested model, or "not shown" if the audit's report does not cover this
-    checkpoint.
-    """
+    checkpoint."""
     shown = _shown(evidence, model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
@@ -101,8 +100,7 @@ def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | Non
 
 def _is_private(shown: ShownModel | None) -> bool:
     """Whether the model was trained with differential privacy; exact figures on its documents would lie outside its
-    epsilon, so they are not given.
-    """
+    epsilon, so they are not given."""
     return shown is not None and (shown.evidence.guarantee or "").startswith("epsilon")
 
 

@@ -34,8 +34,7 @@ CHECKS = (
 
 def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | None) -> None:
     """Write ``attack-*.json`` for each membership attack, and ``form.json`` for the decision on release; ``statement``
-    says where the list of members comes from.
-    """
+    says where the list of members comes from."""
     folder.mkdir()
     for name in dict.fromkeys(name for model in evidence.audit.models for name in model.membership):
         rows = [_row(evidence, model, name) for model in evidence.audit.models if name in model.membership]

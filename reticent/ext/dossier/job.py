@@ -96,8 +96,7 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
 
 def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None:
     """Compare a dossier's outcomes with what the run's own audit yields today, and add the differences to ``checked``;
-    one of an older version also with its report.
-    """
+    one of an older version also with its report."""
     again = published(_read(run / "audit" / "audit.json"))
     said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
     if is_of_older_rules(said):
@@ -124,8 +123,7 @@ def is_of_older_rules(audit: AuditEvidence) -> bool:
 
 def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]:
     """Yield a line for each outcome of published evidence (``said``) that differs in a new judgement of the same models
-    (``again``).
-    """
+    (``again``)."""
     before, now = _outcomes(said), _outcomes(again)
     for key in dict.fromkeys((*before, *now)):
         (recipe, model, title), outcomes = key, (before.get(key, "none"), now.get(key, "none"))
@@ -157,8 +155,7 @@ def _place(checkpoint: Path) -> tuple[str, ...]:
 
 def _tested(folder: Path) -> set[tuple[str, ...]] | None:
     """Return (model, recipe, epoch folder) of each model in a dossier (`audit.every_checkpoint` may leave out all but
-    the last); None where the evidence cannot be read, which is reported elsewhere.
-    """
+    the last); None where the evidence cannot be read, which is reported elsewhere."""
 
     try:
         models = read_evidence(folder).models
@@ -169,8 +166,7 @@ def _tested(folder: Path) -> set[tuple[str, ...]] | None:
 
 def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:
     """Yield a line for each result of a run (or for ``only`` this one) that is missing or differs from the keyed digest
-    in the dossier.
-    """
+    in the dossier."""
 
     key, digests = (run / KEY).read_bytes(), evidence.digests
     expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}

@@ -66,8 +66,7 @@ class Line(NamedTuple):
 
 class Answer(NamedTuple):
     """A question of an authority with its answer: a table with a row for each measure and a column for each model, and
-    sentences.
-    """
+    sentences."""
 
     name: str
     title: str
@@ -85,8 +84,7 @@ def page_name(language: Language, languages: Sequence[Language], suffix: str) ->
 
 def pages_digest() -> str:
     """Return the SHA-256 of all source files and templates that the pages are made by; pages of another digest are
-    stale.
-    """
+    stale."""
     here, digest = Path(__file__).parent, hashlib.sha256()
     audit = here.parents[1] / "audit"
     others = [
@@ -303,8 +301,7 @@ class Key(str):
 @dataclass(frozen=True, slots=True)
 class Row:
     """One number of a figure: its label with inserted values, its model (None: the documents), and the estimate (None:
-    not measured, and listed as such).
-    """
+    not measured, and listed as such)."""
 
     label: str
     model: ShownModel | None
@@ -335,8 +332,7 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 
 def _single_number(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
     """Return a figure of one number: the attribute ``number`` of the object that ``held`` takes from a model's
-    evidence.
-    """
+    evidence."""
 
     def of_model(model: ShownModel) -> Found:
         if found := held(model.evidence):
@@ -386,8 +382,7 @@ def _membership(model: ShownModel) -> Found:
 
 def _valid(model: ShownModel) -> list[MeasuredAttack]:
     """Return the membership attacks whose controls do not invalidate them; the strongest attack is
-    chosen among these.
-    """
+    chosen among these."""
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
@@ -455,8 +450,7 @@ def _in_place(model: ShownModel) -> Found:
 
 def _diagnoses(model: ShownModel) -> Found:
     """Yield the rates of diagnoses inferred for members, each with its placebo; label values of type `Key` are
-    translated by `_line`.
-    """
+    translated by `_line`."""
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
         for rung, cell in cells.items():
@@ -501,8 +495,7 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
     """Yield the results of probes of the models under verdict; those of other models, such as the base, are only in the
-    report.
-    """
+    report."""
     for model in models:
         probed = _probed(audit, model)
         for result in probed.results if probed else ():
@@ -515,8 +508,7 @@ def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
 
 def _probed(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
     """Return the probe of a model, found by its recipe (followed by the model's name where there are several); None if
-    there is none.
-    """
+    there is none."""
     recipe, asked = model.evidence.recipe, audit.probe.models if audit.probe else ()
     names = (f"{recipe} of {model.evidence.model}", recipe)
     return next((probed for name in names for probed in asked if probed.name == name), None)
@@ -590,8 +582,7 @@ NOT_ELSEWHERE = {
 @dataclass(frozen=True, slots=True)
 class Test:
     """One attack: its meaning in plain words, its name in the evidence, and a function that says whether the run made
-    it on a model.
-    """
+    it on a model."""
 
     __test__ = False  # no test of pytest
 
@@ -613,8 +604,7 @@ class Test:
 
     def why_not(self, context: Context) -> str:
         """Return a sentence on how a run makes the attack, or why it cannot be made on a model that was trained
-        elsewhere.
-        """
+        elsewhere."""
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
             return t(NOT_ELSEWHERE[self.name])
@@ -892,8 +882,7 @@ def crosswalk() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 class Crossed(NamedTuple):
     """A test, or another part of a dossier, with the paragraphs that it bears on, and its result: sentences, the
-    outcome of its risk for each model it was run on, and the name of the question that shows its figures.
-    """
+    outcome of its risk for each model it was run on, and the name of the question that shows its figures."""
 
     title: str
     name: str | None
@@ -947,8 +936,7 @@ LEVELS = ("impact.negligible", "impact.limited", "impact.significant", "impact.m
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of the impact assessment: its title, the facts that the run knows, the institution's declaration, or a
-    question to it.
-    """
+    question to it."""
 
     title: str
     facts: tuple[str, ...] = ()

@@ -84,8 +84,7 @@ def keyed_digests(run: Run) -> KeyedDigests:
 
 def digest_of_counts(folder: Path) -> str:
     """Return the digest of the counts in the manifests of all trainings and token stores of a run:
-    targets, violations.
-    """
+    targets, violations."""
     found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
     counts = {path.relative_to(folder).as_posix(): read_object(path / MANIFEST).get("counts") for path in found}
     return hashlib.sha256(canonical(counts)).hexdigest()
@@ -93,8 +92,7 @@ def digest_of_counts(folder: Path) -> str:
 
 def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
     """Yield every checkpoint that the audit measured, with the file digests of its training's manifest; whether the
-    files still have them is checked where the artefact is read.
-    """
+    files still have them is checked where the artefact is read."""
 
     for section in run.job.model:
         seeds = list(run.job.training(section).seeds or [None])
@@ -130,6 +128,5 @@ def code_digest() -> str:
 
 def _num_parameters(folder: Path) -> int:
     """Return the number of parameters of a checkpoint, from the headers of its weight files; tied
-    weights count once.
-    """
+    weights count once."""
     return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file))

@@ -21,8 +21,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 def signed_files(folder: Path) -> list[str]:
     """Return the relative paths that the list of digests must hold: all files but the list, its signature and, in a run
-    folder, the run's manifest.
-    """
+    folder, the run's manifest."""
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     # The run folder is its parent; of a dossier that was replaced, the parent of that.
     in_run = any((parent / JOB).is_file() for parent in folder.absolute().parents[:2])

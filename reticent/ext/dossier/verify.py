@@ -122,8 +122,7 @@ def verify_model(
     evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
 ) -> ModelUnderTest | None:
     """Return the tested model that has exactly the files of ``folder`` (and is ``of`` this model, recipe and epoch);
-    None if there is none.
-    """
+    None if there is none."""
     digests = model_digests(folder) if folder.is_dir() else {}
     found = (model for model in evidence.models if digests and (model.files == digests or _is_given(model, digests)))
     return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
@@ -131,8 +130,7 @@ def verify_model(
 
 def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
     """Whether these are the model files that were handed over for the test, possibly with other files that hold no
-    weights.
-    """
+    weights."""
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}
     return bool(given) and weights <= given.keys() and given.items() <= digests.items()
@@ -160,8 +158,7 @@ def _check_files(folder: Path, checked: Checked) -> None:
 
 def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> None:
     """Compare the pages with those rendered from the evidence; pages of another version of the code are
-    not compared.
-    """
+    not compared."""
     names = sorted(path.name for path in folder.glob("dossier*.html"))
     if evidence.code != code_digest():
         checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")

@@ -43,8 +43,7 @@ FORMAT = "reticent.budget/1"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
     """The privacy cost charged for one training, a *run* (or for a private vocabulary); ``settled`` once
-    it has ended.
-    """
+    it has ended."""
 
     run: str
     corpus: str
@@ -140,8 +139,7 @@ class Budget:
 
     def release(self, run: str) -> None:
         """Delete the entry of a run that ended before it drew any noise; only the process that reserved
-        it may do so.
-        """
+        it may do so."""
         with _changing(self.path) as spendings:
             spendings[:] = [each for each in spendings if each.run != run or each.settled]
 
@@ -194,8 +192,7 @@ class Budget:
 
 def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
     """Return the entries that count towards a total: all but a vocabulary each of whose k is included in the epsilon of
-    some training.
-    """
+    some training."""
     runs = list(spendings)
     included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
     return [each for each in runs if not included.issuperset((each.run, k) for k in each.about.get("k", [None]))]

@@ -49,8 +49,7 @@ VOCABULARY = "vocabulary"
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
     """Yield a sentence, without a full stop, on the joint cost of a job's private trainings, heads and vocabulary in
-    each budget.
-    """
+    each budget."""
     for spendings in _pending_costs(run, every=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
@@ -61,8 +60,7 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
 
 def check_charges(run: Run) -> None:
     """Report the joint cost of a job's private trainings before the first, and raise `PolicyError` if a budget does not
-    allow them.
-    """
+    allow them."""
     for line in charge_lines(run):
         run.progress.say_once(line)
     require_room(run)
@@ -131,8 +129,7 @@ def _budgets(run: Run) -> list[Budget]:
 
 def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
     """Return for each budget the cost of the job's private trainings, heads and vocabularies: those not yet charged, or
-    ``every`` one.
-    """
+    ``every`` one."""
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
@@ -191,8 +188,7 @@ def _cost(
 
 def _num_units(run: Run, unit: str) -> int:
     """Return the approximate number of privacy units among members, from the split or, before it, from its expected
-    sizes.
-    """
+    sizes."""
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

@@ -108,8 +108,7 @@ class UnitRows:
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
         """Return per-row values (B, T, ...) as (U, R * T, ...): the rows of each unit concatenated,
-        padded with zeros.
-        """
+        padded with zeros."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -174,8 +173,7 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
 
 def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
     """Return the gradient norms (U,) of a linear layer or GPT-2's Conv1D; Opacus would multiply all positions of a unit
-    for the bias too.
-    """
+    for the bias too."""
     norms = {}
     if layer.weight.requires_grad:
         norms[layer.weight] = linear_squares(activations[0], backprops).clamp(min=0).sqrt()
@@ -197,15 +195,13 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Return the norm of each unit's gradient of a shared bias, (U,), from (layer, input, output
-    gradient) of each use.
-    """
+    gradient) of each use."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
 def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Return the norm of each unit's gradient of a weight shared by embeddings and linear layers, (U,), from (layer,
-    input, output gradient) of each use.
-    """
+    input, output gradient) of each use."""
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
         for layer, read, back in uses
@@ -303,8 +299,7 @@ class InstantiatedClipping(_PerUnit, GradSampleHooks):
 
 class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     """Clipping hooks that compute only gradient norms per unit, followed by a second backward pass of the losses times
-    the clip coefficients.
-    """
+    the clip coefficients."""
 
     GRAD_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
@@ -327,8 +322,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
         self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
     ) -> None:
         """Collect the uses of a tied weight and compute its norm at the last one; Opacus would add up V x D numbers a
-        unit.
-        """
+        unit."""
         if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
             super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
             return
@@ -488,8 +482,7 @@ class Units:
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
         """Return the Poisson sample of a step: each unit with probability ``sample_rate``; with several processes, this
-        rank's share.
-        """
+        rank's share."""
         words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
         chance = (hash_keys(words[0], np.minimum.reduceat(self.keys, self.doc_offsets[:-1]), words[1]) >> 11) * 2.0**-53
         drawn = np.flatnonzero(chance < sample_rate)
@@ -506,8 +499,7 @@ class Units:
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
     """Return the privacy units of a corpus: its documents, or its individuals (or households, if the store has these in
-    their place) with at most ``max_documents`` a step.
-    """
+    their place) with at most ``max_documents`` a step."""
     num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
     if unit == "record":
@@ -582,8 +574,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class PhysicalBatches:
     """The physical batches of one step, on the host and on the device, and their counts; a private step counts units as
-    its targets.
-    """
+    its targets."""
 
     parts: list[Part]
     rows: list[UnitRows]
@@ -670,8 +661,7 @@ class NoisyGradient:
         last: int,
     ) -> Iterator[PhysicalBatches]:
         """Yield the batches of steps ``first`` to ``last`` (exclusive) of the training; a step with an empty sample has
-        a dummy batch.
-        """
+        a dummy batch."""
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
@@ -748,8 +738,7 @@ class NoisyGradient:
 
     def _products(self) -> AbstractContextManager[None]:
         """Return a context of full float32 (no TF32) for ghost clipping, which bounds a gradient only if it is computed
-        twice alike.
-        """
+        twice alike."""
         return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
@@ -767,8 +756,7 @@ class NoisyGradient:
 
     def _check_one_unit(self, part: Part) -> None:
         """Raise `TrainingError` if the hooks' gradient of one unit differs from a plain backward pass: a missed layer
-        would not be private.
-        """
+        would not be private."""
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), _quiet(), self.hooks.named():
             self._losses(self.make_rows(part.batch, part.targets, part.units)).sum().backward()
@@ -806,8 +794,7 @@ def _first_unit(part: Part) -> Part:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Context manager: silence torch's warning, at every backward pass, that an embedding's input
-    requires no gradient.
-    """
+    requires no gradient."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield
@@ -824,8 +811,7 @@ def _quiet() -> Iterator[None]:
 
 class PrivateStep:
     """The `~reticent.trainer.steps.Step` of DP-SGD. It counts privacy units as targets; an epoch is 1 / sample rate
-    steps.
-    """
+    steps."""
 
     #: A step of noise alone is taken too. Otherwise an empty sample would show, and with it an individual's absence.
     takes_empty = True
@@ -849,8 +835,7 @@ class PrivateStep:
     @property
     def mask_seed(self) -> int:
         """Secret seed of the masks. The masks of a window depend on it, the document and the window's position alone:
-        one more unit changes those of no other.
-        """
+        one more unit changes those of no other."""
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
     @property
@@ -864,8 +849,7 @@ class PrivateStep:
 
     def cache_key(self) -> dict[str, Any]:
         """Return the DP-SGD settings, the device and the number of processes, since each random generator gives other
-        noise.
-        """
+        noise."""
         # A state of before draws went by documents would go on with other samples under the same noise.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
         return {**self.privacy.cache_key(), **about}
@@ -920,8 +904,7 @@ class PrivateStep:
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the epoch's steps with their Poisson samples, functions of (secret seed, step of the training).
-        Windows may change with the epoch's text; documents and units do not.
-        """
+        Windows may change with the epoch's text; documents and units do not."""
         self.units = find_units(windows, self.privacy.unit, self.privacy.max_documents)
         size = self.plan.steps_per_epoch
         before = (state.epoch - 1) * size
@@ -930,8 +913,7 @@ class PrivateStep:
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
         """Store the clipped, noisy gradient sum over the *expected* number of units in ``.grad``; the number drawn is
-        private.
-        """
+        private."""
         return self.noisy.add_gradients(data, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:

@@ -193,8 +193,7 @@ def _in_and_out(
 
 def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) -> Estimate | None:
     """Return the mean exposure of included canaries minus that of the others; None if either has fewer than two to
-    resample.
-    """
+    resample."""
     if min(len(included), len(excluded)) < 2:
         return None
     sides = ((values, np.ones(len(values))) for values in (included, excluded))

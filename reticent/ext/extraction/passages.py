@@ -224,8 +224,7 @@ def extraction_rates(
 
 def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
     """Return the share of individuals with an extracted passage that is in no document of the other side and is not
-    extracted from the base model, for members and held-out individuals; None if the passages are too short.
-    """
+    extracted from the base model, for members and held-out individuals; None if the passages are too short."""
     if found.of_one_side is None or base.of_one_side is None:
         return None
     before = {document: back for document, _, _, back in base.of_one_side}
@@ -248,8 +247,7 @@ def _compared(
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
     """Return the extraction rates of one measure: over all passages, over those found on one side only, and without
-    individuals with near-copies.
-    """
+    individuals with near-copies."""
     chosen = np.concatenate([own.asked[asked], others.asked[asked]])
     alone = chosen & ~np.concatenate([own.shared, others.shared])
     of_members = np.arange(len(chosen)) < len(own.documents)
@@ -348,8 +346,7 @@ class _Drawn:
 
     def rows(self, is_member: bool) -> list[list[int]]:
         """Return [document, individual, member, extracted] of each passage found on this side only; extracted by greedy
-        decoding after any prefix length.
-        """
+        decoding after any prefix length."""
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():
             if kind == "greedy":

@@ -104,8 +104,7 @@ class GuardedModel:
 
     def _setting(self, name: str, options: dict[str, Any]) -> int:
         """Return a generation setting as an integer: the given option, or the model configuration's; 1 if neither has
-        it.
-        """
+        it."""
         config = options.get("generation_config") or self.model.generation_config
         return int(options.get(name) or getattr(config, name, None) or 1)
 

@@ -40,8 +40,7 @@ _NEED_MORE = frozenset({"gold", "records", "learned"})
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
     """A span found in generated text: character offsets (end exclusive), category and detector;
-    never the text itself.
-    """
+    never the text itself."""
 
     start: int
     end: int
@@ -260,8 +259,7 @@ def check_policy(policy: str) -> None:
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
     """Return non-overlapping findings: overlapping ones are merged under the first's category, or as verbatim if any
-    is.
-    """
+    is."""
     merged: list[Finding] = []
     for finding in sorted(findings):
         if merged and finding.start < merged[-1].end:

@@ -27,8 +27,7 @@ _STREAM = 91
 @dataclass(frozen=True, slots=True)
 class Question:
     """A target of attribute inference, one value of one individual: a document with the true value (first) and with
-    each alternative.
-    """
+    each alternative."""
 
     code: int
     label: int

@@ -103,8 +103,7 @@ class Classifier(_Head):
 
     def log_probs_of(self, texts: Sequence[str]) -> np.ndarray:
         """Return the log-probability of every class for raw texts, float64 (D, C); a text without a token has equal
-        probabilities.
-        """
+        probabilities."""
         rows = [encoded.ids for encoded in core_tokenizer(self.tokenizer).encode(list(texts))]
         num = sum(map(len, rows))
         zeros = np.zeros(num, dtype=np.uint8)
@@ -128,8 +127,7 @@ class Tagger(_Head):
 
     def scores(self, store: TokenStore, tags: np.ndarray) -> HeadScores:
         """Return the tagger's scores of the true ``tags``, int64 (num_tokens,), as means over each document's tokens;
-        NaN for a document without any. Tokens tagged `IGNORE_INDEX` do not count.
-        """
+        NaN for a document without any. Tokens tagged `IGNORE_INDEX` do not count."""
         windows = self._windows(store)
         total_4D, count_D = np.zeros((4, store.num_documents)), np.zeros(store.num_documents)
         for numbers, found_BTC in self._log_probs(windows):

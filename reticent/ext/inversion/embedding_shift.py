@@ -97,8 +97,7 @@ def _auroc(
     shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate:
     """Return the share of (used, unused) pairs of one kind in which the used row moved farther, ties half; without any
-    movement 0.5 with no uncertainty.
-    """
+    movement 0.5 with no uncertainty."""
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]
     for kind in np.unique(kind_of).tolist():

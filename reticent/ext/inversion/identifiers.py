@@ -204,8 +204,7 @@ def draw_targets(
 
 def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the first occurrences in their windows that are complete and have no unknown token (if ``needs_more``,
-    followed by a token), and the window of each.
-    """
+    followed by a token), and the window of each."""
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1

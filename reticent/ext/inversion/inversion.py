@@ -173,8 +173,7 @@ def score_in_place(
 
 def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> Iterator[np.ndarray]:
     """Yield batches of target indices with windows of similar length, the longest first; for a causal model also with
-    similar numbers of tokens before them (steps of `NEAR`).
-    """
+    similar numbers of tokens before them (steps of `NEAR`)."""
     before = (targets.starts - windows.starts[targets.windows]) // NEAR * int(causal)
     order = np.lexsort((-windows.lengths[targets.windows], before))
     for alike in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
@@ -186,8 +185,7 @@ def _rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return token ids (B, C, T), group of each scored token (B, T; -1: not scored), attention mask (B, T) and store
-    positions (B, T).
-    """
+    positions (B, T)."""
     ids, within, batch, positions = _exchanged(windows, targets, chosen)
     asked = batch.is_text & (within < 0)
     if causal:
@@ -200,8 +198,7 @@ def _exchanged(
     windows: Windows, targets: Targets, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Batch, np.ndarray]:
     """Return token ids with each candidate inserted (B, C, T), each cell's index in the identifier (B, T; -1 outside),
-    the windows, and store positions (B, T).
-    """
+    the windows, and store positions (B, T)."""
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
     width = batch.input_ids.shape[1]

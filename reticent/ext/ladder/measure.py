@@ -127,8 +127,7 @@ def _completed_ends(
     model: Any, backend: _rust.LibraryTokenizer, special: SpecialIds, questions: Questions, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return whether a causal model completes each text verbatim from a cue and the text's first half, and whether this
-    was tested; two bool arrays (N, R). Prompts of equal length are scored together.
-    """
+    was tested; two bool arrays (N, R). Prompts of equal length are scored together."""
     came, asked = (np.zeros((len(texts), len(RUNGS)), dtype=bool) for _ in range(2))
     prompts: dict[int, list[tuple[int, int, list[int]]]] = {}
     room = min(CUE_TOKENS, max_positions(model) - END_TOKENS - 2)
@@ -157,8 +156,7 @@ def _completed_ends(
 
 def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the AUC of individuals in ``has`` over those in ``lacks`` (ties count half), and each individual's
-    influence on it, (N,).
-    """
+    influence on it, (N,)."""
     own, other, influence = scores[has], scores[lacks], np.zeros(len(scores))
     wins = [
         (np.searchsorted(np.sort(b), a, side="left") + np.searchsorted(np.sort(b), a, side="right")) / 2 / len(b)
@@ -233,8 +231,7 @@ def _estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimat
 
 def cue_scores(questions: Questions, seed: int) -> np.ndarray:
     """Return the log-odds of each diagnosis from the words of the cue alone, by naive Bayes trained on other
-    individuals of both sides (five folds of households); float64 (N, R, D), NaN without a cue.
-    """
+    individuals of both sides (five folds of households); float64 (N, R, D), NaN without a cue."""
     num, units = len(questions.codes), questions.units
     found = np.full((num, len(questions.cues), len(questions.diagnoses)), np.nan)
     names = np.unique(units)
@@ -319,8 +316,7 @@ def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
     """Return rung -> share of texts completed verbatim by the model and not by the base model, for members and held-out
-    individuals.
-    """
+    individuals."""
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):
         asked = scores[f"{kind} asked"][:, rung]

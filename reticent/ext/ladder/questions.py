@@ -164,8 +164,7 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
 
 def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
     """Return the codes of at most ``most`` random individuals of each side, ascending; ``left_out`` excludes held-out
-    ones.
-    """
+    ones."""
     random, parts = generator(seed, _STREAM), []
     for side in (MEMBERS, HELDOUT):
         mask = individuals.mask(side)
@@ -178,8 +177,7 @@ def fields_of_table(
     records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
 ) -> None:
     """Add the values of a table of records to each individual's fields in ``known``; ``row_of`` maps code to index, -1
-    for individuals not tested.
-    """
+    for individuals not tested."""
     path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
@@ -258,8 +256,7 @@ def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
 
 def _unknown(sentences: Sequence[str], beginning: str) -> str:
     """Return the last sentence whose beginning is not in the note's beginning (from which a model could copy it); "" if
-    none.
-    """
+    none."""
     known = f" {beginning} "
     starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
     return next((sentence for sentence, start in starts if f" {start} " not in known), "")

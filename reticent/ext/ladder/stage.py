@@ -31,8 +31,7 @@ SCORES = "diagnoses.npz"
 
 def ladder_inputs(run: Run) -> dict[str, str]:
     """Return the fingerprints of the ladder's inputs besides the model: texts, list of diagnoses, records, exclusions
-    for near-copies (stored scores are by row), and k.
-    """
+    for near-copies (stored scores are by row), and k."""
     config = run.job.audit.diagnoses
     assert config is not None
     files = {"diagnoses:terms": config.terms, "diagnoses:records": config.records}
@@ -54,8 +53,7 @@ def _questions(run: Run, left_out: np.ndarray | None) -> Questions:
 
 def check_diagnoses(run: Run) -> None:
     """Warn, before any training, of diagnoses that too few individuals have; raise `CorpusError` or `PolicyError` for
-    an unusable list, table or column.
-    """
+    an unusable list, table or column."""
     questions = _questions(run, None)
     has, lacks = questions.recorded & questions.written, ~questions.recorded & ~questions.written
     sides = (questions.is_member, ~questions.is_member)
@@ -75,8 +73,7 @@ def check_diagnoses(run: Run) -> None:
 
 def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
     """Return the ladder evidence of a model, None for an endpoint; the scores of a base model are written to
-    ``folder``.
-    """
+    ``folder``."""
     from reticent.ext.ladder.measure import ladder
 
     path, model = run.checkpoint_of(measurement), measurement.model
@@ -105,8 +102,7 @@ def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals,
 
 def _questions_of(run: Run) -> Questions:
     """Return the ladder's questions, made once, without held-out individuals who have near-copies, since these would
-    mask what is learned of members.
-    """
+    mask what is learned of members."""
     return run.once("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
 
 
@@ -132,8 +128,7 @@ def _read(folder: Path) -> dict[str, np.ndarray]:
 
 def _out_of(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
     """Return for each individual the mean scores of the shadow models not trained on them; None if there are no
-    shadows.
-    """
+    shadows."""
     total: Any = 0.0
     num: Any = 0.0
     for found in shadows:

@@ -160,8 +160,7 @@ def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
     """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and what the
-    detectors find in them (`FOUND`); documents that people annotated are left out.
-    """
+    detectors find in them (`FOUND`); documents that people annotated are left out."""
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
     documents = _documents(run.documents, rows)
@@ -216,8 +215,7 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
     """Return training examples labelled by records and unambiguous formats alone; other finds and capitalised words are
-    labelled unknown.
-    """
+    labelled unknown."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -280,8 +278,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
     """Return the run's rows of the documents with these text digests, -1 for one not in the run: so a sample stays
-    usable after an update.
-    """
+    usable after an update."""
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -298,8 +295,7 @@ def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
 
 def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
     """Return annotated documents with the individuals' ids of equal documents in the run; the others each count as an
-    individual of their own.
-    """
+    individual of their own."""
     rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
     known = np.flatnonzero(rows >= 0)
     owners = np.array(documents.column("individual_id").to_pylist(), dtype=object)
@@ -320,8 +316,7 @@ def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.T
 
 def _detectors(run: Run) -> list[Detector]:
     """Return the detectors that run beside the tagger, except those that read further columns, which annotated
-    documents may lack.
-    """
+    documents may lack."""
     names = _other_detectors(run)
     options = {name: run.job.detect.of(name) for name in names}
     found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
@@ -497,8 +492,7 @@ def cross_validate(
 
 def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np.ndarray, precision: float) -> float:
     """Return the last lean (shift towards recall) whose finds keep ``precision`` among all words and among running
-    text; 0 if none does. Arrays have one entry a word.
-    """
+    text; 0 if none does. Arrays have one entry a word."""
     lean = 0.0
     for other, lane in lanes.items():
         places = [found for found in (lane > 0, (lane > 0) & running) if found.any()]
@@ -532,8 +526,7 @@ class _Words:
 
     def lanes(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
         """Return the category number of each word of these documents, given spans whose documents
-        are numbered from 0.
-        """
+        are numbered from 0."""
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
         return self._marked(rows, spans)[self.of(rows)]
 
@@ -576,7 +569,6 @@ class _Words:
 
 def _shape(word: str) -> str:
     """Return the shape of a word: ``X`` a capital, ``x`` a small letter, ``9`` a digit, ``-`` another; longer repeats
-    end in ``+``.
-    """
+    end in ``+``."""
     classes = "".join("X" if c.isupper() else "9" if c.isnumeric() else "x" if c.isalpha() else "-" for c in word)
     return re.sub(r"(.)\1{2,}", r"\1+", classes)

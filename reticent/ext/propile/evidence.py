@@ -50,8 +50,7 @@ NUM_POINTS = 96
 
 def best_over_templates(values: np.ndarray) -> np.ndarray:
     """Return for each subject the maximum of a (templates, subjects) array over templates; NaN if every template is
-    NaN.
-    """
+    NaN."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
         return np.nanmax(values, axis=0)
@@ -61,15 +60,13 @@ def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
     """Return the settings, and the households of the chosen subjects (None stays None): the last arguments of
-    `mean_estimate` and `share_estimate`.
-    """
+    `mean_estimate` and `share_estimate`."""
     return config, None if households is None else households[chosen]
 
 
 def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
     """Return the mean over subjects with a bootstrap interval, which resamples households if given; NaN is left out,
-    and a single subject gets no interval.
-    """
+    and a single subject gets no interval."""
     known = ~np.isnan(values)
     values = values[known]
     if len(values) == 1:
@@ -83,8 +80,7 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
     """Return the share of subjects whose ``hits`` are true, with its interval (over households if given); only a bound
-    if fewer than the small cell, or all but so few, are hit.
-    """
+    if fewer than the small cell, or all but so few, are hit."""
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
     found = ratio_estimate(
@@ -158,8 +154,7 @@ def _unconditional(
     true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
 ) -> Unconditional | None:
     """Compare the probability of each true item after its prompt with that after an empty prompt; None of a masked
-    model.
-    """
+    model."""
     both = ~np.isnan(alone)
     if not both.any():
         return None
@@ -215,8 +210,7 @@ def _compared(
     households: np.ndarray | None,
 ) -> LikelihoodComparison:
     """Compare true items with null items (those of random other subjects): mean likelihoods, their ratio, share above
-    the null, two paired tests, densities.
-    """
+    the null, two paired tests, densities."""
     both = ~np.isnan(null)
     every, of_both = (config, households), estimate_arguments(config, households, both)
     return LikelihoodComparison(
@@ -243,8 +237,7 @@ def to_factor(difference: Estimate) -> Estimate:
 
 def density(log_probs: np.ndarray, cell: int) -> Density:
     """Return a Gaussian kernel density of log10 probabilities (Figs. 3 and 6), between the ``cell``-th lowest and
-    highest subject; empty if there are too few subjects or all values are equal.
-    """
+    highest subject; empty if there are too few subjects or all values are equal."""
     values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
     if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:
         return Density(x=[], y=[])

@@ -167,8 +167,7 @@ def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
     """Return the deepest level (most other items in the prompt) that has a template for the target, and its first
-    template; A.4 uses one template only.
-    """
+    template; A.4 uses one template only."""
     for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
@@ -235,15 +234,13 @@ def _transferred(
 
 def _validation(study: SoftPromptStudy) -> int:
     """Return the number of validation subjects, the same for all variants, so that all are measured on the same
-    evaluation subjects.
-    """
+    evaluation subjects."""
     return study.prompt.held_for_validation
 
 
 def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
     """Compare answers to the same prompts before and after a change (a soft prompt): mean likelihoods, exact matches,
-    and the ratio of likelihoods.
-    """
+    and the ratio of likelihoods."""
     old, new = best_over_templates(before.log_probs), best_over_templates(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
     asked = estimate_arguments(config, before.prompts.households, both)
@@ -286,8 +283,7 @@ def write_probe(
     inputs: dict[str, str],
 ) -> Path:
     """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``, with soft
-    prompts as separate artefacts in the parent folder; return the page's path.
-    """
+    prompts as separate artefacts in the parent folder; return the page's path."""
 
     folder = Path(folder)
     settings = to_json(evidence.settings)

@@ -76,8 +76,7 @@ def _digit(random: np.random.Generator) -> str:
 
 def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
     """Return the item with random digits (and letters) after the first ``keep`` digits; None if no digit is left to
-    draw.
-    """
+    draw."""
     drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
     for c in item:
         if c.isascii() and c.isdigit():
@@ -93,8 +92,7 @@ def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int
 
 def _phones(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
     """Return a function that draws another number of the same country and line type; if the item is no valid number,
-    its first two digits are kept.
-    """
+    its first two digits are kept."""
     import phonenumbers
 
     for region in REGIONS.get(language, REGIONS["en"]):
@@ -193,8 +191,7 @@ def _cased(word: str, like: str) -> str:
 
 def _address_for_name(item: str, other: dict[str, str], random: np.random.Generator) -> str:
     """Return a mail address in which each part of the owner's name, or its initials, is replaced by that of the other
-    name; ``other`` maps old parts to new.
-    """
+    name; ``other`` maps old parts to new."""
     local, at, host = item.partition("@")
 
     def exchanged(found: re.Match[str]) -> str:
@@ -212,8 +209,7 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
 
 def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
     """Return the initials of the other name if ``part`` is a prefix of one of the owner's names; else as many random
-    letters.
-    """
+    letters."""
     for own, drawn in other.items():
         if part and own.startswith(part):
             return drawn[: len(part)]

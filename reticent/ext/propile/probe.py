@@ -241,8 +241,7 @@ def _drawn(
     config: ProbeConfig,
 ) -> np.ndarray:
     """Return for each prompt whether one of the sampled answers begins with the item, bool (num_asked,); False for a
-    prompt that leaves no room for an answer.
-    """
+    prompt that leaves no room for an answer."""
     special = special_ids(tokenizer, "clm")
     first = int(special.prefix is not None)  # `generate` puts it there itself
     prompts, targets = pairs.prompts[:num_asked], pairs.targets[:num_asked]
@@ -273,8 +272,7 @@ def _match_generated(
     progress: Callable[[str, int, int], None] | None,
 ) -> dict[int, dict[str, np.ndarray]]:
     """Return where generated text matches the item: beam size -> metric -> bool (templates, subjects). Adds to
-    ``counts`` the subjects whose item is longer than the answer.
-    """
+    ``counts`` the subjects whose item is longer than the answer."""
     num_asked = cells.shape[1]
     targets = pairs.targets[:num_asked]
     longest = max(map(len, targets), default=1)

@@ -135,8 +135,7 @@ def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
     """Return the (target type, level) pairs to prompt for, after a check that at least one has a template; raises as
-    :func:`all_prompts`.
-    """
+    :func:`all_prompts`."""
     asked = _questions(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
@@ -150,8 +149,7 @@ def require_questions(
 
 def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftPromptStudy) -> None:
     """Raise `CorpusError`, with the number missing, if fewer subjects have an item of a target type than its soft
-    prompts (those of the sweeps too) need for training, validation and evaluation.
-    """
+    prompts (those of the sweeps too) need for training, validation and evaluation."""
     configs = [study.prompt, *(config for _, config in study.variants())]
     size, validation = max(c.num_subjects for c in configs), max(c.held_for_validation for c in configs)
     for target in targets:
@@ -177,8 +175,7 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
     """Return the (target type, level) pairs to prompt for; without chosen targets, the types that at least a small cell
-    of subjects has.
-    """
+    of subjects has."""
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name
@@ -240,8 +237,7 @@ def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
     """Return the templates for a target type at a level, and the types of the other items that fill {pii_1} and
-    {pii_2}.
-    """
+    {pii_2}."""
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
     others = [name for name in config.given or subjects.types if name not in unasked]
@@ -264,8 +260,7 @@ def _after_beginnings(
     beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
 ) -> list[str | None]:
     """Return prompts prefixed by the ``number``-th document beginning, or by the next one where that belongs to the
-    subject; None if no other subject has one. ``rows`` are the subjects' rows.
-    """
+    subject; None if no other subject has one. ``rows`` are the subjects' rows."""
     first = number % len(beginnings)
     order = [*beginnings[first:], *beginnings[:first]]
     others = (next((text for owner, text in order if owner != row), None) for row in rows)
@@ -276,8 +271,7 @@ def fill_template(
     template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
 ) -> list[str | None]:
     """Return the prompt of each chosen subject (``others``: types for {pii_1} and {pii_2}); None if the subject lacks
-    an item of the prompt.
-    """
+    an item of the prompt."""
     language = template.language if template.language in ("en", "fr") else language
     fixed = {"target_pii_type": pii_type(target).label(language)}
     fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}

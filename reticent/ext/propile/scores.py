@@ -42,8 +42,7 @@ MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 22}
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Token ids of prompts and of their targets, in equal order; a prompt starts with the beginning-of-text token, and
-    ``num_apart`` counts pairs tokenised separately.
-    """
+    ``num_apart`` counts pairs tokenised separately."""
 
     prompts: list[list[int]]
     targets: list[list[int]]
@@ -61,8 +60,7 @@ def encode_pairs(
     tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], targets: Sequence[str], objective: str
 ) -> Pairs:
     """Tokenise each prompt together with its target; trailing white space of a prompt separates the two and belongs to
-    the target.
-    """
+    the target."""
     bare = [prompt.rstrip() for prompt in prompts]
     joint = [prompt if prompt[len(cut) :] else cut for prompt, cut in zip(prompts, bare, strict=True)]
     backend = core_tokenizer(tokenizer)
@@ -86,8 +84,7 @@ def encode_pairs(
 
 def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
     """Yield batches of row numbers of equal length, rows of equal ``ties`` adjacent, each of at most ``budget`` tokens
-    at ``length + more`` tokens a row.
-    """
+    at ``length + more`` tokens a row."""
     order = np.lexsort((ties, lengths))
     values, starts = np.unique(lengths[order], return_index=True)
     for length, run in zip(values, np.split(order, starts[1:]), strict=False):
@@ -161,8 +158,7 @@ def score_causal_pairs(
 
 def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return token ids padded with zeros on the right, (R, L), and the row and column of each token that is not
-    padding.
-    """
+    padding."""
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
     values = np.zeros(held.shape, dtype=np.int64)
@@ -187,8 +183,7 @@ def _target_states(
     share_prefix: bool,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """Return the hidden states that predict the tokens of the targets (R, L, D), and the head that turns them into
-    logits. Padding is on the right, so causal attention does not reach it.
-    """
+    logits. Padding is on the right, so causal attention does not reach it."""
     head = lm_head(model)
 
     def dressed(ids: torch.Tensor) -> dict[str, torch.Tensor]:

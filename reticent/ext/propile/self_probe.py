@@ -57,15 +57,13 @@ class Finding:
     @property
     def level(self) -> str:
         """Return "clear" if the item was generated or is likelier than those of 99 in 100 others, "some" if of 19 in
-        20, "none", or "unknown" with too few others.
-        """
+        20, "none", or "unknown" with too few others."""
         return self._level(self.said, self.rank)
 
     @property
     def origin(self) -> str:
         """Return "learned" if the base model shows nothing of an item found, "partly" if less, "guessed" if as much; ""
-        without a base model or a finding.
-        """
+        without a base model or a finding."""
         if self.level not in ("clear", "some") or (self.base_rank is None and self.base_said is None):
             return ""
         base = self._level(self.base_said, self.base_rank)

@@ -41,8 +41,7 @@ _STREAM_ORDER, _STREAM_INIT = 41, 42
 @dataclass(frozen=True, slots=True)
 class SoftPrompt:
     """Learned embeddings, float32 (S, D), the target type and template they were trained for, and the training history
-    (numbers only).
-    """
+    (numbers only)."""
 
     embeddings: torch.Tensor
     target: str
@@ -153,8 +152,7 @@ def train_soft_prompt(
 
 def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
     """Return the tokenised prompts and items of one template that fit into the model's context together with
-    ``num_soft`` soft tokens.
-    """
+    ``num_soft`` soft tokens."""
 
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
     pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
@@ -186,8 +184,7 @@ def initial_embeddings(
 @dataclass(frozen=True, slots=True)
 class RowsOfPairs:
     """Token ids of all prompt-target pairs, padded on the right, on the device; the start and end of each target on the
-    host.
-    """
+    host."""
 
     ids_RL: torch.Tensor
     starts_R: np.ndarray
@@ -235,8 +232,7 @@ def _validation_score(
     target: str,
 ) -> tuple[float, float]:
     """Return the criterion for the best epoch, larger is better: (exact-match rate, or 0 if the loss selects; minus the
-    loss).
-    """
+    loss)."""
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss
@@ -288,8 +284,7 @@ def write_soft_prompt(
     folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
 ) -> None:
     """Write a soft prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, as private
-    as the subjects.
-    """
+    as the subjects."""
     from safetensors.torch import save_file
 
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}

@@ -126,8 +126,7 @@ STRING_METRICS: Mapping[str, Mapping[str, Metric]] = {
 
 def score_strings(target_type: str, texts: Sequence[str], targets: Sequence[str]) -> dict[str, np.ndarray]:
     """Return metric name -> bool array over pairs of texts and targets, for the exact match and the metrics of this
-    target type.
-    """
+    target type."""
     metrics = {"exact_match": contains, **STRING_METRICS.get(target_type, {})}
     return {
         name: np.fromiter((metric(text, target) for text, target in zip(texts, targets, strict=True)), bool, len(texts))

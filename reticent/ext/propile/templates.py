@@ -34,8 +34,7 @@ FIXED_FIELDS = frozenset({"target_pii_type", *OTHER_ITEMS, *(f"{item}_type" for 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiiType:
     """A type of personal item: its names in prompts by language, the word that initialises a soft prompt, and the
-    number of tokens to generate.
-    """
+    number of tokens to generate."""
 
     name: str
     called: dict[str, str]

@@ -174,8 +174,7 @@ class Scorer:
 
     def _given(self, candidates: Sequence[Candidate]) -> dict[int, tuple[float, int]]:
         """Return row -> (log-probability of the text after its given prefix, its number of tokens), for candidates with
-        a prefix; NaN if not all tokens are scored.
-        """
+        a prefix; NaN if not all tokens are scored."""
         rows = [row for row, each in enumerate(candidates) if each.given is not None]
         if not rows:
             return {}

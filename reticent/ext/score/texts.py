@@ -14,8 +14,7 @@ from reticent.core.errors import CorpusError
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A text to score, the prefix given before it (None: none), and its line number in the file or number among
-    generated texts.
-    """
+    generated texts."""
 
     number: int
     text: str
@@ -62,8 +61,7 @@ def read_texts(path: Path) -> list[Candidate]:
 
 def without_repeats(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates that are no near-duplicates: at least half of the word trigrams in an earlier one (Carlini
-    et al. 2021), or equal texts of two words or fewer.
-    """
+    et al. 2021), or equal texts of two words or fewer."""
     kept: list[tuple[Candidate, Counter[tuple[str, ...]]]] = []
     for candidate in candidates:
         words = candidate.text.split()

@@ -122,8 +122,7 @@ def scrub_documents(
 
 def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
     """Return the documents to scrub, the folder of their spans, and the number in quarantine: those of the run's folder
-    without ``work``; else spans in ``work``, from ``before`` or detected anew.
-    """
+    without ``work``; else spans in ``work``, from ``before`` or detected anew."""
 
     if work is not None and before is not None:
         execute(before, "detect")
@@ -164,8 +163,7 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
     """Return the secret key that an earlier scrub kept in ``out``, None if there is none; raise `PolicyError` if it
-    would be lost.
-    """
+    would be lost."""
 
     with suppress(ArtifactError):  # the folder may be damaged
         read_manifest(out)

@@ -104,8 +104,7 @@ class SparkDocuments:
 
     def individuals(self) -> Individuals:
         """Return the individuals with their split, as `split_individuals` gives for the same documents. Cost: all ids
-        in memory.
-        """
+        in memory."""
         people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
         unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
         table = {
@@ -125,8 +124,7 @@ class SparkDocuments:
 
 def _sides(units: pa.Array, split: SplitConfig) -> np.ndarray:
     """Return the side of the split of each unit (individual or household), int8 index into `SPLITS`; as
-    `split_individuals`.
-    """
+    `split_individuals`."""
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
     return sides.astype(np.int8)
@@ -296,8 +294,7 @@ def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
 @contextmanager
 def _naming_types(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
     """Context manager: on a failure over files, raise an error that names the file whose column types differ, if one
-    does.
-    """
+    does."""
     try:
         yield
     except SparkError:
@@ -345,8 +342,7 @@ def _is_true(setting: str | None) -> bool:
 
 def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
     """Return the number of files under the paths that Spark skips, because a file or folder name begins with _ or a
-    point.
-    """
+    point."""
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
         for path in map(hadoop, paths):
@@ -402,8 +398,7 @@ def _require_type(frame: DataFrame, name: str, column: str) -> None:
 
 def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
     """Return the documents without those of withdrawn individuals, after the checks against earlier readings. No Spark
-    plan shows an id: ids travel in the code of a task.
-    """
+    plan shows an id: ids travel in the code of a task."""
     settings, record = reading.settings, reading.record
     files = [*settings.withdrawn, *settings.readmitted]
     if not files and not record:
@@ -450,8 +445,7 @@ def _copies_of_left(
     gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
     """Yield the documents of other individuals that the record marks, or whose text digest equals that of an excluded
-    document.
-    """
+    document."""
     for table in hashed(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=left, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=gone))
@@ -529,8 +523,7 @@ _IDS: Final = pa.schema(
 
 def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
     """Return the ids of the documents of a part, with the folded spellings by which ids of individuals and units are
-    compared.
-    """
+    compared."""
     if not data:
         return None
     table = decoded(data)
@@ -543,8 +536,7 @@ def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
 
 def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
     """Check the ids of all documents; return the individuals in id order, and the row of total counts (individuals,
-    documents, units).
-    """
+    documents, units)."""
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(
@@ -615,8 +607,7 @@ def _sides_of(data: bytes) -> int:
 
 def _with_numbers(cut: _Cut, data: bytes, answers: bytes) -> bytes:
     """Return the table of a part (serialised) with the columns number, individual, unit and side added; ``answers``
-    holds the numbers by document id.
-    """
+    holds the numbers by document id."""
     if not data:
         return data
     table, found = decoded(data), decoded(answers)

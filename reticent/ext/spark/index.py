@@ -87,8 +87,7 @@ class SparkIndex:
 
     def num_rows(self, n: int) -> int:
         """Return the number of n-grams of length n summed over parts, before equal ones are merged. Cost: one Spark
-        job.
-        """
+        job."""
         with errors_of_tasks():
             return int(self._levels[n - 1].count())
 
@@ -291,8 +290,7 @@ def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
 
 def _answered(data: bytes, answers: bytes) -> bytes:
     """Return the counting state of a part advanced to the next n-gram length, given the global supports of its current
-    level.
-    """
+    level."""
     part = _rust.Part.from_bytes(data)
     table = decoded(answers) if answers else _ROWS[part.n > 1].empty_table()
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}

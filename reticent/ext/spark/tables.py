@@ -101,8 +101,7 @@ def rows_of_parts(
     spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
 ) -> DataFrame:
     """Return one data frame of the tables that ``table`` makes from each part's number and data (None: no rows), with
-    each part's token in the column ``part``.
-    """
+    each part's token in the column ``part``."""
     blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
     return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
 
@@ -125,8 +124,7 @@ def to_parts(rows: DataFrame, num_parts: int) -> RDD:
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
     """Return a dataset with one element for each partition of a data frame: its rows, turned into bytes
-    by ``gather``.
-    """
+    by ``gather``."""
     # Spark plans as it goes: what comes before the last shuffle is done here.
     # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
@@ -148,8 +146,7 @@ def _only(rows: Iterable[Any]) -> Iterable[bytes]:
 
 def numbered(rows: DataFrame, name: str) -> DataFrame:
     """Return sorted, persisted rows with a new column ``name`` of row numbers from 0. Cost: one job, which counts each
-    partition.
-    """
+    partition."""
     from pyspark.sql.functions import array, col, element_at, lit, monotonically_increasing_id, spark_partition_id
 
     place = spark_partition_id()

@@ -60,8 +60,7 @@ def _as_task_error(error: BaseException) -> TaskError:
 @dataclass(frozen=True, slots=True)
 class Task:
     """Wrapper of a function that yields results, for Spark to call: errors leave it as `TaskError`, without document
-    text.
-    """
+    text."""
 
     work: Callable[..., Iterable[Any]]
 

@@ -51,8 +51,7 @@ def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
 
 def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
     """A3: Return 1 for each pair whose member has the highest score of all prompts, else 0; ties by the mean score (Eq.
-    3.4).
-    """
+    3.4)."""
     first, second = scores.max(axis=0)
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
 
@@ -92,8 +91,7 @@ def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
 
 def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
     """Return bootstrap replicates of the average precision, float64 (num_bootstrap,); equal seeds resample the same
-    pairs.
-    """
+    pairs."""
     blocks = iter_resamples(len(members), num_bootstrap, seed)
     return np.concatenate([_average_precisions(members, heldout, weights) for weights in blocks])
 
@@ -113,8 +111,7 @@ def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np
 
 def area(members: np.ndarray, heldout: np.ndarray) -> float:
     """Return the AUC: the share of all (member, held-out) couples, not only the pairs, in which the member scores
-    higher.
-    """
+    higher."""
     ordered = np.sort(heldout)
     below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
     return float((below + up_to).mean() / (2 * len(heldout)))
@@ -136,8 +133,7 @@ def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float
 
 def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
     """Return the lowest threshold that maximises the true-positive minus the false-positive rate, members being scores
-    at or above it.
-    """
+    at or above it."""
     thresholds = np.unique(np.concatenate([members, heldout]))
     # In whole numbers: rates that are equal must tie.
     at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, heldout)]
@@ -147,8 +143,7 @@ def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
 
 def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.ndarray:
     """Return membership scores from features of the names alone, without the model: cross-validated logistic
-    regression, shape (2, pairs), both names of a pair in one fold. ``features`` has shape (2, pairs, features).
-    """
+    regression, shape (2, pairs), both names of a pair in one fold. ``features`` has shape (2, pairs, features)."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

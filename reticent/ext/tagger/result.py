@@ -110,8 +110,7 @@ class _Evaluator:
 
     def precision(self, scores: np.ndarray) -> Estimate:
         """Return the average precision, averaged over rankings, with its interval; ``scores`` has shape (rankings, 2,
-        pairs).
-        """
+        pairs)."""
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -175,8 +174,7 @@ class _Evaluator:
 
     def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
         """Return mean score, accuracy and advantage by the number of mentions of the member name; bins below the small
-        cell have no numbers.
-        """
+        cell have no numbers."""
         rows = []
         mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
         for low, high in OCCURRENCES:
@@ -193,8 +191,7 @@ class _Evaluator:
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
         """Return the results, on the test pairs, of the strategy, ranking and threshold chosen on the development
-        pairs.
-        """
+        pairs."""
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}

@@ -119,8 +119,7 @@ class _Run:
         self, texts: pa.Array, starts: np.ndarray, ends: np.ndarray, prompt: np.ndarray, batch_tokens: int
     ) -> np.ndarray:
         """Return the score of the name between ``starts`` and ``ends`` (characters) of each text, float64 (B,); NaN
-        without a token, +inf if logits are NaN.
-        """
+        without a token, +inf if logits are NaN."""
         spelled = texts.to_pylist()
         encoded = self.tokenizer(
             spelled, padding=True, return_tensors="np", return_offsets_mapping=True, return_special_tokens_mask=True,

@@ -444,8 +444,7 @@ def _matched(
 
 def _matching_features(features: np.ndarray) -> np.ndarray:
     """Return discretised features for matching, int64 (names, 4): words, capitals (none, some, all), length, frequency
-    of the rarest word.
-    """
+    of the rarest word."""
     characters, words, _, capitals, least, _ = features.T
     cases = np.digitize(capitals, [1e-9, 0.5])
     return np.stack([words, cases, characters, np.minimum(least, 6)], axis=1).astype(np.int64)

@@ -320,8 +320,7 @@ def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ran
 
 def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> list[Table]:
     """Return tables A.1 to A.3, the number of held-out names ranked above a member, (1 - AUC) · n, and A.4, average
-    precision on the test side.
-    """
+    precision on the test side."""
 
     def tried(pair: np.ndarray) -> str:
         return _whole((1 - area(*pair)) * pair.shape[-1])

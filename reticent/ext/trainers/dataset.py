@@ -69,8 +69,7 @@ class ProtectedWindows:
 
     def permitted(self, batch: Batch) -> np.ndarray:
         """Return the column ``permitted`` of a batch, int64 (B, T); see the module. In masked recipes only words
-        without any protected token may be targets.
-        """
+        without any protected token may be targets."""
         permitted = draw_targets(batch, self.recipe, Ledger(), mask_share=1.0, seed=0, epoch=0)
         permitted[(batch.flags & self.recipe.protected_flags) != 0] = PROTECTED
         return permitted

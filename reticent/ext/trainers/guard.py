@@ -43,8 +43,7 @@ class TargetGuard:
 
     def counts(self) -> dict[int, dict[str, int]]:
         """Return epoch -> number of tokens that may be targets, that must not be, that were targets, and violations
-        (always 0).
-        """
+        (always 0)."""
         rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
         return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
 
@@ -146,8 +145,7 @@ def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
 
 class _Epochs(TrainerCallback):
     """Trainer callback: sets the epoch of guard and collator, checks that each step was guarded, logs counts of an
-    epoch over all processes, and writes the ledger (counts) at the end.
-    """
+    epoch over all processes, and writes the ledger (counts) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
         self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0

@@ -83,8 +83,7 @@ class AdbcDatabase:
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
         """Yield doc_id and individual_id of each excluded document, and the SHA-256 of its text if the database can
-        compute it; no text is transferred.
-        """
+        compute it; no text is transferred."""
         names = self._settings
         columns = [names.doc_id, names.individual_id, *([names.text] if self._sha256 else [])]
         for batch in self._read(columns, 1 << 16, gone=True) if self._gone else ():
@@ -151,8 +150,7 @@ class AdbcDatabase:
 
     def _makes_sha256(self, connection: Connection, expression: str) -> bool:
         """Whether an SQL expression computes the SHA-256 of a UTF-8 text in this database, and accepts
-        the text column.
-        """
+        the text column."""
         selection, text = self._selection([self._settings.text]), self._settings.text
         of_column = {text: expression.format(self._column_sql(selection, text))}
         try:

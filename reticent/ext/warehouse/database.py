@@ -246,8 +246,7 @@ class Connection:
 
 def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exception:
     """Return the `CorpusError` raised instead of a driver's error; it holds the SQLSTATE code and its meaning, not the
-    message.
-    """
+    message."""
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
@@ -330,8 +329,7 @@ class Selection:
         distinct: bool = False,
     ) -> str:
         """Return a SELECT statement of these expressions (column name -> SQL; None: all columns) with the conditions
-        joined by AND.
-        """
+        joined by AND."""
         chosen = "n.*"
         if expressions is not None:
             chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())
@@ -342,8 +340,7 @@ class Selection:
 
     def query_of(self, column: str, condition: str | None = None) -> str:
         """Return a query for a user to run: rows whose column fulfils ``condition`` (SQL after the column), or without
-        one, repeated values.
-        """
+        one, repeated values."""
         expression = self.expression(column)
         if condition is not None:
             return f"SELECT n.* FROM {self.rows} WHERE {expression} {condition}"

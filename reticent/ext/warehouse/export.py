@@ -65,8 +65,7 @@ def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
 
 def _by_partition(rows: Rows, ends: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """Yield (partition number, batch) with batches cut at partition ends; at last (number of the last
-    partition, None).
-    """
+    partition, None)."""
     for numbers, batch in rows:
         partition = np.searchsorted(ends, numbers, side="right")
         for number in np.unique(partition):

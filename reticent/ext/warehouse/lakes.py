@@ -79,8 +79,7 @@ class _Files:
 
 def _physical_fields(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
     """Return the columns under their physical names in the data files (Delta column mapping by name), without partition
-    columns, which files do not hold, and nested ones.
-    """
+    columns, which files do not hold, and nested ones."""
     names = {field.name: field.metadata.get("delta.columnMapping.physicalName") for field in table.schema().fields}
     apart = {*table.metadata().partition_columns}
     return {
@@ -247,8 +246,7 @@ class IcebergSource(_Lake):
 
     def _scan(self, table: Any, **options: Any) -> Any:
         """Return a scan of the snapshot, with the table's current schema, or the snapshot's if the job
-        sets a version.
-        """
+        sets a version."""
         snapshot = {} if self._settings.version is None else {"snapshot_id": self._snapshot}
         return table.scan(**snapshot, **options)
 

@@ -129,8 +129,7 @@ class Postgres:
 
     def ids_of(self, table: str | None) -> pa.Array:
         """Return the distinct individual ids in a withdrawal table (``table``), or in the documents if it is None, in
-        the snapshot.
-        """
+        the snapshot."""
         held, name = self._hold(), self._settings.individual_id
         try:
             if table is None:
@@ -226,8 +225,7 @@ class Postgres:
 
     def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
         """Return a table's name in SQL, its kind and its number of blocks; only this looked-up name
-        enters statements.
-        """
+        enters statements."""
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
             "(SELECT max(pg_relation_size(relid, 'main')) FROM pg_partition_tree(c.oid) WHERE isleaf)) "
@@ -291,8 +289,7 @@ class Postgres:
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
         """Return the SQL expression of a column cast to text by the server; raise `CorpusError` for a type that is no
-        id or text.
-        """
+        id or text."""
         names = self._settings
         is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
         if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):

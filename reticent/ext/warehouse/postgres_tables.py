@@ -117,8 +117,7 @@ def write_tables(
 @contextmanager
 def _transaction(address: str) -> Iterator[_Transaction]:
     """Context manager: a transaction that is committed if the block ends without an error, and rolled
-    back otherwise.
-    """
+    back otherwise."""
     where = shown(address)
     try:
         connection = open_postgres(address, "--into", autocommit=False)
@@ -181,8 +180,7 @@ class _Transaction:
 
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
         """Create the table of a result, or with ``overwrite`` replace the rows of one that an export wrote; return the
-        number of rows.
-        """
+        number of rows."""
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
         found = f"to_regclass({literal(table)})"
         ((there, comment),) = self.execute(f"SELECT {found}::text, obj_description({found}, 'pg_class')")
@@ -222,8 +220,7 @@ class _Transaction:
         left_out: LeftOut | None,
     ) -> tuple[int, int]:
         """Add spans to OMOP's note_nlp table, replacing earlier rows of these documents with ``overwrite``; return the
-        rows added, and those left of withdrawn individuals.
-        """
+        rows added, and those left of withdrawn individuals."""
         table = ".".join(quoted(part) for part in name if part is not None)
         self._ingest(_with_checked_ids(documents), "reticent_documents", temporary=True)
         count = self._ingest(_with_checked_ids(spans), "reticent_spans", temporary=True)

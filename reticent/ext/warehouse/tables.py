@@ -59,8 +59,7 @@ class ResultTable:
 
 def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
     """Return the table of a store's protected tokens, one row a document; reading it raises `ArtifactError` if the
-    corpus lacks one of its documents.
-    """
+    corpus lacks one of its documents."""
 
     def rows() -> Rows:
         numbers = _numbers(store.doc_ids, corpus)
