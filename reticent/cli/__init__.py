@@ -160,8 +160,7 @@ def _nothing() -> None:
 
 
 def _first_line(module: str, attribute: str) -> str:
-    """Return the first line of a command's help, read from the source: a function's docstring, or a
-    group's ``help=``."""
+    """Return the first line of a command's help from the source: a docstring, or a group's ``help=``."""
     for node in _statements(module):
         if isinstance(node, ast.FunctionDef) and node.name == attribute:
             return (ast.get_docstring(node) or "").partition("\n\n")[0]
@@ -305,7 +304,6 @@ def _stop(number: int, _: object) -> None:
 
 
 def _spare_collection() -> None:
-    """Disable the final garbage collection at exit (saves 0.1 s), unless torch is loaded, whose libraries would report
-    leaks."""
+    """Skip the final garbage collection at exit (0.1 s), unless torch is loaded, whose libraries would report leaks."""
     if "torch" not in sys.modules:
         gc.freeze()

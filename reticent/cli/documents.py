@@ -495,8 +495,7 @@ def learn(
 
 
 def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the section [detect] of a job with the detector ``learned`` added, and its options
-    updated by ``options``."""
+    """Return the section [detect] of a job with the detector ``learned`` added, and these options of it changed."""
     table = {**(section.get("learned") or {}), **options}
     table.pop("model", None)
     names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]

@@ -97,8 +97,7 @@ def new_job(
 
 
 def _num_individuals(job: Job) -> int | None:
-    """Return the number of individuals in a job's document files; None if they are remote or unreadable, which a run
-    reports."""
+    """Return the number of individuals in a job's document files; None if they are remote or unreadable."""
     if job.corpus.source is None or "://" in str(job.corpus.source):
         return None
     try:

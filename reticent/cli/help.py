@@ -80,8 +80,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 
 
 def example_of(command: str) -> str | None:
-    """Return the example line at the end of a command's help; None without one (a test requires one
-    for every command)."""
+    """Return the example line at the end of a command's help; None without one (a test requires one of each)."""
     return f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
 
 
@@ -139,8 +138,8 @@ REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def removed_option_message(command: str, option: str) -> str | None:
-    """Return the message for an option that a command no longer has, with the setting to use instead; None if it never
-    had it."""
+    """Return the message for a removed option of a command, with the setting that replaces it; None if it never was
+    one."""
     setting = REMOVED.get(command, {}).get(option)
     if setting is None:
         return None
@@ -157,8 +156,7 @@ def removed_option_message(command: str, option: str) -> str | None:
 
 
 def subcommands_app() -> typer.Typer:
-    """Return a typer app for the subcommands of a command that also runs itself; at least two
-    subcommands are needed."""
+    """Return a typer app for the subcommands, two at least, of a command that also runs itself."""
     return typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
 
 

@@ -68,8 +68,7 @@ PartOption = Annotated[
 
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
-    """Print what a run of a job can show and what it costs; raise `PolicyError` if its documents are too few or its
-    budget too small."""
+    """Print what a job's run can show and costs; raise `PolicyError` for too few documents or too small a budget."""
     run = Run(job, new_progress(quiet))
     sides = sides_of(run)
     lines = [*reach_lines(job, sides), *(charge_lines(run) if sides is not None else ())]
@@ -582,8 +581,8 @@ def budget(
 
 
 def _files_of(place: Path) -> list[Path]:
-    """Return the budget files of a run, those named by its job and its own; or the file itself if
-    ``place`` is one.
+    """Return the budget files of a run, those its job names and its own; or ``place`` itself if it
+    is a file.
 
     Raises
     ------

@@ -129,8 +129,7 @@ def print_classification(results: list[ClassificationEvidence], as_json: bool) -
 
 
 def print_run(run: Run, as_json: bool) -> None:
-    """Print the counts of every artefact of a run as JSON; without JSON nothing, as each stage has printed its own
-    line."""
+    """Print the counts of every artefact of a run as JSON; without JSON nothing, as each stage has printed a line."""
     if as_json:
         print(json.dumps(_counts_of(run), indent=1))
 
@@ -141,8 +140,7 @@ def _counts_of(run: Run) -> dict[str, Any]:
 
 
 def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
-    """Print how many n-grams of the members' index crossed the threshold k in an update, and the
-    artefacts it affects."""
+    """Print how many n-grams of the members' index an update moved across the threshold k, and what it affects."""
     if as_json:
         print(json.dumps({**_counts_of(run), "touched": touched.to_dict()}, indent=1))
         return
@@ -162,8 +160,8 @@ def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
 
 
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
-    """Print the last checkpoint of each recipe, the ledger, verdicts, and the paths of report and dossier; JSON is the
-    published evidence."""
+    """Print last checkpoints by recipe, ledger, verdicts, and the paths of report and dossier; JSON is published
+    evidence."""
     if as_json:
         print(json.dumps(to_json(publish_audit(evidence))))
         return
@@ -274,8 +272,7 @@ def counts_table(spans: dict[str, dict[str, int]]) -> Table:
 
 
 def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
-    """Yield the tables of a detection evaluation (`reticent.audit.detection.evaluate_detection`);
-    they fit 80 columns."""
+    """Yield the tables of a detection evaluation (`audit.detection.evaluate_detection`); they fit 80 columns."""
     yield _overall(found)
     yield _whole(found)
     yield _by_category(found)
@@ -356,8 +353,7 @@ def _by_detector(found: DetectionEvidence) -> Table:
 
 
 def sampled_table(found: SampledRecall) -> Table:
-    """Return a table of recall estimated from a sample, and of identifiers left unprotected in the
-    corpus, by category."""
+    """Return a table of recall estimated from a sample, and of identifiers left in the corpus, by category."""
     table = _table(
         "category",
         *("marked", "recall", "95 %", "unprotected", "95 %"),
@@ -373,8 +369,7 @@ def sampled_table(found: SampledRecall) -> Table:
 
 
 def sampled_lines(found: SampledRecall) -> Iterator[str]:
-    """Yield sentences on the identifiers missed in the corpus, on estimates from few individuals, and on annotator
-    agreement."""
+    """Yield sentences on identifiers missed in the corpus, estimates from few individuals, and annotator agreement."""
     left = found.overall.unprotected
     if left.value is not None and left.high is not None:
         yield (

@@ -33,8 +33,7 @@ _TAG: Final = re.compile(r"\[[^\[\]]+_\d+\]")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Redacted:
-    """A text with a numbered tag for each identifier, and the identifiers by tag (secret: keep them apart from the
-    text)."""
+    """A text with a numbered tag for each identifier, and tag -> identifier (secret: keep it apart from the text)."""
 
     text: str
     #: Tag -> the identifier.
@@ -78,8 +77,8 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
 def redact_reversibly(
     text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None
 ) -> Redacted:
-    """Return a text with its direct identifiers replaced by numbered tags such as ``[NAME_1]``, and the identifier of
-    each tag.
+    """Return a text with numbered tags such as ``[NAME_1]`` for its direct identifiers, and what
+    each tag replaced.
 
     Equal values have one tag, so that what is written about them elsewhere can be turned back:
 
@@ -110,8 +109,7 @@ def redact_reversibly(
 def _pieces(
     text: str, record: Mapping[str, str] | None, detectors: Sequence[Any] | None
 ) -> list[tuple[str, str | None]]:
-    """Return the text as consecutive (piece, category) pairs; the category is that of an identifier, None for other
-    text."""
+    """Return the text as consecutive (piece, category) pairs; the category is None outside identifiers."""
     fields = dict(record or {})
     records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
     if detectors is None:

@@ -200,8 +200,7 @@ def read_annotation(path: Path | str) -> Annotation:
 
 
 def check_texts(annotation: Annotation, texts: Mapping[int, str], path: Path | str) -> None:
-    """Raise `CorpusError` unless the corpus texts (by row) are those that were sampled and every span lies within its
-    text."""
+    """Raise `CorpusError` unless the corpus texts (by row) are those sampled and every span lies within its text."""
     for document, spans in zip(annotation.sample.documents, annotation.spans, strict=True):
         where = f"{path}: document {document.name}"
         text = texts.get(document.row)

@@ -144,8 +144,8 @@ def _is_taught(run: Run, rows: np.ndarray) -> np.ndarray:
 def _without(
     left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows and strata of a sample without the documents ``left_out``, and the strata's sizes reduced in
-    proportion."""
+    """Return rows and strata of a sample without the documents ``left_out``, and stratum sizes
+    reduced in proportion."""
     if left_out.all():
         raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
     drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~left_out]))
@@ -172,8 +172,7 @@ def _kept_text_ends(run: Run) -> np.ndarray | None:
 
 
 def text_ends(run: Run) -> np.ndarray | None:
-    """Return the end of each document's own text, int64, where canaries were appended to it; None if the job has no
-    canaries."""
+    """Return the end of each document's own text, int64, before any canary; None if the job has no canaries."""
     if run.job.canaries is None:
         return None
     places = open_canaries(run.folder / "canaries").places
@@ -257,8 +256,8 @@ def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Se
 
 
 def _households(run: Run, rows: np.ndarray) -> np.ndarray | None:
-    """Return the household number of each document's individual; None if the documents name none, or each individual is
-    alone in one."""
+    """Return the household number of each document's individual; None if none are named or each
+    individual has its own."""
     ids = run.corpus.scan()
     if "household_id" not in ids.column_names or ids.column("household_id").null_count:
         return None

@@ -81,8 +81,7 @@ def weighted_recall(
 
 
 def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return category -> (covered mentions, all mentions) of each document, float64 (documents,) each. A mention
-    annotated twice counts once."""
+    """Return category -> (covered, all) mentions of each document, float64 (documents,) each, without repeats."""
     gold, num = marks.gold, len(marks.individual)
     keys = np.stack([gold.document, gold.start, gold.end, gold.category])
     once = np.zeros(len(gold), dtype=bool)
@@ -98,8 +97,7 @@ def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
-    """Return the recall and missed identifiers, over all categories and for each, from `mention_counts` of the sampled
-    documents."""
+    """Return recall and missed identifiers, in all and by category, from `mention_counts` of the sampled documents."""
     none = np.zeros(len(drawn.individual))
     found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
     crowd = max((_largest(drawn, own[1] - own[0]) for own in counts.values()), default=0.0)

@@ -111,8 +111,8 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
 def timed(
     rows: list[dict[str, Any]], what: str, text_bytes: int | None = None, *, beside: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Context manager: append to ``rows`` the wall and CPU time of the block, with child processes, unless the block
-    sets other times."""
+    """Context manager: append to ``rows`` the wall and CPU time of the block, children included,
+    unless it sets others."""
     row: dict[str, Any] = {"what": what, "beside": beside} | ({} if text_bytes is None else {"text_bytes": text_bytes})
     started, before = time.perf_counter(), _cpu_seconds()
     yield row

@@ -83,8 +83,8 @@ def classify_documents(
 def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
-    """Yield each model folder with the documents tokenised by its tokenizer. The tokens are deleted after the last
-    folder."""
+    """Yield each model folder with the documents tokenised by its tokenizer; tokens are deleted
+    after the last folder."""
 
     made: dict[str, Path] = {}
     with held_folder("reticent-classify-") as temporary:

@@ -61,8 +61,8 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return the documents of a run in a model's tokens, with classes or tags: members for training, held-out ones for
-    evaluation.
+    """Return a run's documents in a model's tokens, with classes or tags: members to train on,
+    held-out ones to test.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
@@ -132,8 +132,7 @@ def train_one(
     progress: Callable[[StepReport], None],
     **more: Any,
 ) -> ClassifiedStart:
-    """Train a head on one checkpoint and measure it on held-out documents; ``more`` are arguments of `classify` or
-    `tag`."""
+    """Train a head on one checkpoint and test it on held-out documents; ``more`` as for `classify` or `tag`."""
     from reticent.ext.classify.training import classify
 
     found = (classify if isinstance(documents, LabelledTokens) else tag)(

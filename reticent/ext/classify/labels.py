@@ -106,8 +106,7 @@ def label_documents(
 
 
 def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray | None) -> None:
-    """Raise `ArtifactError` if an individual, or a household, has documents on both the training and the
-    held-out side."""
+    """Raise `ArtifactError` if an individual, or a household, has documents on both sides."""
     named = {"individuals": store.individual} | ({} if households is None else {"households": households})
     for kind, units in named.items():
         own = units if kind == "individuals" else units[store.individual]
@@ -119,8 +118,8 @@ def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray 
 
 
 def _check_names(names: list[str], num_documents: int) -> None:
-    """Raise `CorpusError` for class names that look like text or ids. No message shows a label, so a wrong column never
-    reaches a log."""
+    """Raise `CorpusError` for class names that look like text or ids; no message shows a label, so
+    none reaches a log."""
     if not num_documents:
         raise CorpusError("labels: no document has one")
     if len(names) > MAX_CLASSES or max(map(len, names)) > MAX_CLASS_NAME:

@@ -80,8 +80,8 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
 
 
 def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
-    """Return the difference in macro F1, first minus second predictions, with an interval over the same resampled
-    individuals."""
+    """Return macro F1 of the first minus the second predictions, with an interval over the same
+    individuals resampled."""
     values, draws = [], []
     for predicted in (first, second):
         tops, bottoms = truth.counts(predicted)
@@ -107,8 +107,7 @@ def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
 
 
 def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of documents and of distinct individuals for each (true, predicted) pair of classes, (C, C)
-    each."""
+    """Return the documents and the distinct individuals of each (true, predicted) class pair, int64 (C, C) each."""
     num = truth.num_classes
     cell = truth.classes * num + predicted
     documents = np.bincount(cell, minlength=num * num).reshape(num, num)

@@ -74,8 +74,7 @@ class _Stage:
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
     def privacy(self, run: Run) -> PrivacyConfig:
-        """Return the DP-SGD settings of a private head, with the privacy unit of the trainings: one
-        budget holds both."""
+        """Return the DP-SGD settings of a private head, with the trainings' privacy unit: one budget holds both."""
         return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
@@ -130,7 +129,7 @@ def _stages(run: Run) -> list[_Stage]:
 
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
-    """Return the privacy settings that a private head on a model depends on, for a manifest; a larger budget alone
+    """Return the privacy settings that a private head depends on, for a manifest; a larger budget
     makes nothing stale."""
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
@@ -139,8 +138,7 @@ def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
 
 
 def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
-    """Yield for each training of a private head its artefact name, recipe, DP-SGD settings, number of epochs, and batch
-    size."""
+    """Yield artefact name, recipe, DP-SGD settings, number of epochs and batch size of each private head's training."""
     for stage in _stages(run):
         head = stage.head
         for _ in stage.epochs(run.job) if head.private else ():
@@ -172,8 +170,7 @@ def check_settings(run: Run) -> None:
 
 
 def check_documents(run: Run) -> None:
-    """Raise, before any training, if documents cannot be labelled or are too few for a head's epsilon; their tokens
-    must exist."""
+    """Raise, before any training, if documents cannot be labelled or are too few for a head's epsilon."""
     from reticent.ext.classify.training import training_units
 
     for head in run.job.heads:
@@ -185,8 +182,8 @@ def check_documents(run: Run) -> None:
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
-    """Yield a build step for the heads on the base model and on every training of each model, for each section of
-    heads.
+    """Yield a build step for the heads of each section on the base model and on every training of
+    each model.
 
     The artefact of the base model also has the rows that need no model. Each artefact is ``classification.json``, and
     the heads if the job keeps them.
@@ -261,8 +258,7 @@ def _texts(
 
 
 def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
-    """Return a progress callback that reports the steps of part ``number`` of ``count`` equal parts as steps of the
-    whole."""
+    """Return a progress callback that reports the steps of part ``number`` of ``count`` equal ones as of the whole."""
 
     def tell(said: StepReport) -> None:
         size = said["num_steps"]

@@ -115,16 +115,15 @@ def tag_documents(
 
 
 def tags_of(store: TokenStore, categories: tuple[str, ...]) -> np.ndarray:
-    """Return the tags of tokens whose identifiers were replaced by surrogates (`RewrittenTokens`), int64
-    (num_tokens,)."""
+    """Return the tags, int64 (num_tokens,), of tokens whose identifiers are surrogates (`RewrittenTokens`)."""
     assert store.path is not None
     return _tags(_identifier_of_tokens(store, WordSpans(store.path)), [CATEGORIES.index(name) for name in categories])
 
 
 @dataclass(frozen=True, slots=True)
 class _Identifiers:
-    """For each token, the index in `CATEGORIES` of its identifier (-1 for none), and whether an identifier begins
-    there."""
+    """For each token, the index in `CATEGORIES` of its identifier (-1: none), and whether an
+    identifier begins there."""
 
     kinds: np.ndarray
     begins: np.ndarray
@@ -207,8 +206,8 @@ def found_identifiers(tags: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
 def measure_tags(
     documents: TaggedTokens, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int
 ) -> MeasuredClasses:
-    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over categories (macro), and F1
-    by category.
+    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over
+    categories, and each's own.
 
     Parameters
     ----------

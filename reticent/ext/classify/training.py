@@ -230,8 +230,8 @@ def train_head(
 
 
 def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[TokenStore, int]:
-    """Return the training documents (with households as individuals if these are the privacy unit), and the number of
-    privacy units."""
+    """Return the training documents, with households as individuals if they are the privacy unit, and the number of
+    units."""
     store = documents.store.select(np.flatnonzero(documents.is_train))
     if privacy is not None and privacy.unit == "household":
         if documents.households is None:

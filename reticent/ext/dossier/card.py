@@ -38,8 +38,7 @@ class Measure(NamedTuple):
 
 
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
-    """Return the outcome of the verdict on a tested model, or "not shown" if the audit's report does not cover this
-    checkpoint."""
+    """Return the outcome of the verdict on a tested model, or "not shown" if the audit's report leaves it out."""
     shown = _shown(evidence, model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 

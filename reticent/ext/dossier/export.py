@@ -33,8 +33,8 @@ def export_with_card(
     despite: str = "",
     push_to_hub: str = "",
 ) -> dict[str, Any]:
-    """Copy a tested model to ``out`` (new or empty) with its card; return the folder, the verdict and the files not
-    copied.
+    """Copy a tested model to ``out`` (new or empty) with its card; return folder, verdict and files
+    left behind.
 
     Parameters
     ----------

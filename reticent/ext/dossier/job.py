@@ -68,8 +68,8 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check a dossier's files and signature; if it lies in its run folder, also the run's tested models and the
-    artefacts it was made from.
+    """Check a dossier's files and signature; in its run folder also the run's tested models and the
+    source artefacts.
 
     Raises
     ------
@@ -122,8 +122,7 @@ def is_of_older_rules(audit: AuditEvidence) -> bool:
 
 
 def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield a line for each outcome of published evidence (``said``) that differs in a new judgement of the same models
-    (``again``)."""
+    """Yield a line for each published outcome (``said``) that differs in a new judgement of the same models."""
     before, now = _outcomes(said), _outcomes(again)
     for key in dict.fromkeys((*before, *now)):
         (recipe, model, title), outcomes = key, (before.get(key, "none"), now.get(key, "none"))
@@ -165,8 +164,8 @@ def _tested(folder: Path) -> set[tuple[str, ...]] | None:
 
 
 def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:
-    """Yield a line for each result of a run (or for ``only`` this one) that is missing or differs from the keyed digest
-    in the dossier."""
+    """Yield a line for each result of a run (or ``only`` this one) that is missing or differs from the dossier's
+    digest."""
 
     key, digests = (run / KEY).read_bytes(), evidence.digests
     expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}

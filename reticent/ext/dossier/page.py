@@ -65,8 +65,7 @@ class Line(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A question of an authority with its answer: a table with a row for each measure and a column for each model, and
-    sentences."""
+    """An authority's question with its answer: a table, one row a measure and one column a model, and sentences."""
 
     name: str
     title: str
@@ -83,8 +82,7 @@ def page_name(language: Language, languages: Sequence[Language], suffix: str) ->
 
 
 def pages_digest() -> str:
-    """Return the SHA-256 of all source files and templates that the pages are made by; pages of another digest are
-    stale."""
+    """Return the SHA-256 of all source files and templates of the pages; pages of another digest are stale."""
     here, digest = Path(__file__).parent, hashlib.sha256()
     audit = here.parents[1] / "audit"
     others = [
@@ -112,8 +110,8 @@ def pages_digest() -> str:
 
 
 def render(evidence: DossierEvidence, language: Language, languages: Sequence[Language]) -> str:
-    """Return the dossier's HTML page in one language, made from published evidence; ``languages`` are those of all its
-    pages.
+    """Return the dossier's HTML page in one language, from published evidence; ``languages`` are
+    those of all pages.
 
     Raises
     ------
@@ -169,8 +167,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 
 
 def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
-    """Return the answer to a question; a figure that an earlier answer has printed is referred to, and not printed
-    again.
+    """Return the answer to a question; a figure printed in an earlier answer is referred to, not
+    printed again.
 
     ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
     """
@@ -331,8 +329,7 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 
 
 def _single_number(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
-    """Return a figure of one number: the attribute ``number`` of the object that ``held`` takes from a model's
-    evidence."""
+    """Return a figure of one number: attribute ``number`` of what ``held`` takes from a model's evidence."""
 
     def of_model(model: ShownModel) -> Found:
         if found := held(model.evidence):
@@ -381,8 +378,7 @@ def _membership(model: ShownModel) -> Found:
 
 
 def _valid(model: ShownModel) -> list[MeasuredAttack]:
-    """Return the membership attacks whose controls do not invalidate them; the strongest attack is
-    chosen among these."""
+    """Return the membership attacks that their controls do not invalidate; the strongest is chosen among these."""
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
@@ -449,8 +445,8 @@ def _in_place(model: ShownModel) -> Found:
 
 
 def _diagnoses(model: ShownModel) -> Found:
-    """Yield the rates of diagnoses inferred for members, each with its placebo; label values of type `Key` are
-    translated by `_line`."""
+    """Yield the rates of diagnoses inferred for members, and their placebos; `_line` translates
+    values of type `Key`."""
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
         for rung, cell in cells.items():
@@ -494,8 +490,8 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 
 def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
-    """Yield the results of probes of the models under verdict; those of other models, such as the base, are only in the
-    report."""
+    """Yield the probe results of the models under verdict; those of others, such as the base, are
+    only in the report."""
     for model in models:
         probed = _probed(audit, model)
         for result in probed.results if probed else ():
@@ -507,8 +503,7 @@ def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
 
 
 def _probed(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
-    """Return the probe of a model, found by its recipe (followed by the model's name where there are several); None if
-    there is none."""
+    """Return the probe named by a model's recipe, with the model's name where there are several; None without one."""
     recipe, asked = model.evidence.recipe, audit.probe.models if audit.probe else ()
     names = (f"{recipe} of {model.evidence.model}", recipe)
     return next((probed for name in names for probed in asked if probed.name == name), None)
@@ -581,8 +576,8 @@ NOT_ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One attack: its meaning in plain words, its name in the evidence, and a function that says whether the run made
-    it on a model."""
+    """One attack: its meaning in plain words, its name in the evidence, and a check whether the run
+    made it on a model."""
 
     __test__ = False  # no test of pytest
 
@@ -603,8 +598,7 @@ class Test:
         return [model for model in self.able(context) if not self.made(context, model)]
 
     def why_not(self, context: Context) -> str:
-        """Return a sentence on how a run makes the attack, or why it cannot be made on a model that was trained
-        elsewhere."""
+        """Return a sentence on how a run makes the attack, or why it is impossible for a model trained elsewhere."""
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
             return t(NOT_ELSEWHERE[self.name])
@@ -935,8 +929,8 @@ LEVELS = ("impact.negligible", "impact.limited", "impact.significant", "impact.m
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of the impact assessment: its title, the facts that the run knows, the institution's declaration, or a
-    question to it."""
+    """One field of the impact assessment: title, facts known to the run, the institution's
+    declaration, or a question."""
 
     title: str
     facts: tuple[str, ...] = ()

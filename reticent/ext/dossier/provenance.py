@@ -83,8 +83,7 @@ def keyed_digests(run: Run) -> KeyedDigests:
 
 
 def digest_of_counts(folder: Path) -> str:
-    """Return the digest of the counts in the manifests of all trainings and token stores of a run:
-    targets, violations."""
+    """Return the digest of the counts in the manifests of a run's trainings and token stores: targets, violations."""
     found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
     counts = {path.relative_to(folder).as_posix(): read_object(path / MANIFEST).get("counts") for path in found}
     return hashlib.sha256(canonical(counts)).hexdigest()
@@ -127,6 +126,5 @@ def code_digest() -> str:
 
 
 def _num_parameters(folder: Path) -> int:
-    """Return the number of parameters of a checkpoint, from the headers of its weight files; tied
-    weights count once."""
+    """Return the number of parameters of a checkpoint, from the weight files' headers; tied weights count once."""
     return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file))

@@ -44,8 +44,8 @@ def rules_steps(run: Run) -> Iterator[Step]:
 
 
 def _rules(run: Run) -> dict[str, Any]:
-    """Return the preregistered rules, without the time. Seeds are a keyed digest: together with the ids they would
-    reveal who is a member."""
+    """Return the preregistered rules, without time; seeds by keyed digest, since with the ids they
+    reveal the members."""
     job = run.job
     seeds = {"seed": job.seed, "training": [job.training(model).seeds for model in job.model]}
     parts = {name: part for name in MEASURED if (part := getattr(job, name)) is not None}
@@ -72,8 +72,8 @@ def _build(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]
 
 
 def fixed_rules(run: Run) -> FixedRules | None:
-    """Return the dossier's statement on the preregistered rules (time, digest, scores made before and after); None if
-    none were."""
+    """Return the dossier's facts on the preregistered rules (time, digest, scores before and
+    after); None without any."""
     folder = run.folder / RULES
     if not run.job.dossier.preregister or not (folder / RULES_FILE).is_file():
         return None

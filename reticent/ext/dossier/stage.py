@@ -43,16 +43,15 @@ def check_settings(job: Job) -> None:
 
 
 def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
-    """Return the digest of the dossier in a run folder (None if there is none), and the names of the dossiers it
-    replaced."""
+    """Return the digest of a run folder's dossier (None if there is none), and the names of those it replaced."""
     own = folder / DOSSIER
     replaced = sorted(path.name for path in (folder / REPLACED).glob("*") if (path / SUMS).is_file())
     return dossier_digest(own) if (own / SUMS).is_file() else None, replaced
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:
-    """Yield the build step of the artefact ``dossier``. The input digests in its manifest are keyed, since the manifest
-    may be sent too."""
+    """Yield the build step of the artefact ``dossier``; its manifest may be sent, so the input
+    digests there are keyed."""
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
@@ -73,8 +72,8 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 
 def _keep_replaced(run: Run) -> str | None:
-    """Copy the existing dossier to the replaced ones and return its digest; without one, return `dossier.replaces` of
-    the job."""
+    """Copy the existing dossier to the replaced ones and return its digest; without one, the job's
+    `dossier.replaces`."""
 
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():

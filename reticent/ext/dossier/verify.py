@@ -129,8 +129,7 @@ def verify_model(
 
 
 def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Whether these are the model files that were handed over for the test, possibly with other files that hold no
-    weights."""
+    """Whether these are the model files handed over for the test, possibly with others that hold no weights."""
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}
     return bool(given) and weights <= given.keys() and given.items() <= digests.items()
@@ -157,8 +156,7 @@ def _check_files(folder: Path, checked: Checked) -> None:
 
 
 def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> None:
-    """Compare the pages with those rendered from the evidence; pages of another version of the code are
-    not compared."""
+    """Compare the pages with those rendered from the evidence, unless they are of another version of the code."""
     names = sorted(path.name for path in folder.glob("dossier*.html"))
     if evidence.code != code_digest():
         checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")

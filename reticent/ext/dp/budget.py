@@ -42,8 +42,7 @@ FORMAT = "reticent.budget/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """The privacy cost charged for one training, a *run* (or for a private vocabulary); ``settled`` once
-    it has ended."""
+    """The privacy cost charged for one training (*run*), or a private vocabulary; ``settled`` once it has ended."""
 
     run: str
     corpus: str
@@ -138,8 +137,7 @@ class Budget:
         return is_new
 
     def release(self, run: str) -> None:
-        """Delete the entry of a run that ended before it drew any noise; only the process that reserved
-        it may do so."""
+        """Delete the entry of a run that ended before it drew noise; only for the process that reserved it."""
         with _changing(self.path) as spendings:
             spendings[:] = [each for each in spendings if each.run != run or each.settled]
 
@@ -191,8 +189,8 @@ class Budget:
 
 
 def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
-    """Return the entries that count towards a total: all but a vocabulary each of whose k is included in the epsilon of
-    some training."""
+    """Return the entries that count towards a total: all but vocabularies whose every k a
+    training's epsilon includes."""
     runs = list(spendings)
     included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
     return [each for each in runs if not included.issuperset((each.run, k) for k in each.about.get("k", [None]))]
@@ -230,8 +228,8 @@ def read_budget(path: Path | str) -> list[Spending]:
 
 
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Return the composed cost of all runs for each corpus and privacy unit; epsilon is None if one of the runs has
-    none.
+    """Return the composed cost of all runs by corpus and privacy unit; epsilon is None if one run
+    has none.
 
     Advanced composition may add as much to delta as the runs' own deltas together. Without a limit that was fixed
     beforehand it holds only for epsilons that were; ``bound`` names this premise.

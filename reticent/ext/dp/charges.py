@@ -48,8 +48,8 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield a sentence, without a full stop, on the joint cost of a job's private trainings, heads and vocabulary in
-    each budget."""
+    """Yield for each budget a sentence, without full stop, on the joint cost of a job's trainings, heads and
+    vocabulary."""
     for spendings in _pending_costs(run, every=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
@@ -59,8 +59,7 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
 
 
 def check_charges(run: Run) -> None:
-    """Report the joint cost of a job's private trainings before the first, and raise `PolicyError` if a budget does not
-    allow them."""
+    """Report the joint cost of a job's private trainings; raise `PolicyError` if a budget does not allow them."""
     for line in charge_lines(run):
         run.progress.say_once(line)
     require_room(run)
@@ -128,8 +127,8 @@ def _budgets(run: Run) -> list[Budget]:
 
 
 def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """Return for each budget the cost of the job's private trainings, heads and vocabularies: those not yet charged, or
-    ``every`` one."""
+    """Return budget -> costs of the job's private trainings, heads and vocabularies, if not yet
+    charged or ``every``."""
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
@@ -187,8 +186,7 @@ def _cost(
 
 
 def _num_units(run: Run, unit: str) -> int:
-    """Return the approximate number of privacy units among members, from the split or, before it, from its expected
-    sizes."""
+    """Return the approximate number of privacy units among members, by the split or, before it, as expected."""
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

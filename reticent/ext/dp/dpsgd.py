@@ -107,8 +107,7 @@ class UnitRows:
         return len(self.units_B)
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """Return per-row values (B, T, ...) as (U, R * T, ...): the rows of each unit concatenated,
-        padded with zeros."""
+        """Return row values (B, T, ...) as (U, R * T, ...): the rows of each unit concatenated and zero-padded."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -125,8 +124,8 @@ class UnitRowsMaker:
         self._first = first_position(model)
 
     def __call__(self, batch: Batch, targets: Targets, units_B: np.ndarray) -> UnitRows:
-        """Return the layout of a batch whose row b belongs to unit ``units_B[b]``: 0 to U - 1, non-decreasing, every
-        number present.
+        """Return the layout of a batch with row b of unit ``units_B[b]``: 0 to U - 1,
+        non-decreasing, none missing.
 
         The divisor of a row's loss is its unit's own number of targets, never the batch's. So the gradient of a unit
         does not depend on other units' documents, and a clip to C is a sensitivity of C.
@@ -172,8 +171,7 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
 
 
 def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """Return the gradient norms (U,) of a linear layer or GPT-2's Conv1D; Opacus would multiply all positions of a unit
-    for the bias too."""
+    """Return gradient norms (U,) of a linear layer or Conv1D; Opacus would multiply all positions for the bias too."""
     norms = {}
     if layer.weight.requires_grad:
         norms[layer.weight] = linear_squares(activations[0], backprops).clamp(min=0).sqrt()
@@ -194,8 +192,7 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
 def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm of each unit's gradient of a shared bias, (U,), from (layer, input, output
-    gradient) of each use."""
+    """Return the norm of each unit's gradient of a shared bias, (U,), from the (layer, input, gradient) of each use."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
@@ -321,8 +318,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     def capture_backprops_hook(
         self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
     ) -> None:
-        """Collect the uses of a tied weight and compute its norm at the last one; Opacus would add up V x D numbers a
-        unit."""
+        """Compute a tied weight's norm once all its uses have come; Opacus would add up V x D numbers a unit."""
         if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
             super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
             return
@@ -481,8 +477,7 @@ class Units:
         return len(self.doc_offsets) - 1
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
-        """Return the Poisson sample of a step: each unit with probability ``sample_rate``; with several processes, this
-        rank's share."""
+        """Return a rank's share of a step's Poisson sample, in which each unit is with probability ``sample_rate``."""
         words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
         chance = (hash_keys(words[0], np.minimum.reduceat(self.keys, self.doc_offsets[:-1]), words[1]) >> 11) * 2.0**-53
         drawn = np.flatnonzero(chance < sample_rate)
@@ -573,8 +568,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatches:
-    """The physical batches of one step, on the host and on the device, and their counts; a private step counts units as
-    its targets."""
+    """The physical batches of one step, on host and device, with counts; a private step's targets are units."""
 
     parts: list[Part]
     rows: list[UnitRows]
@@ -660,8 +654,8 @@ class NoisyGradient:
         first: int,
         last: int,
     ) -> Iterator[PhysicalBatches]:
-        """Yield the batches of steps ``first`` to ``last`` (exclusive) of the training; a step with an empty sample has
-        a dummy batch."""
+        """Yield the batches of steps ``first`` to ``last`` (exclusive); a step with an empty sample
+        has a dummy batch."""
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
@@ -737,8 +731,7 @@ class NoisyGradient:
             return unit_losses(self.model, rows)
 
     def _products(self) -> AbstractContextManager[None]:
-        """Return a context of full float32 (no TF32) for ghost clipping, which bounds a gradient only if it is computed
-        twice alike."""
+        """Return a context without TF32 for ghost clipping, which needs the same gradient from two computations."""
         return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
@@ -793,8 +786,7 @@ def _first_unit(part: Part) -> Part:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Context manager: silence torch's warning, at every backward pass, that an embedding's input
-    requires no gradient."""
+    """Context manager: silence torch's warning, at each backward pass, of an embedding input without gradient."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield
@@ -810,8 +802,8 @@ def _quiet() -> Iterator[None]:
 
 
 class PrivateStep:
-    """The `~reticent.trainer.steps.Step` of DP-SGD. It counts privacy units as targets; an epoch is 1 / sample rate
-    steps."""
+    """The `~reticent.trainer.steps.Step` of DP-SGD. Its targets are privacy units; an epoch is 1 /
+    sample rate steps."""
 
     #: A step of noise alone is taken too. Otherwise an empty sample would show, and with it an individual's absence.
     takes_empty = True
@@ -848,8 +840,7 @@ class PrivateStep:
         return self.plan.after(epoch * self.plan.steps_per_epoch)
 
     def cache_key(self) -> dict[str, Any]:
-        """Return the DP-SGD settings, the device and the number of processes, since each random generator gives other
-        noise."""
+        """Return DP-SGD settings, device and number of processes: each random generator makes other noise."""
         # A state of before draws went by documents would go on with other samples under the same noise.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
         return {**self.privacy.cache_key(), **about}
@@ -912,8 +903,8 @@ class PrivateStep:
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Store the clipped, noisy gradient sum over the *expected* number of units in ``.grad``; the number drawn is
-        private."""
+        """Store the clipped, noisy sum over the *expected* number of units in ``.grad``; the number
+        drawn is private."""
         return self.noisy.add_gradients(data, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:

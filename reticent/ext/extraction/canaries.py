@@ -102,7 +102,7 @@ def _int32(*bounds: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Return the exposure of each row's score among its references, log2|R| - log2(rank), in bits; see
+    """Return each row's exposure in bits, log2|R| - log2(rank of its score among references); see
     `statistics.exposure`.
 
     >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]]))
@@ -114,8 +114,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return the lower bound on epsilon by a one-run audit, which guesses that the highest scores were included and the
-    lowest left out.
+    """Return the one-run audit's lower bound on epsilon; it guesses that high scores were included and low ones left
+    out.
 
     Parameters
     ----------
@@ -192,8 +192,7 @@ def _in_and_out(
 
 
 def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) -> Estimate | None:
-    """Return the mean exposure of included canaries minus that of the others; None if either has fewer than two to
-    resample."""
+    """Return mean exposure of included canaries minus that of the others; None with fewer than two on a side."""
     if min(len(included), len(excluded)) < 2:
         return None
     sides = ((values, np.ones(len(values))) for values in (included, excluded))

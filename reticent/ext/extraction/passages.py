@@ -88,8 +88,8 @@ def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
 def draw_passages(
     store: TokenStore, chosen: np.ndarray, length: int, num_passages: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return one random passage for each of some chosen documents: (documents, positions of first tokens), int64, in
-    document order.
+    """Return a random passage of each of some chosen documents: (documents, first positions),
+    int64, in document order.
 
     Each document has one passage of ``length`` tokens, anywhere in it. If there are more documents than wanted, some
     are chosen at random. The passage of a document does not depend on the choice of others.

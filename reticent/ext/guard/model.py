@@ -103,8 +103,7 @@ class GuardedModel:
         return self.tokenizer.decode(ids, **self._decoding())
 
     def _setting(self, name: str, options: dict[str, Any]) -> int:
-        """Return a generation setting as an integer: the given option, or the model configuration's; 1 if neither has
-        it."""
+        """Return a generation setting as an integer: the option, else that of the model's configuration, else 1."""
         config = options.get("generation_config") or self.model.generation_config
         return int(options.get(name) or getattr(config, name, None) or 1)
 

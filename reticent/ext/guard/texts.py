@@ -39,8 +39,7 @@ _NEED_MORE = frozenset({"gold", "records", "learned"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A span found in generated text: character offsets (end exclusive), category and detector;
-    never the text itself."""
+    """A span found in generated text: character offsets (end exclusive), category, detector; never the text."""
 
     start: int
     end: int
@@ -258,8 +257,7 @@ def check_policy(policy: str) -> None:
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Return non-overlapping findings: overlapping ones are merged under the first's category, or as verbatim if any
-    is."""
+    """Return non-overlapping findings; merged ones keep the first's category, or are verbatim if any is."""
     merged: list[Finding] = []
     for finding in sorted(findings):
         if merged and finding.start < merged[-1].end:

@@ -26,8 +26,8 @@ _STREAM = 91
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A target of attribute inference, one value of one individual: a document with the true value (first) and with
-    each alternative."""
+    """A target of attribute inference: one individual's document with the true value (first) and
+    with each alternative."""
 
     code: int
     label: int

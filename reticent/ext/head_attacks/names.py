@@ -45,8 +45,7 @@ def told_names(
 
 
 def _as_accuracy(advantage: Estimate) -> Estimate:
-    """Return an advantage as an accuracy: 0.5 plus half of the advantage (or of a difference of two), with its
-    interval."""
+    """Return an advantage (or a difference of two) as an accuracy, 0.5 plus half of it, with its interval."""
     value, low, high = (
         None if end is None else CHANCE + end / 2 for end in (advantage.value, advantage.low, advantage.high)
     )

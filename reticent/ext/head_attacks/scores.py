@@ -102,8 +102,8 @@ class Classifier(_Head):
         return mean_DC - np.logaddexp.reduce(mean_DC, axis=1, keepdims=True)
 
     def log_probs_of(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the log-probability of every class for raw texts, float64 (D, C); a text without a token has equal
-        probabilities."""
+        """Return log-probabilities of all classes for raw texts, float64 (D, C); equal ones for a
+        text without token."""
         rows = [encoded.ids for encoded in core_tokenizer(self.tokenizer).encode(list(texts))]
         num = sum(map(len, rows))
         zeros = np.zeros(num, dtype=np.uint8)

@@ -67,8 +67,7 @@ UNPROTECTED = "unprotected"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The classifier or tagger head (``section``) trained on the last start checkpoint of a training, or (None) on the
-    base model."""
+    """The classifier or tagger head (``section``) on the last start checkpoint of a training, or (None) on the base."""
 
     run: Run
     section: HeadConfig
@@ -224,8 +223,7 @@ class ShadowHead:
 
     @contextmanager
     def _texts(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Context manager: a function from epoch to the shadow's training tokens as the head reads them; None if they
-        are unchanged."""
+        """Context manager: epoch -> the shadow's training tokens as the head reads them; None if they are unchanged."""
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
             yield None
@@ -246,8 +244,7 @@ def _config(run: Run) -> HeadsConfig:
 
 
 def _heads(run: Run) -> list[Head]:
-    """Return the heads of all starts (base model and trainings), preceded by each model's unprotected control if heads
-    protect."""
+    """Return the heads on base model and trainings, preceded by each model's unprotected control if heads protect."""
     if run.job.audit.heads is None:
         return []
     found = []
@@ -356,8 +353,7 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.ndarray, np.ndarray]:
-    """Return (document of each label, labels), int64: one label a document for a classifier, one an identifier for a
-    tagger."""
+    """Return (document of each label, labels), int64: a classifier's one a document, a tagger's one an identifier."""
     if isinstance(documents, LabelledTokens):
         return np.arange(len(documents.classes)), documents.classes
     begins = np.flatnonzero((documents.tags > 0) & (documents.tags % 2 == 1))

@@ -184,8 +184,8 @@ def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> 
 def _rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return token ids (B, C, T), group of each scored token (B, T; -1: not scored), attention mask (B, T) and store
-    positions (B, T)."""
+    """Return token ids (B, C, T), and groups of scored tokens (-1: none), attention and store
+    positions, each (B, T)."""
     ids, within, batch, positions = _exchanged(windows, targets, chosen)
     asked = batch.is_text & (within < 0)
     if causal:

@@ -155,8 +155,7 @@ def _completed_ends(
 
 
 def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the AUC of individuals in ``has`` over those in ``lacks`` (ties count half), and each individual's
-    influence on it, (N,)."""
+    """Return the AUC of ``has`` over ``lacks`` (ties count half), and each individual's influence on it, (N,)."""
     own, other, influence = scores[has], scores[lacks], np.zeros(len(scores))
     wins = [
         (np.searchsorted(np.sort(b), a, side="left") + np.searchsorted(np.sort(b), a, side="right")) / 2 / len(b)
@@ -315,8 +314,7 @@ def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
 def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
-    """Return rung -> share of texts completed verbatim by the model and not by the base model, for members and held-out
-    individuals."""
+    """Return rung -> share of texts completed verbatim, and not by the base, for members and held-out individuals."""
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):
         asked = scores[f"{kind} asked"][:, rung]

@@ -51,8 +51,8 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The individuals (N) and diagnoses (D) of a clinical ladder, with the cues (the attacker's knowledge) on each
-    rung.
+    """The individuals (N) and diagnoses (D) of a clinical ladder, with cues (the attacker's
+    knowledge) by rung.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 
 def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Return the questions of the clinical ladder for at most ``config.num_individuals`` members and as many held-out
-    individuals.
+    """Return the clinical ladder's questions for at most ``config.num_individuals`` members, and as
+    many held-out.
 
     Parameters
     ----------
@@ -163,8 +163,8 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
 
 
 def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
-    """Return the codes of at most ``most`` random individuals of each side, ascending; ``left_out`` excludes held-out
-    ones."""
+    """Return the codes of at most ``most`` random individuals of each side, ascending; ``left_out``
+    bars held-out ones."""
     random, parts = generator(seed, _STREAM), []
     for side in (MEMBERS, HELDOUT):
         mask = individuals.mask(side)
@@ -255,8 +255,8 @@ def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
 
 
 def _unknown(sentences: Sequence[str], beginning: str) -> str:
-    """Return the last sentence whose beginning is not in the note's beginning (from which a model could copy it); "" if
-    none."""
+    """Return the last sentence that does not begin in the note's beginning, from which it could be
+    copied; "" if none."""
     known = f" {beginning} "
     starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
     return next((sentence for sentence, start in starts if f" {start} " not in known), "")

@@ -72,8 +72,7 @@ def check_diagnoses(run: Run) -> None:
 
 
 def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
-    """Return the ladder evidence of a model, None for an endpoint; the scores of a base model are written to
-    ``folder``."""
+    """Return the ladder evidence of a model, None for an endpoint; a base model's scores are written to ``folder``."""
     from reticent.ext.ladder.measure import ladder
 
     path, model = run.checkpoint_of(measurement), measurement.model
@@ -127,8 +126,7 @@ def _read(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _out_of(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
-    """Return for each individual the mean scores of the shadow models not trained on them; None if there are no
-    shadows."""
+    """Return each individual's mean scores by the shadow models not trained on them; None without shadows."""
     total: Any = 0.0
     num: Any = 0.0
     for found in shadows:

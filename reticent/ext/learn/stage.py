@@ -214,8 +214,7 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
 
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """Return training examples labelled by records and unambiguous formats alone; other finds and capitalised words are
-    labelled unknown."""
+    """Return training examples labelled by records and unambiguous formats; other finds and capitals are unknown."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -277,8 +276,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
-    """Return the run's rows of the documents with these text digests, -1 for one not in the run: so a sample stays
-    usable after an update."""
+    """Return the run's rows of documents with these text digests, -1 if absent, so that a sample survives an update."""
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -315,8 +313,7 @@ def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.T
 
 
 def _detectors(run: Run) -> list[Detector]:
-    """Return the detectors that run beside the tagger, except those that read further columns, which annotated
-    documents may lack."""
+    """Return the detectors beside the tagger, without those that read columns annotated documents may lack."""
     names = _other_detectors(run)
     options = {name: run.job.detect.of(name) for name in names}
     found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
@@ -525,8 +522,7 @@ class _Words:
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
     def lanes(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
-        """Return the category number of each word of these documents, given spans whose documents
-        are numbered from 0."""
+        """Return the category number of each word of these documents; ``found`` numbers them from 0."""
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
         return self._marked(rows, spans)[self.of(rows)]
 
@@ -568,7 +564,7 @@ class _Words:
 
 
 def _shape(word: str) -> str:
-    """Return the shape of a word: ``X`` a capital, ``x`` a small letter, ``9`` a digit, ``-`` another; longer repeats
-    end in ``+``."""
+    """Return a word's shape: ``X`` capital, ``x`` small letter, ``9`` digit, ``-`` other; longer
+    repeats end in ``+``."""
     classes = "".join("X" if c.isupper() else "9" if c.isnumeric() else "x" if c.isalpha() else "-" for c in word)
     return re.sub(r"(.)\1{2,}", r"\1+", classes)

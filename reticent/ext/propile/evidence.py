@@ -49,8 +49,7 @@ NUM_POINTS = 96
 
 
 def best_over_templates(values: np.ndarray) -> np.ndarray:
-    """Return for each subject the maximum of a (templates, subjects) array over templates; NaN if every template is
-    NaN."""
+    """Return for each subject the maximum over templates, of (templates, subjects); NaN if all are NaN."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
         return np.nanmax(values, axis=0)
@@ -94,7 +93,7 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the published result of one model, target type and level: estimates over the subjects who have a usable
+    """Return the published result of one model, target type and level, over subjects with a usable
     prompt.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
@@ -153,8 +152,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
 def _unconditional(
     true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
 ) -> Unconditional | None:
-    """Compare the probability of each true item after its prompt with that after an empty prompt; None of a masked
-    model."""
+    """Compare each true item's probability after its prompt with that after none; None of a masked model."""
     both = ~np.isnan(alone)
     if not both.any():
         return None
@@ -247,7 +245,7 @@ def density(log_probs: np.ndarray, cell: int) -> Density:
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
-    """Return every answer as a table with one row for each (model, target, level, template, subject): numbers only, no
+    """Return every answer, one row a (model, target, level, template, subject): numbers only, no
     item.
 
     ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep

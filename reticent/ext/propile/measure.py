@@ -233,8 +233,7 @@ def _transferred(
 
 
 def _validation(study: SoftPromptStudy) -> int:
-    """Return the number of validation subjects, the same for all variants, so that all are measured on the same
-    evaluation subjects."""
+    """Return one number of validation subjects for all variants, so that all are evaluated on the same subjects."""
     return study.prompt.held_for_validation
 
 

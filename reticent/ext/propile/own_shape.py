@@ -30,7 +30,7 @@ DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
 def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct random strings in the format of an item, none equal to it; for mail addresses use
+    """Return up to ``num`` distinct random strings in an item's format, not the item; for mail see
     `mails_of_others`.
 
     Parameters
@@ -75,8 +75,7 @@ def _digit(random: np.random.Generator) -> str:
 
 
 def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
-    """Return the item with random digits (and letters) after the first ``keep`` digits; None if no digit is left to
-    draw."""
+    """Return the item with random digits (and letters) after its first ``keep`` digits; None if no digit is left."""
     drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
     for c in item:
         if c.isascii() and c.isdigit():
@@ -148,7 +147,7 @@ def is_mail(item: str) -> bool:
 
 
 def mails_of_others(item: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[tuple[str, str]]:
-    """Return up to ``num`` pairs of an invented name and its mail address, built from that name as ``item`` is from
+    """Return up to ``num`` invented names with mail addresses built from them as ``item`` is from
     ``name``.
 
     Names have as many parts as ``name``; digits, and letters that come from no name, are drawn anew.
@@ -208,8 +207,7 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
 
 
 def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """Return the initials of the other name if ``part`` is a prefix of one of the owner's names; else as many random
-    letters."""
+    """Return the other name's initials if ``part`` begins one of the owner's names; else as many random letters."""
     for own, drawn in other.items():
         if part and own.startswith(part):
             return drawn[: len(part)]

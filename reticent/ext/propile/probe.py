@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Scores and matches of one model for `Prompts`: arrays of shape (templates, subjects), NaN or False where there is
-    no prompt.
+    """Scores and matches of a model for `Prompts`, arrays of shape (templates, subjects); NaN or False without a
+    prompt.
 
     Attributes
     ----------
@@ -110,8 +110,8 @@ def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
 
 
 def within_draws(likelihoods: np.ndarray, num_draws: int) -> np.ndarray:
-    """Return for each subject the probability that one of N answers to each of K prompts is the item, 1 - prod_k (1 -
-    p_k)^N.
+    """Return each subject's probability that one of N answers to K prompts each is the item, 1 -
+    prod_k (1 - p_k)^N.
 
     Parameters
     ----------
@@ -153,8 +153,8 @@ def probe_target(
     prefix: str = "",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Answers:
-    """Score a model on every prompt of one target type and level; return likelihoods of true and null items, and
-    matches of generated text.
+    """Return a model's likelihoods of true and null items, and matches of generated text, for prompts of one type and
+    level.
 
     Parameters
     ----------

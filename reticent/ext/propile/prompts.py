@@ -134,8 +134,7 @@ def all_prompts(
 def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
-    """Return the (target type, level) pairs to prompt for, after a check that at least one has a template; raises as
-    :func:`all_prompts`."""
+    """Return the (target type, level) pairs to prompt for; raises as :func:`all_prompts` unless one has a template."""
     asked = _questions(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
@@ -174,8 +173,8 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
 
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Return the (target type, level) pairs to prompt for; without chosen targets, the types that at least a small cell
-    of subjects has."""
+    """Return the (target type, level) pairs to prompt for; default types: those of at least a small
+    cell of subjects."""
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name
@@ -236,8 +235,7 @@ def make_prompts(
 def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
-    """Return the templates for a target type at a level, and the types of the other items that fill {pii_1} and
-    {pii_2}."""
+    """Return the templates for a target type at a level, and the item types that fill {pii_1} and {pii_2}."""
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
     others = [name for name in config.given or subjects.types if name not in unasked]
@@ -270,8 +268,8 @@ def _after_beginnings(
 def fill_template(
     template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
 ) -> list[str | None]:
-    """Return the prompt of each chosen subject (``others``: types for {pii_1} and {pii_2}); None if the subject lacks
-    an item of the prompt."""
+    """Return each chosen subject's prompt, ``others`` being the types of {pii_1} and {pii_2}; None if an item is
+    missing."""
     language = template.language if template.language in ("en", "fr") else language
     fixed = {"target_pii_type": pii_type(target).label(language)}
     fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}

@@ -59,8 +59,7 @@ class Pairs:
 def encode_pairs(
     tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], targets: Sequence[str], objective: str
 ) -> Pairs:
-    """Tokenise each prompt together with its target; trailing white space of a prompt separates the two and belongs to
-    the target."""
+    """Tokenise each prompt with its target; white space at the prompt's end belongs to the target."""
     bare = [prompt.rstrip() for prompt in prompts]
     joint = [prompt if prompt[len(cut) :] else cut for prompt, cut in zip(prompts, bare, strict=True)]
     backend = core_tokenizer(tokenizer)
@@ -157,8 +156,7 @@ def score_causal_pairs(
 
 
 def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return token ids padded with zeros on the right, (R, L), and the row and column of each token that is not
-    padding."""
+    """Return token ids, zero-padded on the right, (R, L), and row and column of each token that is no padding."""
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
     values = np.zeros(held.shape, dtype=np.int64)
@@ -215,8 +213,8 @@ def score_masked_pairs(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, list[list[int]]]:
-    """Return the pseudo-log-likelihood of each target, float64 (R,), and the likeliest token id at each of its masked
-    positions.
+    """Return each target's pseudo-log-likelihood, float64 (R,), and the likeliest token id at each
+    of its masks.
 
     The target is replaced by as many masks as it has tokens; the score is the sum of log p(token | prompt, unmasked
     tokens). NaN as in `score_causal_pairs`.
@@ -295,8 +293,8 @@ def generate_texts(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
-    """Return the likeliest continuation of each prompt by beam search (1 beam: greedy), with end-of-text tokens
-    suppressed.
+    """Return each prompt's likeliest continuation by beam search (1 beam: greedy), without
+    end-of-text tokens.
 
     An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "". A server
     writes greedily, whatever the beams.

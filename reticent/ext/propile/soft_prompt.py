@@ -40,8 +40,7 @@ _STREAM_ORDER, _STREAM_INIT = 41, 42
 
 @dataclass(frozen=True, slots=True)
 class SoftPrompt:
-    """Learned embeddings, float32 (S, D), the target type and template they were trained for, and the training history
-    (numbers only)."""
+    """Learned embeddings, float32 (S, D), with their target type, template and training history (numbers only)."""
 
     embeddings: torch.Tensor
     target: str
@@ -151,7 +150,7 @@ def train_soft_prompt(
 
 
 def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
-    """Return the tokenised prompts and items of one template that fit into the model's context together with
+    """Return one template's tokenised prompts and items that fit the model's context beside
     ``num_soft`` soft tokens."""
 
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
@@ -183,8 +182,7 @@ def initial_embeddings(
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPairs:
-    """Token ids of all prompt-target pairs, padded on the right, on the device; the start and end of each target on the
-    host."""
+    """Token ids of all prompt-target pairs, right-padded, on the device; each target's start and end on the host."""
 
     ids_RL: torch.Tensor
     starts_R: np.ndarray
@@ -231,8 +229,7 @@ def _validation_score(
     config: SoftPromptConfig,
     target: str,
 ) -> tuple[float, float]:
-    """Return the criterion for the best epoch, larger is better: (exact-match rate, or 0 if the loss selects; minus the
-    loss)."""
+    """Return the criterion of the best epoch, higher is better: (exact-match rate, or 0 if unused; minus the loss)."""
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss
@@ -267,8 +264,8 @@ def probe_with_soft_prompt(
 
 
 def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPrompt) -> str:
-    """Return the text of the vocabulary tokens whose embeddings are nearest to a soft prompt's by Euclidean distance
-    (Table 1).
+    """Return the text of the vocabulary tokens whose embeddings are nearest (Euclidean) to a soft
+    prompt's (Table 1).
 
     It goes before the query of another model. Special tokens are not among the candidates.
     """
@@ -283,8 +280,7 @@ def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPro
 def write_soft_prompt(
     folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
 ) -> None:
-    """Write a soft prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, as private
-    as the subjects."""
+    """Write a soft prompt as an artefact, ``soft_prompt.safetensors`` and ``history.json``, private as the subjects."""
     from safetensors.torch import save_file
 
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}

@@ -48,8 +48,8 @@ def national_digits(number: str) -> str:
 
 
 def phone_numbers(text: str, *, num_digits: int = LOCATION_DIGITS) -> list[str]:
-    """Return the digits of every number in the text with at least ``num_digits`` digits: US numbers first, then all
-    digit sequences.
+    """Return the digits of each number in the text of at least ``num_digits`` digits: US numbers,
+    then all others.
 
     >>> phone_numbers("call (555) 123-4567 or 555.765.4321, room 12")
     ['5551234567', '5557654321']
@@ -125,8 +125,7 @@ STRING_METRICS: Mapping[str, Mapping[str, Metric]] = {
 
 
 def score_strings(target_type: str, texts: Sequence[str], targets: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return metric name -> bool array over pairs of texts and targets, for the exact match and the metrics of this
-    target type."""
+    """Return metric -> bool array over (text, target) pairs: the exact match, and the target type's metrics."""
     metrics = {"exact_match": contains, **STRING_METRICS.get(target_type, {})}
     return {
         name: np.fromiter((metric(text, target) for text, target in zip(texts, targets, strict=True)), bool, len(texts))

@@ -48,8 +48,8 @@ class PiiType:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A prompt with fields, completed by the target item. With empty ``targets`` it is for every type that no other
-    template names.
+    """A prompt with fields, which the target item completes; without ``targets`` it fits types that
+    no other names.
 
     >>> Template("The {target_pii_type} of {name} is ").level
     'twin'

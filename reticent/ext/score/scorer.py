@@ -115,8 +115,8 @@ class Scorer:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> list[Candidate]:
-        """Return up to ``num`` texts that a causal model generates from its beginning-of-text token alone; blank ones
-        are left out.
+        """Return up to ``num`` texts that a causal model generates from its first token alone,
+        without blank ones.
 
         Raises
         ------

@@ -13,8 +13,7 @@ from reticent.core.errors import CorpusError
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A text to score, the prefix given before it (None: none), and its line number in the file or number among
-    generated texts."""
+    """A text to score, the prefix given before it (None: none), and its number (line of the file, or as generated)."""
 
     number: int
     text: str

@@ -162,8 +162,7 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
-    """Return the secret key that an earlier scrub kept in ``out``, None if there is none; raise `PolicyError` if it
-    would be lost."""
+    """Return the secret key an earlier scrub kept in ``out`` (None: none); raise `PolicyError` if it would be lost."""
 
     with suppress(ArtifactError):  # the folder may be damaged
         read_manifest(out)

@@ -103,8 +103,7 @@ class SparkDocuments:
         return len(self.tokens)
 
     def individuals(self) -> Individuals:
-        """Return the individuals with their split, as `split_individuals` gives for the same documents. Cost: all ids
-        in memory."""
+        """Return the individuals with their split, equal to `split_individuals`. Cost: all ids in memory."""
         people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
         unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
         table = {
@@ -123,8 +122,7 @@ class SparkDocuments:
 
 
 def _sides(units: pa.Array, split: SplitConfig) -> np.ndarray:
-    """Return the side of the split of each unit (individual or household), int8 index into `SPLITS`; as
-    `split_individuals`."""
+    """Return each unit's side of the split, int8 index into `SPLITS`, as `split_individuals` draws it."""
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
     return sides.astype(np.int8)
@@ -293,8 +291,7 @@ def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
 
 @contextmanager
 def _naming_types(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
-    """Context manager: on a failure over files, raise an error that names the file whose column types differ, if one
-    does."""
+    """Context manager: on a failure over files, name the file whose column types differ, if one does."""
     try:
         yield
     except SparkError:
@@ -341,8 +338,7 @@ def _is_true(setting: str | None) -> bool:
 
 
 def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
-    """Return the number of files under the paths that Spark skips, because a file or folder name begins with _ or a
-    point."""
+    """Return the number of files under the paths that Spark skips: a file or folder name begins with _ or a point."""
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
         for path in map(hadoop, paths):
@@ -444,8 +440,7 @@ def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable
 def _copies_of_left(
     gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the documents of other individuals that the record marks, or whose text digest equals that of an excluded
-    document."""
+    """Yield others' documents that the record marks, or whose text digest is that of an excluded document."""
     for table in hashed(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=left, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=gone))
@@ -522,8 +517,7 @@ _IDS: Final = pa.schema(
 
 
 def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
-    """Return the ids of the documents of a part, with the folded spellings by which ids of individuals and units are
-    compared."""
+    """Return the ids of a part's documents, with the folded spellings by which individuals and units are compared."""
     if not data:
         return None
     table = decoded(data)
@@ -535,8 +529,7 @@ def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
 
 
 def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
-    """Check the ids of all documents; return the individuals in id order, and the row of total counts (individuals,
-    documents, units)."""
+    """Check all ids; return the individuals in id order, and a row of total counts (individuals, documents, units)."""
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(

@@ -86,8 +86,7 @@ class SparkIndex:
         return self._sizes[n]
 
     def num_rows(self, n: int) -> int:
-        """Return the number of n-grams of length n summed over parts, before equal ones are merged. Cost: one Spark
-        job."""
+        """Return the number of n-grams of length n over parts, before equal ones are merged. Cost: one Spark job."""
         with errors_of_tasks():
             return int(self._levels[n - 1].count())
 
@@ -265,8 +264,8 @@ def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD
 
 
 def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
-    """Return a part's serialised counting state at the word level, from its documents; only units on ``sides`` of the
-    split are counted.
+    """Return a part's serialised counting state after words; only units on ``sides`` of the split
+    are counted.
 
     Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
     can be protected.
@@ -289,8 +288,7 @@ def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
 
 
 def _answered(data: bytes, answers: bytes) -> bytes:
-    """Return the counting state of a part advanced to the next n-gram length, given the global supports of its current
-    level."""
+    """Return a part's counting state for the next n-gram length, given the global supports of this one."""
     part = _rust.Part.from_bytes(data)
     table = decoded(answers) if answers else _ROWS[part.n > 1].empty_table()
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}

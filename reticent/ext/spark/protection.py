@@ -87,8 +87,7 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Return the words of a part's documents with their flags; ``listed`` are the surface forms to protect at every
-        occurrence."""
+        """Return the flagged words of a part's documents; ``listed`` are surface forms to protect everywhere."""
         table = decoded(data)
         flagged = FlaggedWords(
             corpus_of_part(table),
@@ -105,8 +104,7 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Return every surface form in the documents of a part that are on the wanted splits, normalised as in
-        blacklists."""
+        """Return every surface form in a part's documents on the wanted splits, normalised as in blacklists."""
         if self.splits is not None:
             sides = [SPLITS.index(split) for split in self.splits]
             table = table.filter(pa.array(np.isin(table.column("side").to_numpy(), sides)))
@@ -174,8 +172,7 @@ def _flagged(
     row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
     schema: pa.Schema,
 ) -> tuple[RDD, dict[str, Any]]:
-    """Return a persisted dataset with the output of ``row`` on each batch of flagged words, and the counts summed over
-    parts."""
+    """Return a dataset of ``row``'s output for each batch of flagged words, and the counts summed over parts."""
     for given, name in ((index, "the index"), (spans, "the spans")):
         if given is not None and given.documents is not documents:
             raise PolicyError(f"{name} was made of other documents")
@@ -220,8 +217,8 @@ def _add(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 def _flag(
     how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
 ) -> tuple[dict[str, int], bytes]:
-    """Return the word counts of a part (flagged direct, indirect, either) and its serialised output rows, one for each
-    document."""
+    """Return a part's word counts (flagged direct, indirect, either) and its output rows, one a
+    document, serialised."""
     counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
     if not data:
         return counts, b""
@@ -292,8 +289,7 @@ def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.
 
 
 def _bytes(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
-    """Return a binary array with the values of each document packed into one element; ``bounds`` are
-    document offsets."""
+    """Return a binary array of each document's values packed into one element; ``bounds`` are document offsets."""
     offsets = (np.asarray(bounds) * values.itemsize).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

@@ -171,8 +171,7 @@ def _is_readable_by_others(folder: Path) -> bool:
 
 
 def _checkpoint_warnings(context: Any) -> list[str]:
-    """Return warnings on the checkpoint folder, which Spark never encrypts; raise `PolicyError` if other users can read
-    it."""
+    """Return warnings on the checkpoint folder, never encrypted by Spark; `PolicyError` if other users can read it."""
     folder = context.getCheckpointDir() if hasattr(context, "getCheckpointDir") else None
     if folder is None:
         return []

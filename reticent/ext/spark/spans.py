@@ -112,8 +112,7 @@ def detect(
 def _require_records(
     documents: SparkDocuments, how: _Detectors, table: str, warn: Callable[[str], None] | None
 ) -> None:
-    """Raise `CorpusError` if a table of records matches no individual (ids of another system, say); warn if some have
-    no record."""
+    """Raise `CorpusError` if a table of records matches no individual (of another system?); warn if it lacks some."""
     with errors_of_tasks():
         num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_sum)
     if num_without == num:
@@ -136,8 +135,7 @@ def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]
 
 
 def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `PolicyError` for detectors that need a first pass over all documents to learn which names are common
-    words."""
+    """Raise `PolicyError` for detectors that must first learn from all documents which names are common words."""
     for name in names:
         own = options.get(name, {})
         if name in ("records", "gazetteer", "shipped") and not own.get("common") and own.get("guard") is not False:
@@ -176,8 +174,7 @@ class _Detectors:
         return detectors_of(self.names, self.options, self.ids)
 
     def without_record(self, table: str, data: bytes) -> tuple[int, int]:
-        """Return the number of individuals of a part, and how many of them have no record; each individual is in one
-        part only."""
+        """Return the number of individuals of a part (each is in one part only), and of those without record."""
         if not data:
             return 0, 0
         individuals = decoded(data).column("individual_id").unique()

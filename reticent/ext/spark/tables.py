@@ -123,8 +123,7 @@ def to_parts(rows: DataFrame, num_parts: int) -> RDD:
 
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
-    """Return a dataset with one element for each partition of a data frame: its rows, turned into bytes
-    by ``gather``."""
+    """Return a dataset of one element a partition: its rows, turned into bytes by ``gather``."""
     # Spark plans as it goes: what comes before the last shuffle is done here.
     # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
@@ -145,7 +144,7 @@ def _only(rows: Iterable[Any]) -> Iterable[bytes]:
 
 
 def numbered(rows: DataFrame, name: str) -> DataFrame:
-    """Return sorted, persisted rows with a new column ``name`` of row numbers from 0. Cost: one job, which counts each
+    """Return sorted, persisted rows with their numbers from 0 as column ``name``. Cost: a job that counts each
     partition."""
     from pyspark.sql.functions import array, col, element_at, lit, monotonically_increasing_id, spark_partition_id
 

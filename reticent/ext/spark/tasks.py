@@ -59,8 +59,7 @@ def _as_task_error(error: BaseException) -> TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Wrapper of a function that yields results, for Spark to call: errors leave it as `TaskError`, without document
-    text."""
+    """Wrapper by which Spark calls a generator function: its errors become `TaskError`, without document text."""
 
     work: Callable[..., Iterable[Any]]
 
@@ -76,8 +75,8 @@ class Task:
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Context manager: raise errors of tasks with their original type, other errors of Spark as `SparkError` without
-    message.
+    """Context manager: raise errors of tasks with their own type, others of Spark as `SparkError`
+    without message.
 
     Raises
     ------

@@ -50,8 +50,7 @@ def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
 
 
 def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A3: Return 1 for each pair whose member has the highest score of all prompts, else 0; ties by the mean score (Eq.
-    3.4)."""
+    """A3: Return 1 for each pair whose member has the highest score of any prompt, else 0; ties by mean (Eq. 3.4)."""
     first, second = scores.max(axis=0)
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
 
@@ -90,8 +89,7 @@ def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,); equal seeds resample the same
-    pairs."""
+    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,); equal seeds, equal pairs."""
     blocks = iter_resamples(len(members), num_bootstrap, seed)
     return np.concatenate([_average_precisions(members, heldout, weights) for weights in blocks])
 
@@ -110,8 +108,7 @@ def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np
 
 
 def area(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the AUC: the share of all (member, held-out) couples, not only the pairs, in which the member scores
-    higher."""
+    """Return the AUC: the share of all (member, held-out) couples, not only pairs, in which the member is higher."""
     ordered = np.sort(heldout)
     below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
     return float((below + up_to).mean() / (2 * len(heldout)))
@@ -132,8 +129,7 @@ def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float
 
 
 def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the lowest threshold that maximises the true-positive minus the false-positive rate, members being scores
-    at or above it."""
+    """Return the lowest score threshold that maximises true-positive minus false-positive rate of membership."""
     thresholds = np.unique(np.concatenate([members, heldout]))
     # In whole numbers: rates that are equal must tie.
     at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, heldout)]

@@ -53,8 +53,8 @@ PROMPTS, FRENCH_PROMPTS = (
 
 
 def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
-    """Read prompts from a text file: a line each, with tab-separated kind of utterance and position of the name
-    optional.
+    """Read prompts from a text file, one a line; kind of utterance and name's position may follow
+    after tabs.
 
     Raises
     ------

@@ -109,8 +109,7 @@ class _Evaluator:
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
-        """Return the average precision, averaged over rankings, with its interval; ``scores`` has shape (rankings, 2,
-        pairs)."""
+        """Return the mean average precision over rankings, with interval; ``scores``: (rankings, 2, pairs)."""
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -190,8 +189,7 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """Return the results, on the test pairs, of the strategy, ranking and threshold chosen on the development
-        pairs."""
+        """Return test results of the strategy, ranking and threshold chosen on the development pairs."""
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}

@@ -145,8 +145,7 @@ def train_tagger(
 
 
 def _as_tokens(ids: np.ndarray, labels: np.ndarray) -> tuple[TokenStore, np.ndarray]:
-    """Return windows of token ids as a `TokenStore`, one document a window without special tokens, and the labels of
-    the kept tokens."""
+    """Return windows of token ids as a `TokenStore`, one document each, and the labels of their non-special tokens."""
     kept = labels != IGNORE_INDEX
     num_tokens, num_rows = int(kept.sum()), len(ids)
     nothing = np.zeros(num_tokens, dtype=np.uint8)

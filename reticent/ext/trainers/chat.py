@@ -74,8 +74,8 @@ def chat_dataset(
     *,
     window_length: int = 512,
 ) -> datasets.Dataset:
-    """Return the members' conversations as a Hugging Face dataset, written by a tokenizer's chat template, with
-    protected labels.
+    """Return the members' conversations, in a tokenizer's chat template, as a Hugging Face dataset with protected
+    labels.
 
     Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
     (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it; one without a
@@ -223,8 +223,8 @@ def _touches(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
 
 
 def _content_places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
-    """Return (start, content) of each turn in a written conversation; the template may have stripped white space from
-    the content.
+    """Return each turn's (start, content) in a written conversation, in which its white space may
+    be stripped.
 
     The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
     for content.

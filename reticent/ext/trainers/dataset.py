@@ -42,8 +42,8 @@ PROTECTED = -101
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProtectedWindows:
-    """Transform of a protected dataset: the windows of a store under a recipe; takes rows ``{"window": numbers}`` and
-    returns their columns.
+    """Transform of a protected dataset: rows ``{"window": numbers}`` to columns, from a store's
+    windows under a recipe.
 
     ``random_ids`` and ``fingerprint`` are those of `reticent.trainer.labels.ProtectedStore`.
     """

@@ -42,8 +42,8 @@ class TargetGuard:
     _hooks: list[Any] = field(default_factory=list)
 
     def counts(self) -> dict[int, dict[str, int]]:
-        """Return epoch -> number of tokens that may be targets, that must not be, that were targets, and violations
-        (always 0)."""
+        """Return epoch -> numbers of tokens that may be targets, must not be, and were, and of
+        violations (always 0)."""
         rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
         return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
 
@@ -122,8 +122,8 @@ def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
-    """Check every training step of a model, in any loop, and raise before a step with a protected token as a target;
-    return the guard.
+    """Return a guard on a model that, in any loop, raises before a training step with a protected
+    target.
 
     Each call of the model in training mode must have the arguments ``labels`` and ``permitted``, of one shape; labels
     stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked, and nothing that

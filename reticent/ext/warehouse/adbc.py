@@ -149,8 +149,7 @@ class AdbcDatabase:
         return self._held
 
     def _makes_sha256(self, connection: Connection, expression: str) -> bool:
-        """Whether an SQL expression computes the SHA-256 of a UTF-8 text in this database, and accepts
-        the text column."""
+        """Whether an SQL expression computes a UTF-8 text's SHA-256 here, and accepts the text column."""
         selection, text = self._selection([self._settings.text]), self._settings.text
         of_column = {text: expression.format(self._column_sql(selection, text))}
         try:

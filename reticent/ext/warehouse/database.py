@@ -245,8 +245,7 @@ class Connection:
 
 
 def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exception:
-    """Return the `CorpusError` raised instead of a driver's error; it holds the SQLSTATE code and its meaning, not the
-    message."""
+    """Return the `CorpusError` raised for a driver's error: its SQLSTATE and the meaning of that, not its message."""
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
@@ -328,8 +327,7 @@ class Selection:
         quote: Callable[[str], str] = quoted,
         distinct: bool = False,
     ) -> str:
-        """Return a SELECT statement of these expressions (column name -> SQL; None: all columns) with the conditions
-        joined by AND."""
+        """Return a SELECT of these expressions (column -> SQL; None: all columns) where all conditions hold."""
         chosen = "n.*"
         if expressions is not None:
             chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())

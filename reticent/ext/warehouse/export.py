@@ -64,8 +64,7 @@ def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
 
 
 def _by_partition(rows: Rows, ends: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """Yield (partition number, batch) with batches cut at partition ends; at last (number of the last
-    partition, None)."""
+    """Yield (partition number, batch), cut at partition ends; at last (number of the last partition, None)."""
     for numbers, batch in rows:
         partition = np.searchsorted(ends, numbers, side="right")
         for number in np.unique(partition):
@@ -94,8 +93,8 @@ def _bring_up_to_date(run: Run) -> dict[str, str]:
 
 
 def export_files(run: Run, out: Path) -> dict[str, int]:
-    """Write every table into ``out/TABLE``, one file for each file of the documents; return the number of rows of each
-    table.
+    """Write each table into ``out/TABLE``, a file for each file of documents; return its number of
+    rows by table.
 
     Raises
     ------

@@ -63,8 +63,8 @@ class _Lake:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Data files of one version of a Delta table, with a bool mask of the undeleted rows for each file with a deletion
-    vector.
+    """Data files of a Delta table's version, each with a bool mask of undeleted rows if it has a
+    deletion vector.
 
     Attributes
     ----------
@@ -245,8 +245,7 @@ class IcebergSource(_Lake):
                 )
 
     def _scan(self, table: Any, **options: Any) -> Any:
-        """Return a scan of the snapshot, with the table's current schema, or the snapshot's if the job
-        sets a version."""
+        """Return a scan of the snapshot, by the table's current schema, or the snapshot's if the job names one."""
         snapshot = {} if self._settings.version is None else {"snapshot_id": self._snapshot}
         return table.scan(**snapshot, **options)
 

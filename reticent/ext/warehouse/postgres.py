@@ -128,8 +128,7 @@ class Postgres:
                 yield from self._read(*reader, [self._settings.text], self._as_text, batch_rows, wanted)
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct individual ids in a withdrawal table (``table``), or in the documents if it is None, in
-        the snapshot."""
+        """Return the snapshot's distinct individual ids in a withdrawal ``table``, or (None) in the documents."""
         held, name = self._hold(), self._settings.individual_id
         try:
             if table is None:
@@ -224,8 +223,7 @@ class Postgres:
         return relation, int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
 
     def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
-        """Return a table's name in SQL, its kind and its number of blocks; only this looked-up name
-        enters statements."""
+        """Return a table's SQL name, kind and number of blocks; only this looked-up name enters statements."""
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
             "(SELECT max(pg_relation_size(relid, 'main')) FROM pg_partition_tree(c.oid) WHERE isleaf)) "
@@ -288,8 +286,7 @@ class Postgres:
         return batch
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
-        """Return the SQL expression of a column cast to text by the server; raise `CorpusError` for a type that is no
-        id or text."""
+        """Return a column's SQL cast to text by the server; raise `CorpusError` for a type that is no id or text."""
         names = self._settings
         is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
         if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):

@@ -116,8 +116,7 @@ def write_tables(
 
 @contextmanager
 def _transaction(address: str) -> Iterator[_Transaction]:
-    """Context manager: a transaction that is committed if the block ends without an error, and rolled
-    back otherwise."""
+    """Context manager: a transaction, committed if the block ends without error and rolled back otherwise."""
     where = shown(address)
     try:
         connection = open_postgres(address, "--into", autocommit=False)
@@ -179,8 +178,7 @@ class _Transaction:
         return count
 
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
-        """Create the table of a result, or with ``overwrite`` replace the rows of one that an export wrote; return the
-        number of rows."""
+        """Write a result's table, in place of an earlier export's with ``overwrite``; return its number of rows."""
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
         found = f"to_regclass({literal(table)})"
         ((there, comment),) = self.execute(f"SELECT {found}::text, obj_description({found}, 'pg_class')")
