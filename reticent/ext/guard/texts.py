@@ -235,8 +235,8 @@ def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
 
 
 def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return those detectors, name -> options, that need nothing but a text; the rules if there is
-    none.
+    """Return the detectors, name -> options, that need nothing but a text; the detector ``rules``
+    if none is left.
 
     ``options`` are of the detectors that have some.
     """

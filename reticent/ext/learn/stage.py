@@ -214,7 +214,8 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
 
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """Return training examples labelled by records and unambiguous formats; other finds and capitals are unknown."""
+    """Return training examples labelled by records and unambiguous formats; other finds and
+    capitalised words: unknown."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)

@@ -58,8 +58,7 @@ def best_over_templates(values: np.ndarray) -> np.ndarray:
 def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return the settings, and the households of the chosen subjects (None stays None): the last arguments of
-    `mean_estimate` and `share_estimate`."""
+    """Return the settings and the chosen subjects' households, as `mean_estimate` and `share_estimate` take them."""
     return config, None if households is None else households[chosen]
 
 

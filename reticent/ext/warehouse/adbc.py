@@ -92,7 +92,7 @@ class AdbcDatabase:
             yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return a query by which a user finds the rows with a fault in ``column``."""
+        """Return an SQL query with which a user can find the faulty rows of ``column`` (those with ``condition``)."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:

@@ -266,7 +266,7 @@ class Postgres:
             yield self._with_whole_ids(batch, described)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return a query by which a user finds the rows with a fault in ``column``."""
+        """Return an SQL query with which a user can find the faulty rows of ``column`` (those with ``condition``)."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:
