@@ -91,7 +91,7 @@ def audit_model(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a model that was trained elsewhere, from its files and a list of who it was trained on.
+    """Audit a model that was trained elsewhere, from its files and a list of who it was trained on.
 
     No training, and no run before it. Attacks that need a training of one's own are not made, each with its reason on
     the page, so the best word is that nothing was found. Nothing is sent anywhere but to an --endpoint; weights in

@@ -452,7 +452,8 @@ def evaluate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how much of what annotators marked detection finds, and how many identifiers it leaves in all documents.
+    """Measure detection against annotators' marks: its recall, and how many identifiers it misses
+    in all documents.
 
     The result is kept in the run, and the report shows it.
     """
@@ -484,7 +485,8 @@ def learn(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn a tagger from marked documents, and find identifiers with it beside the run's other detectors.
+    """Train a tagger on marked documents, and find identifiers with it beside the run's other
+    detectors.
 
     The run keeps it: `reticent run` tags with it from now on.
     """

@@ -111,7 +111,7 @@ def status(
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a run is done, what is left and how long it will take; nothing is run, and a run may be going on."""
+    """Print what of a run is done, what is left and how long it will take; nothing is run. A run may be going on."""
     found: dict[str, Any] = job_status(Run(job_of(read_job(source), settings)))
     if as_json:
         print(json.dumps(found, indent=1))

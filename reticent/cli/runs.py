@@ -212,7 +212,8 @@ def export(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take results back to the warehouse: the members' protected tokens with their flags, and all spans.
+    """Export results to the warehouse: the members' protected tokens with their flags, and all
+    spans.
 
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """

@@ -38,7 +38,7 @@ CLEAR_OTHERS = 99
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a model for one type of an individual's items.
+    """Result of probing a model for one type of an individual's items.
 
     ``rank`` 1 means that no other individual's item is likelier; None if there are too few others. ``said`` is None
     for masked models, which generate no text.

@@ -67,7 +67,7 @@ OFFSETS: Final = with_version(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubConfig:
-    """How documents are scrubbed.
+    """Settings of a scrub: what replaces direct identifiers.
 
     Parameters
     ----------
