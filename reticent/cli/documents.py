@@ -452,8 +452,7 @@ def evaluate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure detection against annotators' marks: its recall, and how many identifiers it misses
-    in all documents.
+    """Measure detection against annotators' marks: its recall, and how many identifiers it misses in all documents.
 
     The result is kept in the run, and the report shows it.
     """
@@ -485,8 +484,7 @@ def learn(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a tagger on marked documents, and find identifiers with it beside the run's other
-    detectors.
+    """Train a tagger on marked documents, and find identifiers with it beside the run's other detectors.
 
     The run keeps it: `reticent run` tags with it from now on.
     """

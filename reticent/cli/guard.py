@@ -63,8 +63,7 @@ def build(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Index every passage of the training documents by keyed hashes, two bytes a byte of text,
-    without the text.
+    """Index every passage of the training documents by keyed hashes, two bytes a byte of text, without the text.
 
     Of a run the members' documents are taken; of other documents all.
     """

@@ -82,8 +82,7 @@ def job_from_source(
     settings: list[str] | None = None,
     used: tuple[str, ...] | None = None,
 ) -> Job:
-    """Return the job that SOURCE is (run folder or job file), or one for SOURCE as documents, with
-    the options applied.
+    """Return the job that SOURCE is (run folder or job file), or one for SOURCE as documents, with the options applied.
 
     Parameters
     ----------
@@ -166,8 +165,7 @@ def read_job(path: Path) -> dict[str, Any]:
 
 
 def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None = None) -> Job:
-    """Return the checked job of ``values`` after SECTION.KEY=VALUE changes; a VALUE is TOML, or a
-    bare word as string.
+    """Return the checked job of ``values`` after SECTION.KEY=VALUE changes; a VALUE is TOML, or a bare word as string.
 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.

@@ -212,8 +212,7 @@ def export(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Export results to the warehouse: the members' protected tokens with their flags, and all
-    spans.
+    """Export results to the warehouse: the members' protected tokens with their flags, and all spans.
 
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
@@ -582,8 +581,7 @@ def budget(
 
 
 def _files_of(place: Path) -> list[Path]:
-    """Return the budget files of a run, those its job names and its own; or ``place`` itself if it
-    is a file.
+    """Return the budget files of a run, those its job names and its own; or ``place`` itself if it is a file.
 
     Raises
     ------

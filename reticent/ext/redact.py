@@ -49,8 +49,7 @@ class Redacted:
 
 
 def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None) -> str:
-    """Return a text with its direct identifiers replaced by category tags such as ``[NAME]`` and
-    ``[DATE]``.
+    """Return a text with its direct identifiers replaced by category tags such as ``[NAME]`` and ``[DATE]``.
 
     Parameters
     ----------
@@ -77,8 +76,7 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
 def redact_reversibly(
     text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None
 ) -> Redacted:
-    """Return a text with numbered tags such as ``[NAME_1]`` for its direct identifiers, and what
-    each tag replaced.
+    """Return a text with numbered tags such as ``[NAME_1]`` for its direct identifiers, and what each tag replaced.
 
     Equal values have one tag, so that what is written about them elsewhere can be turned back:
 

@@ -56,8 +56,7 @@ def _lines(path: str) -> list[str]:
 
 
 def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the counts of a job's first documents, and one timing row for each stage and each tool
-    compared.
+    """Return the counts of a job's first documents, and one timing row for each stage and each tool compared.
 
     A row has ``what``, ``beside`` (whether it is a tool's), ``seconds``, ``cpu_seconds``, ``text_bytes``, and of tokens
     ``tokens``. ``base`` is the model whose tokenizer makes them; without it there are none.

@@ -30,8 +30,7 @@ FEWEST_DOCUMENTS, MODEL_SECONDS = 8, 3.0
 
 
 def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[dict[str, Any]]:
-    """Return two timing rows, of scoring and of training a model on a device; ``tokens`` counts
-    document tokens.
+    """Return two timing rows, of scoring and of training a model on a device; ``tokens`` counts document tokens.
 
     Nothing is protected: what a token costs does not depend on it. Training is that of the plain recipe, from its first
     step to its last.

@@ -61,8 +61,7 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return a run's documents in a model's tokens, with classes or tags: members to train on,
-    held-out ones to test.
+    """Return a run's documents in a model's tokens, with classes or tags: members to train on, held-out ones to test.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """

@@ -182,8 +182,7 @@ def check_documents(run: Run) -> None:
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
-    """Yield a build step for the heads of each section on the base model and on every training of
-    each model.
+    """Yield a build step for the heads of each section on the base model and on every training of each model.
 
     The artefact of the base model also has the rows that need no model. Each artefact is ``classification.json``, and
     the heads if the job keeps them.

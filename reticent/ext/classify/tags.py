@@ -206,8 +206,7 @@ def found_identifiers(tags: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
 def measure_tags(
     documents: TaggedTokens, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int
 ) -> MeasuredClasses:
-    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over
-    categories, and each's own.
+    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over categories, and each's own.
 
     Parameters
     ----------

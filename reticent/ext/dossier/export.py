@@ -33,8 +33,7 @@ def export_with_card(
     despite: str = "",
     push_to_hub: str = "",
 ) -> dict[str, Any]:
-    """Copy a tested model to ``out`` (new or empty) with its card; return folder, verdict and files
-    left behind.
+    """Copy a tested model to ``out`` (new or empty) with its card; return folder, verdict and files left behind.
 
     Parameters
     ----------

@@ -68,8 +68,7 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check a dossier's files and signature; in its run folder also the run's tested models and the
-    source artefacts.
+    """Check a dossier's files and signature; in its run folder also the run's tested models and the source artefacts.
 
     Raises
     ------

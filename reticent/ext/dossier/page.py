@@ -110,8 +110,7 @@ def pages_digest() -> str:
 
 
 def render(evidence: DossierEvidence, language: Language, languages: Sequence[Language]) -> str:
-    """Return the dossier's HTML page in one language, from published evidence; ``languages`` are
-    those of all pages.
+    """Return the dossier's HTML page in one language, from published evidence; ``languages`` are those of all pages.
 
     Raises
     ------
@@ -167,8 +166,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 
 
 def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
-    """Return the answer to a question; a figure printed in an earlier answer is referred to, not
-    printed again.
+    """Return the answer to a question; a figure printed in an earlier answer is referred to, not printed again.
 
     ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
     """

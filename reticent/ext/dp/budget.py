@@ -228,8 +228,7 @@ def read_budget(path: Path | str) -> list[Spending]:
 
 
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Return the composed cost of all runs by corpus and privacy unit; epsilon is None if one run
-    has none.
+    """Return the composed cost of all runs by corpus and privacy unit; epsilon is None if one run has none.
 
     Advanced composition may add as much to delta as the runs' own deltas together. Without a limit that was fixed
     beforehand it holds only for epsilons that were; ``bound`` names this premise.

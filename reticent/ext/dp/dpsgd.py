@@ -124,8 +124,7 @@ class UnitRowsMaker:
         self._first = first_position(model)
 
     def __call__(self, batch: Batch, targets: Targets, units_B: np.ndarray) -> UnitRows:
-        """Return the layout of a batch with row b of unit ``units_B[b]``: 0 to U - 1,
-        non-decreasing, none missing.
+        """Return the layout of a batch with row b of unit ``units_B[b]``: 0 to U - 1, non-decreasing, none missing.
 
         The divisor of a row's loss is its unit's own number of targets, never the batch's. So the gradient of a unit
         does not depend on other units' documents, and a clip to C is a sensitivity of C.

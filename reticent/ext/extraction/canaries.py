@@ -40,8 +40,7 @@ MOST_FOLDS = 64
 
 @dataclass(frozen=True, slots=True)
 class CanaryTokens:
-    """Every canary and its references tokenised: document c·(R + 1) is canary c, the R after it are
-    its references.
+    """Every canary and its references tokenised: document c·(R + 1) is canary c, the R after it are its references.
 
     ``secret`` marks the tokens of the secret, ``asked`` (flags of the store) the tokens that are scored.
     """
@@ -147,8 +146,7 @@ def audit_canaries(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Canaries:
-    """Return for each arm: exposure of included and of left-out canaries, extraction, and the
-    one-run bound on epsilon.
+    """Return for each arm: exposure of included and of left-out canaries, extraction, and the one-run bound on epsilon.
 
     Raises
     ------

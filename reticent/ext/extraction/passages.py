@@ -57,8 +57,7 @@ def decoding_of(config: ExtractionConfig) -> Decoding:
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
-    """Return 1 - (1 - p)^n from log-probabilities: the probability that n samples contain a text at
-    least once.
+    """Return 1 - (1 - p)^n from log-probabilities: the probability that n samples contain a text at least once.
 
     Exact to the last digits where p is tiny, where the formula as written gives 0.
 
@@ -88,8 +87,7 @@ def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
 def draw_passages(
     store: TokenStore, chosen: np.ndarray, length: int, num_passages: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a random passage of each of some chosen documents: (documents, first positions),
-    int64, in document order.
+    """Return a random passage of each of some chosen documents: (documents, first positions), int64, in document order.
 
     Each document has one passage of ``length`` tokens, anywhere in it. If there are more documents than wanted, some
     are chosen at random. The passage of a document does not depend on the choice of others.
@@ -161,8 +159,7 @@ def extraction_rates(
     kept: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
-    """Return the share of passages that a causal model completes, for members and held-out
-    individuals.
+    """Return the share of passages that a causal model completes, for members and held-out individuals.
 
     Parameters
     ----------

@@ -28,8 +28,7 @@ class GuardedModel:
         self.policy, self.notice = policy, notice
 
     def generate(self, input_ids: Any, **options: Any) -> list[GuardedText]:
-        """Generate, and return the guarded text of each sequence, in the order of
-        ``model.generate``.
+        """Generate, and return the guarded text of each sequence, in the order of ``model.generate``.
 
         With one beam and policy "block" or "stop" a text is not generated on once a match is complete.
 

@@ -212,8 +212,7 @@ class GuardStream:
 
 
 def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) -> Guard:
-    """Open a guard written by ``reticent guard build``, with these detectors (None: those it was
-    built with).
+    """Open a guard written by ``reticent guard build``, with these detectors (None: those it was built with).
 
     Raises
     ------
@@ -235,8 +234,7 @@ def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
 
 
 def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the detectors, name -> options, that need nothing but a text; the detector ``rules``
-    if none is left.
+    """Return the detectors, name -> options, that need nothing but a text; the detector ``rules`` if none is left.
 
     ``options`` are of the detectors that have some.
     """

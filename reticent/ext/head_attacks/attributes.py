@@ -61,8 +61,7 @@ def make_questions(
     num_alternatives: int,
     seed: int,
 ) -> list[Question]:
-    """Return the questions about an attribute (documents with the true and alternative values),
-    ordered by individual.
+    """Return the questions about an attribute (documents with the true and alternative values), ordered by individual.
 
     Parameters
     ----------
@@ -106,8 +105,7 @@ def told_attribute(
     progress: Callable[[int], None] | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> ToldAttribute:
-    """Return the rates at which one attribute is inferred from a classifier, for members and
-    held-out individuals.
+    """Return the rates at which one attribute is inferred from a classifier, for members and held-out individuals.
 
     Parameters
     ----------

@@ -82,8 +82,7 @@ def head_evidence(
 def labels_alone(
     individuals: np.ndarray, members: np.ndarray, documents: np.ndarray, labels: np.ndarray, bootstrap: Bootstrap
 ) -> Blind:
-    """Return the blind baseline: how well the labels of documents, or their number, tell members
-    without the head.
+    """Return the blind baseline: how well the labels of documents, or their number, tell members without the head.
 
     Parameters
     ----------

@@ -29,8 +29,7 @@ def told_names(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ToldNames:
-    """Return how often a tagger's scores tell the name of a member from the held-out name of its
-    pair.
+    """Return how often a tagger's scores tell the name of a member from the held-out name of its pair.
 
     ``model`` has labels of the category NAME; ``language`` is that of the prompts.
     """

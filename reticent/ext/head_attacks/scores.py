@@ -62,8 +62,7 @@ class _Head:
 
     @torch.inference_mode()
     def _log_probs(self, windows: Windows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield window numbers, and float64 log-probabilities of all labels for each window, or for
-        each of its tokens.
+        """Yield window numbers, and float64 log-probabilities of all labels for each window, or for each of its tokens.
 
         Raises
         ------

@@ -186,8 +186,7 @@ def association(
     causal: bool,
     batch_size: int = 64,
 ) -> np.ndarray:
-    """Return log p(term | name, template) of each term and candidate name, averaged over templates;
-    float64 (P, m + 1).
+    """Return log p(term | name, template) of each term and candidate name, averaged over templates; float64 (P, m + 1).
 
     The row of a term is NaN if one of its sentences is longer than the model's positions. A masked model predicts all
     tokens of the term at once. Cost: one forward pass for each term, candidate and template; texts are tokenised in

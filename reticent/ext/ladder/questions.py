@@ -51,8 +51,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The individuals (N) and diagnoses (D) of a clinical ladder, with cues (the attacker's
-    knowledge) by rung.
+    """The individuals (N) and diagnoses (D) of a clinical ladder, with cues (the attacker's knowledge) by rung.
 
     Attributes
     ----------
@@ -101,8 +100,7 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 
 def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Return the clinical ladder's questions for at most ``config.num_individuals`` members, and as
-    many held-out.
+    """Return the clinical ladder's questions for at most ``config.num_individuals`` members, and as many held-out.
 
     Parameters
     ----------

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 def learn_in_run(job: Job, progress: Progress) -> dict[str, Any]:
-    """Train the tagger of a job and detect with it; return the report on its training data, recall
-    and precision.
+    """Train the tagger of a job and detect with it; return the report on its training data, recall and precision.
 
     Raises
     ------

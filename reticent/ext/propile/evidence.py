@@ -92,8 +92,7 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the published result of one model, target type and level, over subjects with a usable
-    prompt.
+    """Return the published result of one model, target type and level, over subjects with a usable prompt.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
@@ -244,8 +243,7 @@ def density(log_probs: np.ndarray, cell: int) -> Density:
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
-    """Return every answer, one row a (model, target, level, template, subject): numbers only, no
-    item.
+    """Return every answer, one row a (model, target, level, template, subject): numbers only, no item.
 
     ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep
     it private.

@@ -30,8 +30,7 @@ DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
 def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct random strings in an item's format, not the item; for mail see
-    `mails_of_others`.
+    """Return up to ``num`` distinct random strings in an item's format, not the item; for mail see `mails_of_others`.
 
     Parameters
     ----------
@@ -147,8 +146,7 @@ def is_mail(item: str) -> bool:
 
 
 def mails_of_others(item: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[tuple[str, str]]:
-    """Return up to ``num`` invented names with mail addresses built from them as ``item`` is from
-    ``name``.
+    """Return up to ``num`` invented names with mail addresses built from them as ``item`` is from ``name``.
 
     Names have as many parts as ``name``; digits, and letters that come from no name, are drawn anew.
 

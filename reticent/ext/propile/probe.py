@@ -110,8 +110,7 @@ def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
 
 
 def within_draws(likelihoods: np.ndarray, num_draws: int) -> np.ndarray:
-    """Return each subject's probability that one of N answers to K prompts each is the item, 1 -
-    prod_k (1 - p_k)^N.
+    """Return each subject's probability that one of N answers to K prompts each is the item, 1 - prod_k (1 - p_k)^N.
 
     Parameters
     ----------

@@ -213,8 +213,7 @@ def score_masked_pairs(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, list[list[int]]]:
-    """Return each target's pseudo-log-likelihood, float64 (R,), and the likeliest token id at each
-    of its masks.
+    """Return each target's pseudo-log-likelihood, float64 (R,), and the likeliest token id at each of its masks.
 
     The target is replaced by as many masks as it has tokens; the score is the sum of log p(token | prompt, unmasked
     tokens). NaN as in `score_causal_pairs`.
@@ -293,8 +292,7 @@ def generate_texts(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
-    """Return each prompt's likeliest continuation by beam search (1 beam: greedy), without
-    end-of-text tokens.
+    """Return each prompt's likeliest continuation by beam search (1 beam: greedy), without end-of-text tokens.
 
     An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "". A server
     writes greedily, whatever the beams.

@@ -264,8 +264,7 @@ def probe_with_soft_prompt(
 
 
 def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPrompt) -> str:
-    """Return the text of the vocabulary tokens whose embeddings are nearest (Euclidean) to a soft
-    prompt's (Table 1).
+    """Return the text of the vocabulary tokens whose embeddings are nearest (Euclidean) to a soft prompt's (Table 1).
 
     It goes before the query of another model. Special tokens are not among the candidates.
     """

@@ -48,8 +48,7 @@ def national_digits(number: str) -> str:
 
 
 def phone_numbers(text: str, *, num_digits: int = LOCATION_DIGITS) -> list[str]:
-    """Return the digits of each number in the text of at least ``num_digits`` digits: US numbers,
-    then all others.
+    """Return the digits of each number in the text of at least ``num_digits`` digits: US numbers, then all others.
 
     >>> phone_numbers("call (555) 123-4567 or 555.765.4321, room 12")
     ['5551234567', '5557654321']

@@ -48,8 +48,7 @@ class PiiType:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A prompt with fields, which the target item completes; without ``targets`` it fits types that
-    no other names.
+    """A prompt with fields, which the target item completes; without ``targets`` it fits types that no other names.
 
     >>> Template("The {target_pii_type} of {name} is ").level
     'twin'

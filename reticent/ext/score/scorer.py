@@ -70,8 +70,7 @@ class Scorer:
         heldout: TokenStore | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return a row of scores for each candidate, lowest perplexity first; texts without a
-        scored token come last.
+        """Return a row of scores for each candidate, lowest perplexity first; texts without a scored token come last.
 
         A row has ``number``, ``tokens``, ``perplexity`` (of a masked model the pseudo-perplexity), ``zlib`` (nats a
         byte of the compressed text), ``ratio`` (the base's loss over the model's) with a base, ``quantile`` and
@@ -115,8 +114,7 @@ class Scorer:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> list[Candidate]:
-        """Return up to ``num`` texts that a causal model generates from its first token alone,
-        without blank ones.
+        """Return up to ``num`` texts that a causal model generates from its first token alone, without blank ones.
 
         Raises
         ------
@@ -137,8 +135,7 @@ class Scorer:
         return [Candidate(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
 
     def heldout_of(self, run: Run) -> TokenStore:
-        """Return the tokens of up to `MOST_HELDOUT` held-out documents of a run, in this model's
-        vocabulary.
+        """Return the tokens of up to `MOST_HELDOUT` held-out documents of a run, in this model's vocabulary.
 
         Raises
         ------

@@ -264,8 +264,7 @@ def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD
 
 
 def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
-    """Return a part's serialised counting state after words; only units on ``sides`` of the split
-    are counted.
+    """Return a part's serialised counting state after words; only units on ``sides`` of the split are counted.
 
     Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
     can be protected.

@@ -75,8 +75,7 @@ class Task:
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Context manager: raise errors of tasks with their own type, others of Spark as `SparkError`
-    without message.
+    """Context manager: raise errors of tasks with their own type, others of Spark as `SparkError` without message.
 
     Raises
     ------

@@ -53,8 +53,7 @@ PROMPTS, FRENCH_PROMPTS = (
 
 
 def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
-    """Read prompts from a text file, one a line; kind of utterance and name's position may follow
-    after tabs.
+    """Read prompts from a text file, one a line; kind of utterance and name's position may follow after tabs.
 
     Raises
     ------

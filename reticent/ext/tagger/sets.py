@@ -171,8 +171,7 @@ def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[s
 
 
 def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
-    """Read an attack set from CSV: columns pair, name, label (1: trained on, 0: not), optionally
-    side (dev, test).
+    """Read an attack set from CSV: columns pair, name, label (1: trained on, 0: not), optionally side (dev, test).
 
     A file of published scores, as `reticent tagger thesis` reads it, is one; its other columns are ignored. Without
     sides half of the pairs, drawn by ``seed``, are for development.
@@ -222,8 +221,7 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
 def names_of_corpus(
     corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return mentions of members' names, and names of held-out individuals, from annotated or
-    ``detected`` spans.
+    """Return mentions of members' names, and names of held-out individuals, from annotated or ``detected`` spans.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.
@@ -289,8 +287,7 @@ def build_attack_set(
     seed: int = 0,
     unit: str = "pairs of names",
 ) -> AttackSet:
-    """Pair each training name with an absent one, similar or random; half of the pairs are for
-    development.
+    """Pair each training name with an absent one, similar or random; half of the pairs are for development.
 
     Parameters
     ----------

@@ -206,8 +206,7 @@ def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, 
 
 
 def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
-    """Return the published tables from these models' scores ("base", "large"), with those of the
-    test side if any.
+    """Return the published tables from these models' scores ("base", "large"), with those of the test side if any.
 
     ``seed`` draws the guesses of A4; the published draw is not known. B3 has the published seed.
 

@@ -43,8 +43,7 @@ Turns = Sequence[Mapping[str, Any]]
 
 
 def text_of_turns(turns: Turns) -> str:
-    """Return the text of a document that is a conversation: the contents of its turns, with a blank
-    line between them.
+    """Return the text of a document that is a conversation: the contents of its turns, with a blank line between them.
 
     Raises
     ------
@@ -223,8 +222,7 @@ def _touches(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
 
 
 def _content_places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
-    """Return each turn's (start, content) in a written conversation, in which its white space may
-    be stripped.
+    """Return each turn's (start, content) in a written conversation, in which its white space may be stripped.
 
     The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
     for content.

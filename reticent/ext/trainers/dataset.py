@@ -42,8 +42,7 @@ PROTECTED = -101
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProtectedWindows:
-    """Transform of a protected dataset: rows ``{"window": numbers}`` to columns, from a store's
-    windows under a recipe.
+    """Transform of a protected dataset: rows ``{"window": numbers}`` to columns, from a store's windows under a recipe.
 
     ``random_ids`` and ``fingerprint`` are those of `reticent.trainer.labels.ProtectedStore`.
     """
@@ -83,8 +82,7 @@ def protected_dataset(
     window_length: int = 512,
     has_spans_and_index: bool = False,
 ) -> datasets.Dataset:
-    """Return the windows of a store as a Hugging Face dataset with protected labels; a row is
-    unpacked when it is read.
+    """Return the windows of a store as a Hugging Face dataset with protected labels; a row is unpacked when it is read.
 
     Columns: ``window`` (its number), ``input_ids``, ``attention_mask``, ``word_ids`` (-1 outside words), ``permitted``
     (see the module), and of causal recipes ``labels``: all that may be targets. Targets of masked recipes are drawn by
@@ -152,8 +150,7 @@ def windows_of(dataset: Any) -> ProtectedWindows | None:
 
 
 class ProtectedCollator:
-    """Collator for a `protected_dataset`: pads rows and draws the targets of masked recipes, as
-    `reticent.train` does.
+    """Collator for a `protected_dataset`: pads rows and draws the targets of masked recipes, as `reticent.train` does.
 
     For equal ``seed`` and ``epoch`` a window has the targets that the own loop gives it. ``epoch`` counts from 1; a
     guarded trainer sets it.

@@ -122,8 +122,7 @@ def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
-    """Return a guard on a model that, in any loop, raises before a training step with a protected
-    target.
+    """Return a guard on a model that, in any loop, raises before a training step with a protected target.
 
     Each call of the model in training mode must have the arguments ``labels`` and ``permitted``, of one shape; labels
     stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked, and nothing that
@@ -177,8 +176,7 @@ class _Epochs(TrainerCallback):
 
 
 def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:
-    """Guard the model of a transformers or TRL trainer and return the guard; call it before
-    ``trainer.train()``.
+    """Guard the model of a transformers or TRL trainer and return the guard; call it before ``trainer.train()``.
 
     ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end the counts are written to
     ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one of

@@ -93,8 +93,7 @@ def _bring_up_to_date(run: Run) -> dict[str, str]:
 
 
 def export_files(run: Run, out: Path) -> dict[str, int]:
-    """Write each table into ``out/TABLE``, a file for each file of documents; return its number of
-    rows by table.
+    """Write each table into ``out/TABLE``, a file for each file of documents; return its number of rows by table.
 
     Raises
     ------

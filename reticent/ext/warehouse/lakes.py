@@ -63,8 +63,7 @@ class _Lake:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Data files of a Delta table's version, each with a bool mask of undeleted rows if it has a
-    deletion vector.
+    """Data files of a Delta table's version, each with a bool mask of undeleted rows if it has a deletion vector.
 
     Attributes
     ----------
