@@ -139,11 +139,11 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         utility={model.letter: _utility(model, words) for model in language_models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](context)],
-        adversaries=[(who, [(test, test.where(context)) for test in who.tests]) for who in ADVERSARIES],
+        adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _printable(key(recipe)),
         picture=list(map(_printable, plots.tradeoff_panels([model.evidence for model in language_models], words))),
-        not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        not_made=[(who, test, test.reason_not_made(context)) for who, test in tests_not_made(context)],
         copies=list(copies_beside(context)), access=list(FACTS["release"](context)),
         counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
@@ -587,25 +587,25 @@ class Test:
     #: Objectives of the models that it can be made on.
     objectives: tuple[str, ...] = LANGUAGE_MODELS
 
-    def able(self, context: Context) -> list[ShownModel]:
+    def applicable(self, context: Context) -> list[ShownModel]:
         """Return the models that the attack applies to, by objective."""
         return [model for model in context.models if model.evidence.objective in self.objectives]
 
-    def left_out(self, context: Context) -> list[ShownModel]:
+    def not_attacked(self, context: Context) -> list[ShownModel]:
         """Return the models that the attack applies to but was not run on."""
-        return [model for model in self.able(context) if not self.made(context, model)]
+        return [model for model in self.applicable(context) if not self.made(context, model)]
 
-    def why_not(self, context: Context) -> str:
+    def reason_not_made(self, context: Context) -> str:
         """Return a sentence on how a run makes the attack, or why it is impossible for a model trained elsewhere."""
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
             return t(NOT_ELSEWHERE[self.name])
         return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
-    def where(self, context: Context) -> str:
+    def coverage(self, context: Context) -> str:
         """Return "yes", "no", or the names of the models the attack was run on if it was run on only some."""
-        left, t = self.left_out(context), context.words
-        on = [model for model in self.able(context) if model not in left]
+        left, t = self.not_attacked(context), context.words
+        on = [model for model in self.applicable(context) if model not in left]
         if on and left:
             return t("dossier.on_models", models=_named(on, t))
         return t("dossier.yes") if on else t("dossier.no")
@@ -822,7 +822,7 @@ def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
     """Yield each attack, with its adversary, that was not run on every model it applies to."""
     for adversary in ADVERSARIES:
         for test in adversary.tests:
-            if not context.models or test.left_out(context):
+            if not context.models or test.not_attacked(context):
                 yield adversary, test
 
 
@@ -830,7 +830,7 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
     """Yield for each model its name and the names of the attacks that were not run on it."""
     t = context.words
     for model in context.models:
-        left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
+        left = [test.name for who in ADVERSARIES for test in who.tests if model in test.not_attacked(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
 
@@ -891,13 +891,13 @@ def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Cro
     """
     t = context.words
     for test in (test for who in ADVERSARIES for test in who.tests):
-        row, left = crosswalk()["tests"][test.name], test.left_out(context)
-        made = [model for model in test.able(context) if model not in left]
+        row, left = crosswalk()["tests"][test.name], test.not_attacked(context)
+        made = [model for model in test.applicable(context) if model not in left]
         sentences = [t("crosswalk.made", models=_named(made, t))] if made else []
         if made and left:
-            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.why_not(context)))
+            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.reason_not_made(context)))
         elif not made:
-            sentences.append(t("crosswalk.not_run", why=test.why_not(context)))
+            sentences.append(t("crosswalk.not_run", why=test.reason_not_made(context)))
         outcomes: list[str] = [
             Marked(
                 t("common.name_what", name=t("common.model_letter", letter=model.letter), what=" ".join(said)),

@@ -178,8 +178,8 @@ def extraction_rates(
     length = max(config.prefix_tokens) + config.suffix_tokens
     is_member = np.asarray(members, dtype=bool)
     own, others = (_Drawn(store, chosen, length, config) for chosen in (is_member, ~is_member))
-    own.ask(model, special, config, partial(_advance, progress, 0))
-    others.ask(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
+    own.score(model, special, config, partial(_advance, progress, 0))
+    others.score(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
     bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
     ends = np.concatenate([own.ends, others.ends])
     by_members, by_others = users_of_passages(store, ends, config.suffix_tokens, is_member, units)
@@ -312,7 +312,7 @@ class _Drawn:
         self.codes, self.individuals = np.unique(store.individual[self.documents], return_inverse=True)
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
-    def ask(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
+    def score(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
         """Score the passages under a model, and store which were extracted by each measure."""
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):

@@ -122,7 +122,7 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
             passages = extraction_rates(
                 model, store, members, special, run.job.extraction, units=run.individuals.units,
-                kept=_kept(run), progress=advance,
+                kept=_kept_individuals(run), progress=advance,
             )  # fmt: skip
     return ExtractedModel(canaries=canaries, passages=passages)
 
@@ -160,7 +160,7 @@ def extraction_section(run: Run) -> Extraction | None:
     return Extraction(has_canaries=run.job.canaries is not None, models=models) if models else None
 
 
-def _kept(run: Run) -> np.ndarray | None:
+def _kept_individuals(run: Run) -> np.ndarray | None:
     """Return which individuals are not excluded for near-copies, bool by code; None if none is excluded."""
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))

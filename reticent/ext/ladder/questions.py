@@ -127,8 +127,8 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
             texts[rows[number]].append(batch.column("text")[number].as_py())
             for name in own:
                 add_field(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
-    values = [_said_in_record(fields, config.column) for fields in known]
-    diagnoses = read_terms(config.terms) if config.terms else _of_values(values)
+    values = [_recorded_diagnoses(fields, config.column) for fields in known]
+    diagnoses = read_terms(config.terms) if config.terms else _distinct_diagnoses(values)
     written = _matrix(diagnoses, ["\n".join(own) for own in texts])
     recorded = _matrix(diagnoses, ["\n".join(own) for own in values]) if config.column else written
     if not written.any():
@@ -139,8 +139,8 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
     rare = [[each for each in own if support[_plain(each)] < k] for own in sentences]
     common = [[each for each in own if support[_plain(each)] >= TEMPLATE_SUPPORT] for own in sentences]
     steps = [
-        [_told(fields, config.demographics, hidden) for fields in known],
-        [_told(fields, config.encounter, hidden) for fields in known],
+        [_described(fields, config.demographics, hidden) for fields in known],
+        [_described(fields, config.encounter, hidden) for fields in known],
         [own[0] if own else "" for own in rare],
         [_beginning(own, hidden) for own in texts],
     ]
@@ -196,13 +196,13 @@ def add_field(fields: Fields, name: str, value: Any) -> None:
         fields[name].append(said)
 
 
-def _said_in_record(fields: Fields, column: str | None) -> list[str]:
+def _recorded_diagnoses(fields: Fields, column: str | None) -> list[str]:
     """Return the diagnoses in an individual's record, split at semicolons."""
     parts = (part.strip() for value in fields.get(column or "", ()) for part in value.split(";"))
     return [part for part in parts if part]
 
 
-def _of_values(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
+def _distinct_diagnoses(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
     """Return the distinct recorded diagnoses, without synonyms."""
     named = {_plain(value): value for own in values for value in own}
     if len(named) < 2:
@@ -227,7 +227,7 @@ def _matrix(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) -> np.ndarray:
     return np.array(found, dtype=bool).reshape(len(texts), len(patterns))
 
 
-def _told(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
+def _described(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
     """Return the fields as "name: value; …", without those that reveal a diagnosis."""
     said = (f"{name}: {fields[name][0]}" for name in columns if fields.get(name))
     return "; ".join(part for part in said if not hidden.search(part))

@@ -79,7 +79,7 @@ def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder |
     if is_endpoint(path):
         run.progress.say_once("audit.diagnoses: an endpoint is not asked about diagnoses")
         return None
-    scores, base, out = _asked(run, path, model.objective, measurement.recipe), None, None
+    scores, base, out = _model_scores(run, path, model.objective, measurement.recipe), None, None
     bases = [each for each in measurements_of(run.job, model) if each.training is None]
     if measurement.training is None:
         np.savez(folder / SCORES, **scores)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder |
 
 def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
     """Write a shadow model's scores of all diagnoses to ``folder``, with the individuals it was trained on."""
-    scores = _asked(run, path, objective, "a shadow", ends=False)
+    scores = _model_scores(run, path, objective, "a shadow", ends=False)
     is_in = individuals.mask(MEMBERS)[_questions_of(run).codes]
     np.savez(folder / SCORES, is_in=is_in, **scores)  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ def _questions_of(run: Run) -> Questions:
     return run.once("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
 
 
-def _asked(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
+def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
     """Return a model's scores for the ladder's questions."""
     from reticent.ext.ladder.measure import score_ladder
     from reticent.trainer.models import load_model, load_tokenizer, special_ids

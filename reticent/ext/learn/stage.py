@@ -169,7 +169,7 @@ def _teacher_lessons(
     if not len(kept):
         return LESSONS.empty_table(), FOUND.empty_table()
     documents = documents.take(kept)
-    found, tables = _found(documents, detectors, common), []
+    found, tables = _detect_in(documents, detectors, common), []
     if config.teacher:
         spans = SpanReader(folder).table(0, len(rows)).select(["document", "start", "end", "label"])
         tables.append(_lessons(documents, found_in(spans, kept), config.weight("teacher")))
@@ -321,7 +321,7 @@ def _detectors(run: Run) -> list[Detector]:
     return [detector for detector in found if not detector.columns]
 
 
-def _found(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
+def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
     """Return what these detectors find in documents (`FOUND`); ``common`` are the corpus's common words."""
     for detector in detectors:
         for name in ("common_words", "known_words"):
@@ -356,7 +356,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     common = _common(run, detectors) if wanted else None
     ids = pa.array([str(number) for number in range(num_marked)], pa.string())
     documents = marked.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
-    lessons, found = marked, _found(documents, detectors, common)
+    lessons, found = marked, _detect_in(documents, detectors, common)
     if config.teacher or config.certain:
         taught, beside = _teacher_lessons(run, config, marked.column("text"), detectors, common)
         lessons = pa.concat_tables([lessons, taught])
@@ -456,14 +456,14 @@ def cross_validate(
             return []
         texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
         spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
-        return [(rows, {lean: words.lanes(rows, table) for lean, table in spans.items()})]
+        return [(rows, {lean: words.categories_of(rows, table) for lean, table in spans.items()})]
 
     with ThreadPoolExecutor(2) as pool:
         parts = [part for parts in pool.map(predicted, range(folds)) for part in parts]
     lanes = {lean: np.zeros(len(words.gold), dtype=np.int64) for lean in LEANS}
     for rows, of_lean in parts:
         for lean, values in of_lean.items():
-            lanes[lean][words.of(rows)] = values
+            lanes[lean][words.indices_of(rows)] = values
     gold, running = words.gold > 0, ~words.in_field
     lean = chosen_lean(lanes, gold, running, precision)
     named = lanes[lean]
@@ -518,14 +518,14 @@ class _Words:
         self.gold = self._marked(np.arange(lessons.num_rows), spans)
         self.in_field = self._in_field()
 
-    def of(self, rows: np.ndarray) -> np.ndarray:
+    def indices_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the word indices of these documents, concatenated."""
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
-    def lanes(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
+    def categories_of(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
         """Return the category number of each word of these documents; ``found`` numbers them from 0."""
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
-        return self._marked(rows, spans)[self.of(rows)]
+        return self._marked(rows, spans)[self.indices_of(rows)]
 
     def _marked(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
         """Return the category number of each word, given spans (row, start, end, label)."""

@@ -111,7 +111,7 @@ def probe_models(
         model, tokenizer = _load(entry, config)
         asked = []
         for question in prompts:
-            told = _named(progress, f"{entry.name} {question.target} {question.level}")
+            told = _prefixed(progress, f"{entry.name} {question.target} {question.level}")
             answers = probe_target(model, tokenizer, entry.objective, question, config, progress=told)
             everything.append((entry.name, answers))
             asked.append(summarise(answers, config))
@@ -158,7 +158,7 @@ def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokeni
     return model.to(device=pick_device(config.device)).eval(), load_tokenizer(entry.path)
 
 
-def _named(progress: Progress | None, where: str) -> Progress | None:
+def _prefixed(progress: Progress | None, where: str) -> Progress | None:
     """Return a progress callback whose messages are prefixed by ``where``."""
     return None if progress is None else lambda what, done, total: progress(f"{where}: {what}", done, total)
 
@@ -194,7 +194,7 @@ def _white_box(
     rows, first = [], None
     for number, (sweep, settings) in enumerate(variants):
         sides = soft_prompt_sides(subjects, target, settings.replace(num_validation=_validation(study)), pool=pool)
-        told = _named(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
+        told = _prefixed(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
         prompt = train_soft_prompt(
             model, tokenizer, sides, target, level, template, settings, config,
             progress=None if told is None else partial(told, "epochs"),

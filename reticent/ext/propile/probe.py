@@ -226,13 +226,13 @@ def probe_target(
         matches = _match_generated(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
         if config.num_draws and soft is None:
             drawn = np.zeros(shape, dtype=bool)
-            drawn[tuple(cells)] = _drawn(model, tokenizer, pairs, len(asked), config)
+            drawn[tuple(cells)] = _match_sampled(model, tokenizer, pairs, len(asked), config)
     return Answers(
         prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts, alone, drawn, has_log_probs
     )  # fmt: skip
 
 
-def _drawn(
+def _match_sampled(
     model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     pairs: Pairs,

@@ -135,7 +135,7 @@ def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
     """Return the (target type, level) pairs to prompt for; raises as :func:`all_prompts` unless one has a template."""
-    asked = _questions(subjects, config)
+    asked = _targets_and_levels(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
     if not any(usable_templates(subjects, target, level, known, config, strict)[0] for target, level in asked):
@@ -172,7 +172,7 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
     return tuple(n for n in powers if n + validation_of(n) <= num_subjects // 2)[-6:]
 
 
-def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
+def _targets_and_levels(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
     """Return the (target type, level) pairs to prompt for; default types: those of at least a small
     cell of subjects."""
     subjects.require(*config.targets)

@@ -413,7 +413,7 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
         Task(partial(_copies_of_left, gone, record, left.column("sha256").combine_chunks())), columns
     )
     reading.compare(known, [_rows(alike)], [left], gone)
-    return frame.mapInArrow(Task(partial(_staying, gone)), frame.schema)
+    return frame.mapInArrow(Task(partial(_without_gone, gone)), frame.schema)
 
 
 def _rows(documents: DataFrame) -> pa.Table:
@@ -449,7 +449,7 @@ def _copies_of_left(
         ).to_batches()
 
 
-def _staying(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _without_gone(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     """Yield the documents of individuals who have not withdrawn."""
     for batch in batches:
         yield batch.filter(pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=gone)))
