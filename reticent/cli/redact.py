@@ -1,4 +1,4 @@
-"""The command ``reticent redact``: one text without its direct identifiers, and back again."""
+"""The command ``reticent redact``: redact one text, or restore it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def redact(
 
 
 def _strings(path: Path) -> dict[str, str]:
-    """Read a JSON object of strings; an error shows nothing of it."""
+    """Return a JSON object of strings from a file; an error quotes none of it."""
     try:
         values: Any = json.loads(path.read_bytes())
     except OSError as error:

@@ -83,8 +83,8 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
 
     asked = job(folder, {"marks": str(folder / "marked.parquet"), "teacher": "rules", "documents": 60})
     seen = []
-    teach, learn = stage._ask, stage.learn_tagger
-    monkeypatch.setattr(stage, "_ask", lambda *args: (seen.append("teacher"), teach(*args))[1])
+    teach, learn = stage._run_teacher, stage.learn_tagger
+    monkeypatch.setattr(stage, "_run_teacher", lambda *args: (seen.append("teacher"), teach(*args))[1])
     shutil.copy(folder / "notes.parquet", folder / "before.parquet")
     table = pq.read_table(folder / "notes.parquet")
     texts = pa.array([f"{text} Tel: 0612345678" for text in table.column("text").to_pylist()], pa.large_string())

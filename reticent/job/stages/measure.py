@@ -220,7 +220,9 @@ def _build(
     if scores is not None and measurement.training is None:
         scores.save(folder)
     if run.job.audit.diagnoses is not None and entry.is_last:
-        measured = replace(measured, diagnoses=resolve("reticent.ext.ladder.stage:climb")(run, measurement, folder))
+        measured = replace(
+            measured, diagnoses=resolve("reticent.ext.ladder.stage:measure_ladder")(run, measurement, folder)
+        )
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
         membership = auditor().membership
         own: dict[str, Any] = {f"attack {name}": scored for name, scored in auditor().own_scores.items()}

@@ -212,7 +212,7 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
         knows = shadow.individuals.mask(MEMBERS)[asked.store.individual]
         DocumentScores.of(holdout).to_parquet(folder / HOLDOUT_SCORES, knows)
     if shadow.run.job.audit.diagnoses is not None:
-        ask = resolve("reticent.ext.ladder.stage:ask_shadow")
+        ask = resolve("reticent.ext.ladder.stage:score_shadow")
         ask(shadow.run, checkpoint, shadow.model.objective, shadow.individuals, folder)
     if not shadow_config(shadow.run).keep_models:
         shutil.rmtree(checkpoint)
