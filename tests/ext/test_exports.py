@@ -231,6 +231,10 @@ def escaped(text: str) -> str:
     return text.replace("\0E\0", "\\E\\")
 
 
+#: In HL7 a repetition and an escape; in an attachment, signs as others.
+SIGNS = b"~\\F\\"
+
+
 def message(*segments: str, control: str = "M1", charset: str = "") -> bytes:
     head = f"MSH|^~\\&|A|B|C|D|20260102||MDM^T02|{control}|P|2.5||||||{charset}"
     return "\r".join([head, "PID|1||123^^^H^MR~9||DOE^JOHN", *segments, ""]).encode()
@@ -295,6 +299,9 @@ def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_tex
     (found,) = read_messages(message(f"OBX|1|ED|||x^TEXT^HTML^Base64^{b64(b'<p>a<p>b')}"), "m")
     assert isinstance(found, FoundDocument)
     assert found.text == "a\nb"
+    attached = f"OBX|2|ED|||x^TEXT^PLAIN^Base64^{b64(SIGNS)}"
+    (found,) = read_messages(message("OBX|1|TX|||a~\\.br\\", attached, "OBX|3|TX|||b\r|", "OBX|4|ST|||c"), "m")
+    assert found[2:3] == ("a\n\n\n~\\F\\\nb\n\nc",)
     assert [*read_messages("MSH|^~\\&|||||||X|1||||||||8859/1\rPID|||é\rOBX||TX|||ü".encode("latin-1"), "m")] == [
         FoundDocument("1/1", "é", "ü")
     ]
