@@ -59,7 +59,7 @@ def table_error(folder: Path | str, mark: str) -> CorpusError:
     return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
 
 
-def _refuse_tables(files: Sequence[Path]) -> None:
+def _refuse_tables(files: Sequence[Path], plain: Set[str]) -> None:
     """Raise `CorpusError` where one of the folders above a file, or above what it links to, is one of a table."""
 
     @functools.cache
@@ -78,10 +78,9 @@ def _refuse_tables(files: Sequence[Path]) -> None:
         while folder not in folders:
             folders.add(folder)
             folder = os.path.dirname(folder)
-    for folder in sorted(folders):
+    for folder in sorted(folders - plain):
         for mark in TABLES:
-            is_there = os.path.lexists(os.path.join(folder, mark.partition("/")[0]))
-            if is_there and next(Path(folder).glob(mark), None) is not None:
+            if next(Path(folder).glob(mark), None) is not None:
                 raise table_error(folder, mark)
 
 
@@ -108,7 +107,7 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
             found.roots.setdefault(path, root)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(found.roots, key=os.path.abspath))
-    _refuse_tables(found.files)
+    _refuse_tables(found.files, found.plain)
     if seen:
         found.passed_over[RESULTS] = len(seen)
     return found
@@ -136,9 +135,12 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
     while folders:
         folder = folders.pop()
         entries = _entries(folder)
-        if folder is not source and any(entry.name in (MANIFEST, JOB) for entry in entries) and holds_results(folder):
+        names = {entry.name for entry in entries}
+        if folder is not source and not names.isdisjoint((MANIFEST, JOB)) and holds_results(folder):
             results.add(folder)
             continue
+        if names.isdisjoint(mark.partition("/")[0] for mark in TABLES):
+            found.plain.add(str(folder))
         for entry in entries:
             path = folder / entry.name
             if entry.name.startswith("."):
