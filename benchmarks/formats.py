@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import random
 import re
 import tempfile
@@ -392,6 +393,7 @@ def _losses(words: list[list[str]], texts: list[str]) -> dict[str, int]:
 def run(size: Annotated[str, SIZES] = "cpu") -> None:
     """Measure every format whose libraries are installed, check it, print and write the record."""
     num_text, num_office, rounds = SIZES[size]
+    load = os.getloadavg()[0]  # of what else runs
     written, result = notes(num_text), {}
     for form in FORMATS:
         missing = [name for name in form.modules if find_spec(name) is None]
@@ -410,7 +412,7 @@ def run(size: Annotated[str, SIZES] = "cpu") -> None:
         )
         allowed = 0 if form.is_text else found["words"] / 1000
         assert found["words_lost"] <= allowed, f"{form.name}: {found['words_lost']} words are lost"
-    write_record("formats", {"formats": result}, size)
+    write_record("formats", {"load_before": load, "formats": result}, size)
 
 
 if __name__ == "__main__":
