@@ -249,7 +249,7 @@ def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, A
         raise UnreadableError("a document type (DOCTYPE) is not read")
     hidden = 0
     for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
-        name = lxml.etree.QName(element).localname
+        name = element.tag.rpartition("}")[2]
         if event == "start":
             hidden += name in skipped
             if not hidden:
