@@ -63,13 +63,12 @@ def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] |
 
     def of(file: Path, below: Path) -> str:
         found: str | None
-        doc_id = below.with_suffix("").as_posix()
         if owners is not None:
-            names = (doc_id, below.as_posix(), file.name, file.stem)
+            names = (below.with_suffix("").as_posix(), below.as_posix(), file.name, file.stem)
             found = next(filter(None, map(owners().get, names)), None)
             missing = "corpus.individuals has no row of it"
         elif pattern is not None:
-            match = re.fullmatch(pattern, doc_id)
+            match = re.fullmatch(pattern, below.with_suffix("").as_posix())
             found, missing = (
                 match[1] if match else None,
                 "corpus.individual does not fit its id, the path without the suffix",

@@ -40,6 +40,8 @@ class Found:
     other_suffixes: set[str] = field(default_factory=set)
     #: File -> the folder that was named, or in which the first glob begins.
     roots: dict[Path, Path] = field(default_factory=dict)
+    #: Folders that were listed and are no table of a lake.
+    plain: set[str] = field(default_factory=set)
 
     def notice(self) -> str | None:
         """Return a sentence on the files read and passed over; None if none was passed over."""
