@@ -97,7 +97,7 @@ def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWo
         The file cannot be read or holds no word, or wordfreq is not installed or has no such language.
     """
     if source == GENERATED:
-        words = generated_words()
+        words: Sequence[str] = generated_words()
     elif source.startswith(WORDFREQ):
         words = _of_wordfreq(source.removeprefix(WORDFREQ), setting)
     else:
