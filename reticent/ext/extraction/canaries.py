@@ -104,8 +104,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
     """Return each row's exposure in bits, log2|R| - log2(rank of its score among references); see
     `statistics.exposure`.
 
-    >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]]))
-    array([ 2.        , -0.16992500])
+    >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]])).round(2).tolist()
+    [2.0, -0.17]
     """
     above = np.count_nonzero(references > scores[:, None], axis=1)
     ties = np.count_nonzero(references == scores[:, None], axis=1)
