@@ -1,4 +1,5 @@
 use super::*;
+use crate::storage::packing::tests::draws_below;
 
 fn words(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
@@ -41,15 +42,11 @@ fn words_of_hand_worked_texts() {
 
 /// Texts of up to 15 characters (one in eight: 299) of an alphabet, the same each time.
 fn texts(alphabet: &[char], number: usize) -> impl Iterator<Item = String> {
-    let mut state = 1u64;
-    let mut draw = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize
-    };
+    let mut draw = draws_below(1);
     let alphabet = alphabet.to_vec();
     (0..number).map(move |_| {
-        let length = if draw() % 8 == 0 { draw() % 300 } else { draw() % 16 };
-        (0..length).map(|_| alphabet[draw() % alphabet.len()]).collect()
+        let length = if draw(8) == 0 { draw(300) } else { draw(16) };
+        (0..length).map(|_| alphabet[draw(alphabet.len())]).collect()
     })
 }
 
