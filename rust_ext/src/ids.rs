@@ -63,7 +63,7 @@ pub struct IdRows(Interner);
 
 impl IdRows {
     pub fn new(names: &Texts) -> Result<Self> {
-        let mut known = Interner::new();
+        let mut known = Interner::default();
         for row in 0..names.len() {
             known.intern(names.get(row));
         }
