@@ -302,21 +302,8 @@ mod tests {
 
     #[test]
     fn what_is_passed_over_is_what_the_guard_would_not_keep() {
-        let words = [
-            "la",
-            "La",
-            "will",
-            "Will",
-            "the",
-            "The",
-            "Roy",
-            "roy",
-            "Dr",
-            "nom",
-            "paz",
-            "Paz",
-            "otorhinolaryngologist",
-        ];
+        let words: Vec<&str> =
+            "la La will Will the The Roy roy Dr nom paz Paz otorhinolaryngologist".split(' ').collect();
         let gaps = [" ", " ", " ", " ", ". ", ": ", ", ", "-", "\n", " to "];
         let (mut next, mut texts) = (draws_below(1), Vec::new());
         for _ in 0..600 {

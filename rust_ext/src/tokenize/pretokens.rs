@@ -316,20 +316,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn bert_pretokens() {
-        assert_eq!(cut(Cut::Bert, "Mr. Été-X\t 12/05\n"), ["Mr", ".", "Été", "-", "X", "12", "/", "05"]);
-        assert_eq!(cut(Cut::Bert, "a\u{b}b\u{a0}c"), ["a\u{b}b\u{a0}c"]);
-        assert!(cut(Cut::Bert, " \n").is_empty());
-    }
-
-    #[test]
-    fn bytelevel_pretokens() {
-        assert_eq!(cut(Cut::ByteLevel, "He's 12mg,\n\n ok"), ["He", "'s", " 12", "mg", ",", "\n\n", " ok"]);
-        assert_eq!(cut(Cut::ByteLevel, "  a \n"), [" ", " a", " \n"]);
-        assert_eq!(cut(Cut::ByteLevel, "a\nb \u{a0}c"), ["a", "\n", "b", " ", "\u{a0}", "c"]);
-        assert_eq!(cut(Cut::ByteLevel, "it''s 'll été's"), ["it", "''", "s", " '", "ll", " été's"]);
-        assert!(cut(Cut::ByteLevel, "").is_empty());
-    }
 }
