@@ -77,8 +77,8 @@ def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
     words = _rust.segment(texts)
     offsets = np.arange(len(texts) + 1, dtype=np.int64)
     is_context = planted.arms[rows] == "context"
-    in_secret = _rust.cover_spans(texts, words, offsets, *_int32(bounds[0], bounds[1]))
-    after = _rust.cover_spans(texts, words, offsets, *_int32(bounds[1], bounds[2]))
+    in_secret = _rust.mark_spans(texts, words, offsets, *_int32(bounds[0], bounds[1])).mask
+    after = _rust.mark_spans(texts, words, offsets, *_int32(bounds[1], bounds[2])).mask
     documents = np.repeat(np.arange(len(texts)), np.diff(words.doc_offsets))
     asked = np.where(is_context[documents], after, in_secret)
     encoder = _rust.TokenEncoder(tokenizer_json)

@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
-pub use fields::{Fields, labels as field_labels};
+pub use fields::Fields;
 use filter::Mask;
 
 /// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
