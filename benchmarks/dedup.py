@@ -81,7 +81,7 @@ def theirs(texts: list[str]) -> tuple[set[tuple[int, int]], float] | None:
         return None
     started = time.process_time()
     lsh = MinHashLSH(threshold=THRESHOLD, num_perm=128)
-    pairs = set()
+    pairs: set[tuple[int, int]] = set()
     for number, text in enumerate(texts):
         minhash = MinHash(num_perm=128)
         minhash.update_batch([" ".join(shingle).encode() for shingle in shingles(text)])

@@ -409,8 +409,8 @@ def _overview(record: dict[str, Any]) -> str:
     if numbers := record["corpora"]["meddocan"].get("ids_with_digits"):
         rates = (_rate(numbers[what], interval=True) for what in ("recall", "precision"))
         goals.append(("ID that holds a digit", *rates, *map(str, (WORD_GOALS["ID"][0], "-"))))
-    heads = ("rules alone, meddocan", "recall of words", "precision of words", "goal: recall", "precision")
-    return text + "\n**Rules alone by category**\n\n" + markdown(heads, goals)
+    of_goals = ("rules alone, meddocan", "recall of words", "precision of words", "goal: recall", "precision")
+    return text + "\n**Rules alone by category**\n\n" + markdown(of_goals, goals)
 
 
 def _rate(estimate: Any, *, interval: bool = False) -> str:

@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,7 +105,7 @@ def rows(parts: Sequence[str], documents: int, num_bytes: int, peers: str | None
                 more = {"name": name} | ({} if method in ours else {"method": method})
                 found.append(Row(name=f"{method}, {name}", part="tokens", task=task, more=more))
             for library in LIBRARIES if peers else ():
-                more = {"name": name, "library": library, "python": peers}
+                more = {"name": name, "library": library, "python": str(peers)}
                 found.append(Row(name=f"{library} of today, {name}", part="tokens", task="alone", more=more))
     if "growth" in parts:
         for share in GROWTH:
@@ -145,7 +145,8 @@ class Corpora:
     """The documents of a benchmark: the whole, its first tenth, the growth steps; and what is derived from them."""
 
     def __init__(self, folder: Path, corpus: Path | None, documents: int | None, parts: Sequence[str]):
-        self.folder, self._made = folder, {}
+        self.folder = folder
+        self._made: dict[str, Any] = {}
         self.generated = corpus is None
         if corpus is None:
             assert documents
@@ -326,13 +327,13 @@ def run_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, 
     return heads, table
 
 
-def _megabytes(record: dict[str, Any], row: dict[str, Any]) -> float | None:
+def _megabytes(record: Mapping[str, Any], row: dict[str, Any]) -> float | None:
     """The text of a row of tokens; of one without documents it is the whole."""
     whole = record["num_bytes"] if "tokens" in row and "documents" not in row else 0
     return row.get("text_bytes", whole) / 1e6 or None
 
 
-def megabytes_per_second(record: dict[str, Any], vocabulary: str) -> dict[str, float]:
+def megabytes_per_second(record: Mapping[str, Any], vocabulary: str) -> dict[str, float]:
     """Return name -> MB of text a second, the median, of every row of the whole text to ids of a vocabulary."""
     names = [name for name in record["runs"] if name.endswith(f", {vocabulary}") and "written" not in name]
     rows = {name: record["runs"][name] for name in names if record["runs"][name].get("documents", 0) != PEER_DOCUMENTS}
@@ -341,7 +342,7 @@ def megabytes_per_second(record: dict[str, Any], vocabulary: str) -> dict[str, f
 
 def goal_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return heads and rows of the goals."""
-    table = []
+    table: list[tuple[str, ...]] = []
     for goal in record["goals"]:
         value = goal["value"]
         shown = (f"{value['median']:.3g}", f"{value['low']:.3g} to {value['high']:.3g}")

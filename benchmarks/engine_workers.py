@@ -397,7 +397,8 @@ def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
     _import_engine()
     documents, individuals = _split(corpus)
     batches = [batch.column("text") for batch in documents.batches(columns=("text",))]
-    encoder, tokens, sample, kept = _rust.TokenEncoder(made), 0, [], []
+    encoder, tokens = _rust.TokenEncoder(made), 0
+    sample: list[str] = []
     with Clock() as clock:
         index = _build(documents, individuals, n=1)
         index_seconds = time.perf_counter() - clock._wall
@@ -406,8 +407,7 @@ def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
             flags, starts = index.protect(texts, words, k=2, n=1)
             encoded = encoder.encode(texts, words, flags, starts)
             tokens += int(encoded.doc_offsets[-1])
-            kept = [encoded.input_ids, encoded.word_ids, encoded.flags]
-            sample = sample or digests(kept[0], encoded.doc_offsets)
+            sample = sample or digests(encoded.input_ids, encoded.doc_offsets)
     parts = {"index_seconds": index_seconds, "tokens": tokens, "path": encoder.path}
     return {**clock.spent, **parts, "sample": sample}
 
@@ -476,16 +476,17 @@ def main() -> None:
     path = {key: Path(value) for key, value in request.pop("paths").items()}
     task = request.pop("task")
     if task == "peer":
-        method = PEERS[request.pop("method")]
+        method: Callable[..., Any] = PEERS[request.pop("method")]
         n, k = request.pop("n"), request.pop("k")
         answer = method(path["corpus"], path["numbered"], n, k, **request)
     else:
-        answer = {
+        tasks: dict[str, Callable[..., Any]] = {
             "make_corpus": make_corpus, "take_documents": take_documents, "write_text": write_text, "number": number,
             "shape": measure_shape, "reticent": count_reticent, "reticent_alone": count_reticent_alone,
             "kept_in_files": kept_in_files,
             "tokens_reticent": tokens_reticent, "tokens_written": tokens_written, "tokens_peer": tokens_peer,
-        }[task](*path.values(), **request)  # fmt: skip
+        }  # fmt: skip
+        answer = tasks[task](*path.values(), **request)
     print(json.dumps(answer))
 
 

@@ -1,10 +1,14 @@
 """Is every text of a hospital's formats read whole and in order, and how fast?
 
-Generated notes, with signs that each format writes by an escape, become files of nine formats: paragraphs, items of
-lists, rows of tables. DOCX, ODT and PDF are written by others' libraries (group ``formats``); where they are not
-installed the format is skipped. What is read is compared, word by word, with what was written; so is what an extractor
-of others reads, where there is one. Speed is of the whole way, from the folder to batches of documents, which one core
-goes: MB of the files a second of its time.
+Generated notes, with signs that each format writes by an escape, become files: paragraphs, headings, items of lists,
+rows of tables; in DOCX and ODT a head of the page, in DOCX a foot; in PDF ligatures (a note is written with ``fi`` as
+one sign, and read for the two letters), a head, and every other note in two columns. DOCX, ODT and PDF are written by
+others' libraries (group ``formats``); where they are not installed the format is skipped. What is read is compared,
+word by word, with what was written; so is what an extractor of others reads, where there is one.
+
+Speed is of the whole way, from the folder to files of Parquet that every later pass reads: MB of the files a second, by
+the clock of this machine, and a second of one core's time. Where each note is a file, many of them are small; a row
+with 16 notes a file shows what the files cost by themselves.
 
     python -m benchmarks.formats [--size toy|cpu]
 """
@@ -14,7 +18,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import random
+import re
 import tempfile
 import time
 import xml.etree.ElementTree as ET
@@ -22,20 +28,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from email.message import EmailMessage
+from functools import partial
 from html import escape
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
+
+import pyarrow.parquet as pq
 
 from benchmarks.engine_workers import synth_notes
 from benchmarks.record_io import spread, write_record
 from benchmarks.runner import command
 from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.staged import open_remote, stage, staged_files
 
-SIZES = {"toy": (20, 1), "cpu": (2000, 3)}
+#: Notes of a format of text, and of one of office files; readings.
+SIZES = {"toy": (20, 6, 1), "cpu": (2000, 500, 3)}
 #: Signs that a format has for itself, as a last line of each note.
 SIGNS = r"5 < 7 & 9 > 3 | ~50 % ^2 \x {y} [z] °C é – “quoted”"
+#: Ligatures of PDF, and what they are read for.
+LIGATURES = {"fi": "\ufb01", "fl": "\ufb02"}
 
 
 def notes(num_documents: int) -> list[list[str]]:
@@ -56,13 +70,13 @@ def notes(num_documents: int) -> list[list[str]]:
 
 
 def blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """A "row" of two cells, an "item" of a list or a "line", and its texts."""
+    """A "row" of two cells, a "head", an "item" of a list or a "line", and its texts."""
     for number, line in enumerate(lines):
         if number % 7 == 3:
             first, _, rest = line.partition(" ")
             yield "row", [first, rest]
         else:
-            yield "item" if number % 5 == 4 else "line", [line]
+            yield "head" if number % 11 == 5 else "item" if number % 5 == 4 else "line", [line]
 
 
 # ------------------------------------------------------------------------------------------------------------- writers
@@ -95,6 +109,7 @@ def _html(lines: list[str], _: int) -> bytes:
             {
                 "row": f"<table><tr><td>{own[0]}</td><td>{own[-1]}</td></tr></table>\n",
                 "item": f"<ul><li>{own[0]}</li></ul>\n",
+                "head": f"<h2>{own[0]}</h2>\n",
                 "line": f"<p>{own[0]}</p>\n",
             }[kind]
         )
@@ -109,8 +124,7 @@ def _cda(lines: list[str], number: int) -> bytes:
             {
                 "row": f"<table><tbody><tr><td>{own[0]}</td><td>{own[-1]}</td></tr></tbody></table>",
                 "item": f"<list><item>{own[0]}</item></list>",
-                "line": f"<paragraph>{own[0]}</paragraph>",
-            }[kind]
+            }.get(kind, f"<paragraph>{own[0]}</paragraph>")
         )
     return (
         f'<ClinicalDocument xmlns="urn:hl7-org:v3"><id root="1.2" extension="d{number}"/><recordTarget><patientRole>'
@@ -137,10 +151,14 @@ def _docx(lines: list[str], _: int) -> bytes:
     import docx
 
     document, made = docx.Document(), io.BytesIO()
-    for kind, texts in blocks(lines):
+    page = document.sections[0]
+    page.header.paragraphs[0].text, page.footer.paragraphs[0].text = lines[0], lines[-1]
+    for kind, texts in blocks(lines[1:-1]):
         if kind == "row":
             for cell, text in zip(document.add_table(rows=1, cols=2).rows[0].cells, texts, strict=True):
                 cell.text = text
+        elif kind == "head":
+            document.add_heading(texts[0], level=2)
         else:
             paragraph = document.add_paragraph(style="List Bullet" if kind == "item" else None)
             first, space, rest = texts[0].partition(" ")
@@ -152,9 +170,10 @@ def _docx(lines: list[str], _: int) -> bytes:
 
 def _odt(lines: list[str], _: int) -> bytes:
     from odf.opendocument import OpenDocumentText
+    from odf.style import Header, MasterPage, PageLayout
     from odf.table import Table, TableCell, TableColumn, TableRow
     from odf.teletype import addTextToElement
-    from odf.text import List, ListItem, P
+    from odf.text import H, List, ListItem, P
 
     def within(parent: Any, *kinds: Any) -> Any:
         for kind in kinds:
@@ -164,7 +183,11 @@ def _odt(lines: list[str], _: int) -> bytes:
         return parent
 
     document, made = OpenDocumentText(), io.BytesIO()
-    for kind, texts in blocks(lines):
+    document.automaticstyles.addElement(PageLayout(name="page"))
+    master = partial(MasterPage, name="Standard", pagelayoutname="page")
+    addTextToElement(within(document.masterstyles, master, Header, P), lines[0])
+    places = {"head": [partial(H, outlinelevel=2)], "item": [List, ListItem, P], "line": [P]}
+    for kind, texts in blocks(lines[1:]):
         if kind == "row":
             table = within(document.text, Table)
             table.addElement(TableColumn(numbercolumnsrepeated=2))
@@ -172,17 +195,36 @@ def _odt(lines: list[str], _: int) -> bytes:
             for text in texts:
                 addTextToElement(within(row, TableCell, P), text)
         else:
-            addTextToElement(within(document.text, *((List, ListItem) if kind == "item" else ()), P), texts[0])
+            addTextToElement(within(document.text, *places[kind]), texts[0])
     document.write(made)
     return made.getvalue()
 
 
-def _pdf(lines: list[str], _: int) -> bytes:
-    from reportlab.lib.styles import getSampleStyleSheet
-    from reportlab.platypus import Paragraph, SimpleDocTemplate
+def _pdf(lines: list[str], number: int) -> bytes:
+    from reportlab.lib.styles import ParagraphStyle
+    from reportlab.pdfbase import pdfmetrics, ttfonts
+    from reportlab.platypus import BaseDocTemplate, Frame, PageTemplate, Paragraph, Table
 
-    style, made = getSampleStyleSheet()["BodyText"], io.BytesIO()
-    SimpleDocTemplate(made).build([Paragraph(escape(line), style) for line in lines])
+    pdfmetrics.registerFont(ttfonts.TTFont("Vera", "Vera.ttf"))
+    style, made = ParagraphStyle("body", fontName="Vera", fontSize=9), io.BytesIO()
+    document, num_columns = BaseDocTemplate(made), 1 + number % 2
+    width = 500 / num_columns
+    written = [
+        "".join(LIGATURES.get(part, part) for part in re.split(f"({'|'.join(LIGATURES)})", line)) for line in lines
+    ]
+
+    def head(canvas: Any, page: Any) -> None:
+        if page.page == 1:
+            canvas.setFont("Vera", 6)
+            canvas.drawString(50, 800, written[0])
+
+    frames = [Frame(50 + width * column, 50, width, 720) for column in range(num_columns)]
+    document.addPageTemplates(PageTemplate(frames=frames, onPage=head))
+    story: list[Any] = []
+    for kind, texts in blocks(written[1:]):
+        own = [Paragraph(escape(text), style, bulletText="•" if kind == "item" else None) for text in texts]
+        story.append(Table([own], colWidths=[width / 3, width / 2]) if kind == "row" else own[0])
+    document.build(story)
     return made.getvalue()
 
 
@@ -212,7 +254,7 @@ def _peer_html(data: bytes) -> str:
 
     page = BeautifulSoup(data, "html.parser")
     page.style.decompose()
-    for each in page.find_all(["p", "td", "li"]):
+    for each in page.find_all(["p", "td", "li", "h2"]):
         each.append("\n")
     return page.get_text()
 
@@ -230,9 +272,15 @@ def _peer_docx(data: bytes) -> str:
 def _peer_odt(data: bytes) -> str:
     from odf.opendocument import load
     from odf.teletype import extractText
-    from odf.text import P
 
-    return "\n".join(map(extractText, load(io.BytesIO(data)).getElementsByType(P)))
+    def texts(node: Any) -> Iterator[str]:
+        for child in node.childNodes:
+            if getattr(child, "qname", ("", ""))[1] in ("p", "h"):
+                yield extractText(child)
+            else:
+                yield from texts(child)
+
+    return "\n".join(texts(load(io.BytesIO(data)).topnode))
 
 
 def _peer_pdf(data: bytes) -> str:
@@ -254,18 +302,23 @@ class Format:
     modules: tuple[str, ...] = ()
     peer: Callable[[bytes], str] | None = None
     peer_name: str = "standard library"
+    #: Whether all words must be read; of office files 999 of 1,000.
+    is_text: bool = True
+    #: Notes of a file, where each is no file of its own.
+    notes_a_file: int = 1
 
 
 FORMATS = (
     Format("FHIR NDJSON", "fhir", ".ndjson", _fhir, (), _peer_fhir),
     Format("HL7 v2", "hl7", ".hl7", _hl7, ("hl7",), _peer_hl7, "hl7"),
     Format("HTML", "pages", ".html", _html, ("bs4",), _peer_html, "beautifulsoup4"),
+    Format("HTML, 16 notes a file", "pages", ".html", _html, notes_a_file=16),
     Format("CDA", "cda", ".xml", _cda, (), _peer_cda),
     Format("mail", "pages", ".eml", _mail),
-    Format("RTF", "pages", ".rtf", _rtf),
-    Format("DOCX", "pages", ".docx", _docx, ("docx", "docx2txt"), _peer_docx, "docx2txt"),
-    Format("ODT", "pages", ".odt", _odt, ("odf",), _peer_odt, "odfpy"),
-    Format("PDF", "pages", ".pdf", _pdf, ("reportlab", "pypdf"), _peer_pdf, "pypdf"),
+    Format("RTF", "pages", ".rtf", _rtf, is_text=False),
+    Format("DOCX", "pages", ".docx", _docx, ("docx", "docx2txt"), _peer_docx, "docx2txt", is_text=False),
+    Format("ODT", "pages", ".odt", _odt, ("odf",), _peer_odt, "odfpy", is_text=False),
+    Format("PDF", "pages", ".pdf", _pdf, ("reportlab", "pypdf"), _peer_pdf, "pypdf", is_text=False),
 )
 
 
@@ -285,8 +338,6 @@ def lost(written: list[str], read: list[str]) -> tuple[int, int]:
 
 def measure(form: Format, written: list[list[str]], rounds: int, folder: Path) -> dict[str, Any]:
     """Write the files of a format, read them, and compare."""
-    from reticent.ext.exports.source import Exports
-
     made = [form.write(lines, number) for number, lines in enumerate(written)]
     export = folder / "export"
     if form.scheme in ("fhir", "hl7"):
@@ -296,57 +347,72 @@ def measure(form: Format, written: list[list[str]], rounds: int, folder: Path) -
         for number, data in enumerate(made):
             (export / f"{number:06}").mkdir(parents=True)
             (export / f"{number:06}" / f"note{form.suffix}").write_bytes(data)
-    megabytes, times, texts = sum(map(len, made)) / 1e6, [], list[str]()
-    for _ in range(rounds):
-        started = time.process_time()
-        source = Exports(CorpusConfig(source=f"{form.scheme}://{export}"), folder)
-        source.version()
-        batches = list(source.batches(("doc_id", "individual_id", "text")))
-        times.append(time.process_time() - started)
-        texts = [text for batch in batches for text in batch.column("text").to_pylist()]
+    megabytes, seconds, core_seconds = sum(map(len, made)) / 1e6, list[float](), list[float]()
+    settings = CorpusConfig(source=f"{form.scheme}://{export}")
+    for number in range(rounds):
+        staged = folder / f"staged-{number}"
+        staged.mkdir()
+        started, began = time.perf_counter(), time.process_time()
+        with open_remote(settings, staged) as source:
+            stage(source, settings, staged)
+        seconds.append(time.perf_counter() - started)
+        core_seconds.append(time.process_time() - began)
+        assert getattr(source, "num_unread", None) == 0, f"{form.name}: some files are not read"
+    texts = [text for file in staged_files(staged) for text in pq.read_table(file).column("text").to_pylist()]
     words = [" ".join(lines).split() for lines in written]
-    assert source.num_unread == 0, f"{form.name}: {source.num_unread} files are not read"
-    found = [lost(own, text.split()) for own, text in zip(words, texts, strict=True)]
     result = {
         "documents": len(made),
         "bytes": sum(map(len, made)),
         "words": sum(map(len, words)),
-        "words_lost": sum(number for number, _ in found),
-        "characters_lost": sum(number for _, number in found),
-        "mb_per_core_second": spread([megabytes / seconds for seconds in times]),
+        **_losses(words, texts),
+        "mb_per_second": spread([megabytes / taken for taken in seconds]),
+        "mb_per_core_second": spread([megabytes / taken for taken in core_seconds]),
     }
     if form.peer is not None:
-        started = time.process_time()
+        began = time.process_time()
         peer_texts = [form.peer(data) for data in made]
-        seconds = time.process_time() - started
-        compared = [lost(own, text.split()) for own, text in zip(words, peer_texts, strict=True)]
+        taken = time.process_time() - began
         result["peer"] = {
             "name": f"{form.peer_name} {version(form.peer_name)}" if form.modules else form.peer_name,
-            "words_lost": sum(number for number, _ in compared),
-            "mb_per_core_second": megabytes / seconds,
+            "words_lost": _losses(words, peer_texts)["words_lost"],
+            "mb_per_core_second": megabytes / taken,
         }
     return result
 
 
+def _losses(words: list[list[str]], texts: list[str]) -> dict[str, int]:
+    """Words and characters that are lost of all documents; a ligature that is read is its letters."""
+    plain = {ord(sign): letters for letters, sign in LIGATURES.items()}
+    found = [lost(own, text.translate(plain).split()) for own, text in zip(words, texts, strict=True)]
+    return {
+        "words_lost": sum(number for number, _ in found),
+        "characters_lost": sum(number for _, number in found),
+    }
+
+
 def run(size: Annotated[str, SIZES] = "cpu") -> None:
     """Measure every format whose libraries are installed, check it, print and write the record."""
-    num_documents, rounds = SIZES[size]
-    written, result = notes(num_documents), {}
+    num_text, num_office, rounds = SIZES[size]
+    load = os.getloadavg()[0]  # of what else runs
+    written, result = notes(num_text), {}
     for form in FORMATS:
         missing = [name for name in form.modules if find_spec(name) is None]
         if missing:
             print(f"skipped {form.name}: {', '.join(missing)} not installed (group formats)")
             continue
+        own = written[: num_text if form.is_text else num_office]
+        files = [list(chain(*own[at : at + form.notes_a_file])) for at in range(0, len(own), form.notes_a_file)]
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-            found = result[form.name] = measure(form, written, rounds, Path(folder))
+            found = result[form.name] = measure(form, files, rounds, Path(folder))
         print(
             f"{form.name}: {found['words_lost']} of {found['words']:,} words lost, "
-            f"{found['mb_per_core_second']['median']:.1f} MB a core second; {found.get('peer', 'no other reader')}",
+            f"{found['mb_per_second']['median']:.1f} MB a second, {found['mb_per_core_second']['median']:.1f} MB a "
+            f"core second; {found.get('peer', 'no other reader')}",
             flush=True,
         )
-        allowed = 0 if form.name in ("FHIR NDJSON", "HL7 v2", "HTML", "CDA", "mail") else found["words"] / 1000
+        allowed = 0 if form.is_text else found["words"] / 1000
         assert found["words_lost"] <= allowed, f"{form.name}: {found['words_lost']} words are lost"
-    write_record("formats", {"formats": result}, size)
+    write_record("formats", {"load_before": load, "formats": result}, size)
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ class Corpus:
         self.num_tokens = len(within)
         self.input_ids = spelling[np.repeat((np.cumsum(pieces) - pieces)[words], sizes) + within]
         num_documents = max(1, len(words) // 700)
-        bounds = np.sort(random.choice(len(words), num_documents - 1, replace=False)) if num_documents > 1 else []
-        bounds = np.concatenate([[0], bounds, [len(words)]]).astype(np.int64)
+        inner = np.sort(random.choice(len(words), num_documents - 1, replace=False))
+        bounds = np.concatenate([[0], inner, [len(words)]]).astype(np.int64)
         self.offsets = np.append(begins, self.num_tokens)[bounds].astype(np.int64)
         place = np.arange(len(words)) - np.repeat(bounds[:-1], np.diff(bounds))
         self.word_ids = np.repeat(np.where(words == 0, -1, place), sizes).astype(np.int32)
@@ -227,7 +227,7 @@ def targets(batch: tuple[np.ndarray, ...]) -> np.ndarray:
 def targets_kernel(input_ids: np.ndarray, flags: np.ndarray, is_text: np.ndarray) -> np.ndarray:
     out = np.full(input_ids.shape, IGNORE_INDEX, dtype=np.int64)
     for row in range(len(out)):
-        for column in range(out.shape[1]):
+        for column in range(len(out[row])):
             if is_text[row, column] and flags[row, column] == 0:
                 out[row, column] = input_ids[row, column]
     return out
@@ -291,7 +291,12 @@ def rows(corpus: Corpus) -> Iterator[tuple[str, int, Callable[[], Any], Callable
         lambda: window_kernels.cut_documents(c.offsets, 64),
         lambda: cut_documents(c.offsets, 64),
     )
-    yield ("gather_windows", n, lambda: gathered(by_kernel), lambda: gathered(lambda *a: gather_windows(*a, WINDOW)))
+    yield (
+        "gather_windows",
+        n,
+        lambda: gathered(by_kernel),
+        lambda: gathered(lambda values, at, sizes: gather_windows(values, at, sizes, WINDOW)),
+    )
     yield ("draw_words", cells, drawn, lambda: draw_words(word_ids, protected, some, 0.15))
     yield (
         "word_slots",
@@ -370,13 +375,13 @@ def run(size: Annotated[str, ("toy", "cpu")] = "cpu", tokens: int = 20_000_000, 
     for name, entries, *both in rows(corpus):
         seconds: tuple[list[float], list[float]] = ([], [])
         for _ in range(1 if size == "toy" else rounds):
-            answers = []
+            answers: list[Any] = []
             for side, one in enumerate(both):
                 start = time.process_time()
                 answers.append(one())
                 seconds[side].append(time.process_time() - start)
             _check(name, *answers)
-        row = {"entries": entries, "numba": spread(seconds[0]), "numpy": spread(seconds[1])}
+        row: dict[str, Any] = {"entries": entries, "numba": spread(seconds[0]), "numpy": spread(seconds[1])}
         result["rows"][name] = row
         faster = row["numpy"]["median"] / max(row["numba"]["median"], 1e-9)
         print(f"{name:52s} {entries / 1e6:6.1f} M  Numba {row['numba']['median']:7.3f} s  "

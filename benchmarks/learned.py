@@ -99,10 +99,10 @@ class Notes:
         common = self.common if config.corpus else None
         return learn_tagger(self.lessons, self.found, config, key=KEY, common=common, detectors=detectors)
 
-    def lean(self, config: TaggerConfig) -> float:
-        """The lean of the highest recall that keeps `PRECISION`, by cross-validation."""
+    def lean(self, config: TaggerConfig, detectors: Sequence[str] = BESIDE) -> float:
+        """The lean that a run chooses for `PRECISION`, by cross-validation."""
         return cross_validate(
-            self.lessons, self.found, config, key=KEY, common=self.common, detectors=BESIDE, precision=PRECISION,
+            self.lessons, self.found, config, key=KEY, common=self.common, detectors=detectors, precision=PRECISION,
             measured=self.lessons.num_rows, num_bootstrap=100,
         )[1]  # fmt: skip
 
@@ -472,10 +472,14 @@ def taught(size: str) -> dict[str, Any]:
             lessons = lessons.take(np.arange(num))
             beside = BESIDE if teacher != "fast" else BESIDE[:2]
             start_of = time.process_time()
-            tagger = lessons.learn(TaggerConfig(k=2 if toy else 10), beside)
+            config = TaggerConfig(k=2 if toy else 10)
+            tagger = lessons.learn(config, beside)
             seconds = time.process_time() - start_of
+            tagger = tagger.leaning(lessons.lean(config, beside))
             own = words.covered(_rows(notes.take(np.arange(num, len(rows))).find(tagger)))
-            hit = words.covered([(row - num, *rest) for row, *rest in _rows(spans) if row >= num])
+            hit = words.covered(
+                [(row - num, start, end, label) for row, start, end, label in _rows(spans) if row >= num]
+            )
             result.setdefault(name, {})[teacher] = {
                 "teacher": words.scores(hit), "tagger": words.scores(own), "agreement": float((own == hit).mean()),
                 "taught": num, "asked": len(rows) - num, "cpu_seconds": seconds,
@@ -677,7 +681,15 @@ def learned_tables(record: Mapping[str, Any]) -> str:
         for part in scores
         if part in ("after the header", "report", "header", "all")
     ]
-    heads = ("corpus", "marked notes", "words in", "recall", "precision", "recall at precision 0.95", "at 0.85")
+    heads: tuple[str, ...] = (
+        "corpus",
+        "marked notes",
+        "words in",
+        "recall",
+        "precision",
+        "recall at precision 0.95",
+        "at 0.85",
+    )
     parts.append(
         "**Taught by marked notes** (beside: rules and shipped tagger, which the tagger reads; plain: the "
         "conditional random field without them)\n\n"

@@ -197,6 +197,8 @@ def record_text(values: dict[str, Any]) -> str:
      "precision": {"value": 0.5, "of": 2},
      "recall": [100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119]
     }
+    >>> json.loads(record_text({"curve": dict.fromkeys(range(8, 32), 0.5)}))["curve"]["8"]
+    0.5
     """
     return _text(values, 0) + "\n"
 
@@ -206,7 +208,7 @@ def _text(value: Any, depth: int) -> str:
     if len(line) <= LINE or not isinstance(value, dict | list):
         return line
     own = value.items() if isinstance(value, dict) else ((None, each) for each in value)
-    parts = [("" if key is None else f"{json.dumps(key)}: ") + _text(each, depth + 1) for key, each in own]
+    parts = [("" if key is None else f"{json.dumps(str(key))}: ") + _text(each, depth + 1) for key, each in own]
     inner = ",\n".join(" " * (depth + 1) + part for part in parts)
     begin, end = "{}" if isinstance(value, dict) else "[]"
     return f"{begin}\n{inner}\n{' ' * depth}{end}"

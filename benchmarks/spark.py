@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -207,11 +209,9 @@ def measure(name: str, source: Path, spark: Any, folder: Path, num_runs: int = 1
             lambda: on_spark.open_documents(str(source), num_parts=4, spark=spark, warn=str), process, events
         )
         runs[READ].append(took)
-        built, took = measured(
-            lambda notes=notes: on_spark.build_index(notes, splits=both, config=config), process, events
-        )
+        built, took = measured(partial(on_spark.build_index, notes, splits=both, config=config), process, events)
         runs[INDEX].append(took)
-        _, took = measured(lambda built=built: built.write(tables["spark"]), process, events)
+        _, took = measured(partial(built.write, tables["spark"]), process, events)
         runs[WRITE].append(took)
         if not last:
             built.release()
@@ -254,14 +254,18 @@ def cpu_of(row: Mapping[str, Any], *ways: str) -> float:
     return float(sum(v for way in ways for name, v in row["ways"][way].items() if name.endswith("cpu_seconds")))
 
 
+def _at(*path: str) -> Callable[[Mapping[str, Any]], float]:
+    return lambda row: reduce(getitem, path, row)  # type: ignore[arg-type, return-value]
+
+
 #: Quantities that grow with the number of words.
 GROWING: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
-    "distinct words": lambda row: row["distinct"]["1"],
-    **{f"distinct n-grams, n = {n}": lambda row, n=n: row["distinct"][str(n)] for n in range(2, MAX_N + 1)},
-    "shuffled bytes of text": lambda row: row["ways"][READ]["shuffled_bytes"],
-    "shuffled bytes of tables": lambda row: row["ways"][INDEX]["shuffled_bytes"],
-    "shuffled bytes of explode": lambda row: row["ways"][EXPLODE]["shuffled_bytes"],
-    **{f"rows of parts, n = {n}": lambda row, n=n: row["rows"][str(n)] for n in range(1, MAX_N + 1)},
+    "distinct words": _at("distinct", "1"),
+    **{f"distinct n-grams, n = {n}": _at("distinct", str(n)) for n in range(2, MAX_N + 1)},
+    "shuffled bytes of text": _at("ways", READ, "shuffled_bytes"),
+    "shuffled bytes of tables": _at("ways", INDEX, "shuffled_bytes"),
+    "shuffled bytes of explode": _at("ways", EXPLODE, "shuffled_bytes"),
+    **{f"rows of parts, n = {n}": _at("rows", str(n)) for n in range(1, MAX_N + 1)},
     "CPU seconds of one machine": lambda row: cpu_of(row, ONE),
     "CPU seconds of Spark": lambda row: cpu_of(row, READ, INDEX),
     "CPU seconds of explode": lambda row: cpu_of(row, EXPLODE),

@@ -166,7 +166,7 @@ def train_ours(
             unit="record", noise_multiplier=1.0, clipping=clipping, seed=0,
             max_physical_batch_size=plan.shape.batch_size,
         )  # fmt: skip
-    before, loop.LossReader = loop.LossReader, Reader  # type: ignore[misc]
+    before, loop.LossReader = loop.LossReader, Reader  # type: ignore[assignment, misc]
     try:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
             loop.train(
@@ -187,7 +187,7 @@ def train_theirs(plan: Plan, size: str, seconds: float) -> Any:
     tokens_a_step = num_tokens / len(rows) * plan.shape.batch_size
 
     class Stop(TrainerCallback):
-        def on_step_end(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             step = state.global_step
             loss = float(peer.step_losses[-1]) if step == watch.warm else math.nan
             control.should_training_stop = watch.after_step(step, int(step * tokens_a_step), loss)

@@ -310,7 +310,7 @@ def take_turns(connection: Any, way: Way, kind: str, folder: Path, shape: Shape,
     try:
         warnings.filterwarnings("ignore")
         plan = plan_of(kind, folder, shape, num_epochs)
-        model = fresh_model(plan).to(plan.device)
+        model = fresh_model(plan).to(plan.device)  # type: ignore[arg-type]  # transformers' wrapper hides the string
         turns = Turns(connection, plan.device)
         connection.send({"ready": True})
         turns.wait()
@@ -412,16 +412,16 @@ class Peer(Trainer):
 
     def compute_loss(self, *arguments: Any, **more: Any) -> Any:
         loss = super().compute_loss(*arguments, **more)
-        self.step_losses.append(loss.detach())
+        self.step_losses.append(loss.detach())  # type: ignore[union-attr]  # the outputs were not asked for
         return loss
 
 
 class _EndOfEpoch(TrainerCallback):
     def __init__(self, peer: Peer, turns: Turns):
-        self.peer, self.turns, self.losses = peer, turns, []
+        self.peer, self.turns, self.losses = peer, turns, list[float]()
 
-    def on_step_end(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step % (state.max_steps // int(arguments.num_train_epochs)) == 0:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step % (state.max_steps // int(args.num_train_epochs)) == 0:
             self.losses.append(torch.stack(self.peer.step_losses).mean().item())
             self.peer.step_losses = []
             self.turns.end_epoch(last=state.global_step == state.max_steps)

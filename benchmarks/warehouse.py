@@ -82,7 +82,8 @@ def peer_address(database: Any) -> str:
 
 def compare_readers(database: Any, wrote: dict[str, int], rounds: int) -> dict[str, Any]:
     """Check and time every reader, in turns."""
-    address, expected, runs = peer_address(database), None, {}
+    address, expected = peer_address(database), None
+    runs: dict[str, Any] = {}
     for name in READERS:
         found = in_process("check", name, address)
         if found is None:

@@ -162,5 +162,5 @@ def in_process(work: str, *given: Any) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
-    chosen = {"read": read, "check": check, "stage_notes": stage_notes}[sys.argv[1]]
-    print(json.dumps(chosen(*json.loads(sys.argv[2]))))
+    workers: dict[str, Callable[..., Any]] = {"read": read, "check": check, "stage_notes": stage_notes}
+    print(json.dumps(workers[sys.argv[1]](*json.loads(sys.argv[2]))))

@@ -86,7 +86,7 @@ class Size:
     batch: int = 6
     num_relabelled: int
     num_bootstrap: int = 100
-    commanded: int = 16
+    commanded: int = 120
     people: int
     taught: int = 40
 
@@ -445,7 +445,7 @@ def told(work: Path, size: Size) -> dict[str, Any]:
     from reticent.engine.corpus import open_corpus
     from reticent.engine.split import given_sides
     from reticent.ext.ladder.measure import ladder, score_ladder
-    from reticent.ext.ladder.questions import ask
+    from reticent.ext.ladder.questions import make_questions
     from reticent.trainer.models import special_ids
 
     work.mkdir(exist_ok=True)
@@ -468,7 +468,7 @@ def told(work: Path, size: Size) -> dict[str, Any]:
     corpus = open_corpus(work / "notes.parquet")
     individuals = given_sides(corpus, np.arange(len(asked)) % 2 == 0, "individual")
     config = DiagnosesConfig(terms=str(work / "terms.toml"), column="ill", num_individuals=len(asked))
-    questions = ask(corpus, individuals, config, k=2, ids="stop", seed=SEED)
+    questions = make_questions(corpus, individuals, config, k=2, ids="stop", seed=SEED)
     shape: Any = {"n_positions": 32, "n_embd": 32, "n_layer": 1, "n_head": 2, "initializer_range": 0.2}
     shape |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     torch.manual_seed(SEED)
@@ -519,8 +519,11 @@ def tables(record: Mapping[str, Any]) -> str:
         heads = ["model that read; diagnoses", "an adversary knows", "told", "placebo", "by the cue alone"]
         found.append(markdown([*heads, "people of the smallest group"], cells))
     if asked := record.get("commands"):
-        shown = ("model", "reports", "verdict", "verified", "cpu_seconds", "peak_mib")
-        found.append(markdown(shown, [[row[name] for name in shown] for row in asked["models"]]))
+        shown = {
+            "model": "by the command, model", "reports": "reports", "verdict": "verdict", "verified": "signature verified",
+            "cpu_seconds": "CPU seconds", "peak_mib": "MiB at the peak",
+        }  # fmt: skip
+        found.append(markdown(list(shown.values()), [[row[name] for name in shown] for row in asked["models"]]))
     if behind := record.get("served"):
         areas = ", ".join(f"{name} {estimate_text(one['auc'], 2)}" for name, one in behind["attacks"].items())
         found.append(f"Through a server on this machine, {behind['reports']} reports: {behind['verdict']}; {areas}.\n")

@@ -70,7 +70,7 @@ def run(
             continue
         found = make(part, size, work)
         if found is not None:
-            evidence[part.name] = found
+            evidence[part.name] = part.read(found)
             write_record(part.file, found, size, STUDIES)
     folder = work / "page" if size == "toy" else PAGE
     drawn = write_pages(evidence if size == "toy" else evidence_of_records(), folder)

@@ -21,6 +21,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -88,20 +89,22 @@ def _imports(node: ast.AST, kind: Kind) -> Iterator[tuple[str, Kind, int]]:
 _NAMED = re.compile(r"(reticent(?:\.\w+)+)(?::\w+(?:\.\w+)*)?")
 
 
-def _named(tree: ast.Module, known: set[str]) -> Iterator[tuple[str, int]]:
-    """Yield the modules that strings name, and their lines; docstrings name nothing."""
-    prose = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
+def _named(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the modules that strings seem to name, and their lines; docstrings name nothing."""
+    prose = set()
+    for node in ast.walk(tree):  # what stands in a node comes after it
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            match = _NAMED.fullmatch(node.value)
-            if match and match[1] in known:
+            if match := _NAMED.fullmatch(node.value):
                 yield match[1], node.lineno
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            prose |= {id(first.value) for first in node.body[:1] if isinstance(first, ast.Expr)}
+
+
+@cache
+def _read(path: Path) -> tuple[list[tuple[str, Kind, int]], list[tuple[str, int]]]:
+    """Return what a file imports, and the modules that its strings seem to name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return list(_imports(tree, "top")), list(_named(tree))
 
 
 def read_arrows(root: Path = ROOT) -> list[Arrow]:
@@ -109,8 +112,8 @@ def read_arrows(root: Path = ROOT) -> list[Arrow]:
     modules = read_modules(root)
     arrows = []
     for name, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = [(other, kind, line) for other, kind, line in _imports(tree, "top") if other in modules]
+        imports, named = _read(path)
+        found = [(other, kind, line) for other, kind, line in imports if other in modules]
         # `from package import module` names both: the package counts only where nothing else of the line is a module.
         # The root holds the version and the compiled core alone; its public names are loaded when they are asked for.
         lines = {(line, other) for other, _, line in found}
@@ -120,7 +123,7 @@ def read_arrows(root: Path = ROOT) -> list[Arrow]:
                 PACKAGE,
             ):
                 arrows.append(Arrow(name, other, kind, line))
-        arrows += [Arrow(name, other, "late", line) for other, line in _named(tree, set(modules)) if other != name]
+        arrows += [Arrow(name, other, "late", line) for other, line in named if other in modules and other != name]
     return arrows
 
 
@@ -165,23 +168,19 @@ def light_inner_imports(root: Path = ROOT) -> list[str]:
     top: dict[str, set[str]] = {}
     inner: list[tuple[str, int, str]] = []
     for name, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = list(_imports(tree, "top"))
+        found, _ = _read(path)
         top[name] = {other for other, kind, _ in found if kind == "top"}
         inner += [
             (name, line, other) for other, kind, line in found if kind == "inner" and not _is_attribute(other, modules)
         ]
 
-    def heavy_of(name: str, seen: frozenset[str] = frozenset()) -> bool:
-        return any(
-            other.split(".")[0] in HEAVY or (other in modules and other not in seen and heavy_of(other, seen | {name}))
-            for other in top.get(name, ())
-        )
-
+    heavy = {name for name, others in top.items() if any(other.split(".")[0] in HEAVY for other in others)}
+    while more := {name for name, others in top.items() if name not in heavy and others & heavy}:
+        heavy |= more
     return [
         f"{modules[name].relative_to(root)}:{line}: {other}"
         for name, line, other in inner
-        if other.split(".")[0] not in HEAVY and not (other in modules and heavy_of(other))
+        if other.split(".")[0] not in HEAVY and other not in heavy
     ]
 
 
@@ -240,7 +239,7 @@ def main() -> int:
 def _statements(path: Path) -> Iterator[tuple[str, Kind, int]]:
     """Yield one name for each import statement of a file."""
     seen = set()
-    for other, kind, line in _imports(ast.parse(path.read_text(encoding="utf-8")), "top"):
+    for other, kind, line in _read(path)[0]:
         if line not in seen:
             seen.add(line)
             yield other, kind, line

@@ -24,7 +24,7 @@ from reticent.trainer.recipes import RECIPES
 
 #: Name of a model that was trained elsewhere, where others have that of their recipe.
 SUBJECT = "given"
-#: Names that a copy of it cannot have: an audit knows the base model and the unprotected twin by theirs.
+#: Names that a copy of it cannot have: those of the base model and of recipes, by which an audit finds controls.
 TAKEN = frozenset({SUBJECT, "base", *RECIPES})
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
@@ -46,8 +46,8 @@ RISKS_OF: Mapping[str, tuple[RiskName, ...]] = MappingProxyType(
         "knows_relation": ("context", "words"),
     }
 )
-#: Level of a probe by the name behind a true beginning: what stands before an item of the same type in a document of
-#: somebody else leads a model to where it read such items [@nakka2024].
+#: Level of a probe whose prompt is the name after a true prefix: the text before an item of the same type in another
+#: individual's document [@nakka2024].
 COMPASS: Final = "compass"
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
 #: those after it.
@@ -55,8 +55,8 @@ Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Inversion: the words around an identifier that is only context are used to find it among decoys, and it is ranked
-    among them by its own likelihood in its place.
+    """Inversion: an identifier that is only context is ranked among decoys, by the words around it and by its own
+    likelihood in its position.
 
     The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
     ``num_decoys`` + 1 copies of its window, times the folds of a masked model, and one for its place.
@@ -88,7 +88,7 @@ class InversionConfig(Section):
 
 
 class DiagnosesConfig(Section):
-    """The clinical ladder: which diagnoses of members a model tells, by what an adversary knows of them.
+    """The clinical ladder: which diagnoses of members a model reveals, by what an adversary knows of them.
 
     The audit has this part only if the job has this section. A diagnosis counts where it stands in the texts of 50
     individuals of each side, and not in those of 50 others. Cost: for each individual that is asked about, four times a
@@ -191,8 +191,8 @@ class ShadowConfig(Section):
 
 
 class HeadsConfig(Section):
-    """Attacks on the classifiers and taggers that a job keeps (``save_model``): who they were trained on, by the labels
-    that they give, attributes of these people that a classifier tells, and names that a tagger tells.
+    """Attacks on the classifiers and taggers that a job keeps (``save_model``): membership by the labels that they
+    predict, attributes of members inferred from a classifier, and names inferred from a tagger.
 
     The audit has this part only if the job has this section. Cost: ``num_shadows`` trainings of each last head; as many
     of an unprotected one on each base model, the control of heads that protect; and for each person who is asked about
@@ -391,7 +391,7 @@ class CanaryAudit(CanaryConfig):
 
 
 def validation_of(num_subjects: int) -> int:
-    """Return how many subjects a soft prompt that is trained on so many is validated on, where nothing else is said."""
+    """Return the default number of validation subjects of a soft prompt that is trained on ``num_subjects``."""
     return max(8, num_subjects // 4)
 
 
@@ -445,14 +445,14 @@ class SoftPromptStudy(Section):
     init: tuple[Init, ...] = ()
 
     def variants(self) -> list[tuple[str, SoftPromptConfig]]:
-        """Yield the name of a sweep and a configuration of it; the prompt itself is not among them."""
+        """Return (name of the varied setting, configuration) of each variant; the prompt itself is not among them."""
         changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
         changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
         return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
 
 
 class ProbeConfig(Section):
-    """Probes at the end of the audit: models are asked for individuals' own items (ProPILE)."""
+    """Probes at the end of the audit: models are prompted for individuals' own items (ProPILE)."""
 
     section: ClassVar[str] = "probe"
 
@@ -500,7 +500,8 @@ class ProbeConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, values: Any) -> Any:
-        """``soft_prompt = true`` with ``soft_subjects`` and ``soft_epochs`` is the table ``[probe.soft_prompt]``."""
+        """Return the settings with ``soft_prompt = true``, ``soft_subjects`` and ``soft_epochs`` turned into the table
+        ``[probe.soft_prompt]``."""
         if not isinstance(values, dict) or not isinstance(values.get("soft_prompt"), bool | None):
             return values
         values = dict(values)
@@ -578,7 +579,7 @@ class SubjectConfig(Section):
 
     @property
     def copies(self) -> dict[str, str]:
-        """Every model that is judged, by name: where it is, or how it is made of the first."""
+        """Every model to judge, by name: where it is, or how it is made from the first."""
         return {SUBJECT: self.model, **self.also}
 
 
@@ -602,7 +603,8 @@ class VerdictConfig(Section):
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
 
     def of_access(self, access: str | None) -> Self:
-        """Return the thresholds with those risks alone that the adversaries of a release context make."""
+        """Return the settings restricted to the risks that adversaries with this kind of access pose; unchanged without
+        ``access``."""
         counted = {risk for who in ACCESS.get(access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
         return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 

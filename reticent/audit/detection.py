@@ -1,4 +1,5 @@
-"""Evaluation of detectors: the annotations that they find together, that each finds alone, and that only one finds.
+"""Evaluation of detectors: the annotated mentions that they find together, that each finds alone, and that only one
+finds.
 
 Definitions
 -----------
@@ -13,7 +14,7 @@ words
     The same over pairs (word, category), where a word belongs to every span that touches it. Masking and protection
     act on words.
 any label
-    Each of these over spans and words of all categories together.
+    Each of these measures over spans and words of all categories together.
 covered
     Found spans, of any label, touch every word of the mention, so it is protected as a whole.
 entities
@@ -22,8 +23,8 @@ entities
     measure is over characters, ours over words. With several annotators the entities of each count: the rate is the
     mean over annotators, weighted by the number of entities that they marked.
 
-Intervals are 95 %, over individuals, who are resampled whole. The work is sorted arrays and prefix sums: O(n log n) in
-the spans. A bootstrap is one matrix product for each section.
+Intervals are 95 %, over individuals, who are resampled whole. Cost: sorted arrays and prefix sums, O(n log n) in the
+spans. A bootstrap is one matrix product for each section.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ MATCHES: Final = ("strict", "relaxed", "words")
 
 
 def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0) -> DetectionEvidence:
-    """Return the mentions that the detectors of ``marks`` find and miss."""
+    """Return precision, recall and coverage of the detectors against the gold annotations in ``marks``, together and
+    each alone."""
     everything = np.arange(len(marks.detectors))
     options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
     touched = [_touched(marks, marks.detector == number) for number in everything]
@@ -82,14 +84,15 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
 
 
 def covered_mentions(marks: Marks) -> np.ndarray:
-    """Return whether each gold mention is covered: found spans touch every word of it, whatever their label."""
+    """Return whether each gold mention is covered, bool (mentions,): found spans touch every word of it, whatever their
+    label."""
     everything = np.ones(len(marks.found), dtype=bool)
     return _covered(marks, _touched(marks, everything), everything)
 
 
 @dataclass(slots=True)
 class _Rates:
-    """Collects rates, with one numerator and denominator for each individual, and estimates them together."""
+    """Collects rates, each with one numerator and denominator for each individual, to estimate them together."""
 
     num_individuals: int
     names: list[tuple[str, ...]] = field(default_factory=list)
@@ -97,7 +100,7 @@ class _Rates:
     bottoms: list[np.ndarray] = field(default_factory=list)
 
     def add(self, name: tuple[str, ...], individual: np.ndarray, right: np.ndarray) -> None:
-        """Add a rate: the share of these things that are right; each thing belongs to an individual."""
+        """Add a rate: the share of items that are ``right``; ``individual`` has the individual of each item."""
         self.names.append(name)
         self.tops.append(np.bincount(individual, weights=right, minlength=self.num_individuals))
         self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
@@ -112,7 +115,7 @@ class _Rates:
 
 @dataclass(frozen=True, slots=True)
 class _Estimates:
-    """Return the rates and their draws, by name."""
+    """Estimated rates and their bootstrap draws, by name (a tuple of scope and parts)."""
 
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
@@ -120,6 +123,7 @@ class _Estimates:
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:
+        """Return precision, recall and F1 of a scope by each kind of match (strict, relaxed, words)."""
         return MatchesOf(**{match: self._matched(*scope, match) for match in MATCHES})
 
     def _matched(self, *name: str) -> Matched:
@@ -128,7 +132,8 @@ class _Estimates:
 
 
 def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: np.ndarray) -> Estimate:
-    """Return the harmonic mean; its interval is that of the draws, or of the bounds if one rate has no spread."""
+    """Return the harmonic mean of precision and recall; its interval is from the draws, or from their bounds if one of
+    the two has no spread."""
 
     def harmonic(p: Any, r: Any) -> Any:
         with np.errstate(invalid="ignore"):
@@ -146,7 +151,7 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
 
 
 def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
-    """Return the scores of the chosen found spans."""
+    """Return the scores of the chosen found spans, bool (found,)."""
     gold, found = marks.gold, marks.found.take(chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
@@ -182,7 +187,8 @@ def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) ->
 
 
 def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    """Yield the match, then owner, category and correctness of every distinct gold thing and of every found one.
+    """Yield, for each kind of match, (its name, gold items, found items), where items are arrays (individual, category,
+    is right).
 
     Categories with the same number in ``codes`` count as one.
     """
@@ -208,13 +214,13 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
 
 
 def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
-    """Return each span once, even if several detectors or annotators have it."""
+    """Return the spans without duplicates of other detectors or annotators."""
     (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
     return spans.take(np.unique(keys, return_index=True)[1])
 
 
 def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """Number the rows of several tables: equal numbers mean equal values in all columns."""
+    """Return row numbers of several tables, one array a table: equal numbers mean equal values in all columns."""
     columns = [np.concatenate(parts) for parts in zip(*sides, strict=True)]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
@@ -227,7 +233,8 @@ def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
 
 
 def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Return whether each span overlaps one of the others; ``line[c]`` moves category c, so that only equals overlap.
+    """Return whether each span overlaps one of the others of its category; ``line[c]`` is the offset that moves
+    category c to its own range of positions.
 
     The number of overlaps of a span is the number of others that begin before its end, minus those that end before it
     begins.
@@ -251,7 +258,7 @@ def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
 
 
 def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct pairs (word, category) that spans touch: a key, the document and the category of each."""
+    """Return (key, document, category) of the distinct pairs (word, category) that spans touch."""
     lengths = spans.end_word - spans.first_word
     row = np.repeat(np.arange(len(spans)), lengths)
     begins = np.cumsum(lengths) - lengths
@@ -261,7 +268,7 @@ def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndar
 
 
 def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
-    """Return whether one of the chosen found spans touches each word."""
+    """Return whether one of the chosen found spans touches each word, bool (num_words,)."""
     steps = np.zeros(marks.num_words + 1, dtype=np.int32)
     np.add.at(steps, marks.found.first_word[chosen], 1)
     np.subtract.at(steps, marks.found.end_word[chosen], 1)
@@ -269,7 +276,8 @@ def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
 
 
 def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return whether each mention is covered: every word is touched or, without a word, a chosen span overlaps it."""
+    """Return whether each gold mention is covered: every word of it is touched or, for one without a word, a chosen
+    span overlaps it."""
     gold = marks.gold
     before = np.concatenate([[0], np.cumsum(touched, dtype=np.int64)])
     lengths = gold.end_word - gold.first_word
@@ -282,7 +290,8 @@ def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarra
 
 
 def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield name, owners and whether all mentions are covered: for all entities, then for each type of identifier.
+    """Yield (name, individual of each entity, whether all its mentions are covered): for all entities, then for each
+    type of identifier.
 
     An entity with mentions of several types has the first type in the order of the names: direct before quasi.
     """
@@ -299,12 +308,12 @@ def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarr
 
 
 def _all(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether all things of each group are right, and whether the group has any."""
+    """Return (whether all items of each group are right, whether the group has any), bool (num_groups,) each."""
     sizes = np.bincount(group, minlength=num_groups)
     return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
 
 
 def _counted(marks: Marks, which: np.ndarray) -> dict[str, int]:
-    """Count these mentions by category; categories without a mention are left out."""
+    """Return the number of these mentions by category; categories without a mention are left out."""
     counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
     return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

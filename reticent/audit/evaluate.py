@@ -1,4 +1,5 @@
-"""Every measure of every model, from one scoring pass for each: `Auditor` measures one model, `audit_models` all."""
+"""The audit's measures of each model, from one scoring pass a model: `Auditor` measures one model, `audit_models`
+all."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ from reticent.audit.membership.self_calibration import train_on_written
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.endpoint import Server, is_endpoint, score_endpoint
-from reticent.audit.scoring.gradients import asked_documents, gradient_norms
+from reticent.audit.scoring.gradients import gradient_norms, sampled_documents
 from reticent.audit.scoring.scores import score_information, score_models
 from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
@@ -59,37 +60,37 @@ if TYPE_CHECKING:
     from reticent.audit.membership.shadow import ShadowControl
     from reticent.engine.noisy_threshold import Noise
 
-#: Most members whose documents are scored with further draws of a masked model's folds.
+#: Largest number of members whose documents are scored again with other random masks (folds) of a masked model.
 MOST_DRAWN, _STREAM_FOLDS = 200, 71
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
 Scored = tuple[TokenScores, TokenScores | None]
 DocumentScores = dict[str, np.ndarray]
-#: Scores of a model and of its base model -> document scores of attacks by name, those of the base model, and what else
-#: is said of each.
+#: (scores of a model, scores of its base model) -> (document scores by attack, the base model's, and further fields of
+#: each attack's result).
 MoreAttacks = Callable[[Scored, Scored], tuple[DocumentScores, DocumentScores, "dict[str, ShadowControl]"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """A checkpoint to audit."""
+    """A checkpoint to audit, with the recipe and the protection threshold that it was trained with."""
 
     name: str
     recipe: str
     objective: str
     epoch: int
     path: Path
-    #: Earlier checkpoints of the same training, in order; none where they are not there, or not asked.
+    #: Earlier checkpoints of the same training, in order; empty where none are kept or no attack needs them.
     earlier: tuple[Path, ...] = ()
     ledger: Ledger | None = None
     #: Flags that the recipe never has for a target.
     never_target: int = 0
-    #: Whether its training is known here: of one elsewhere no threshold of its protection is.
+    #: Whether reticent trained it; the protection threshold of a model that was trained elsewhere is unknown.
     is_known: bool = True
-    #: Threshold of its protection; None: that of the settings.
+    #: Its protection threshold; None: that of the settings.
     k: int | None = None
-    #: None: its threshold is fixed.
+    #: Noise on that threshold; None: the threshold is fixed.
     noise: Noise | None = None
-    #: Whether it is measured by what costs much beside scoring too: gradients, and further draws of the folds.
+    #: Whether the expensive measures are made as well: gradient norms, and further random masks of a masked model.
     is_last: bool = True
 
 
@@ -110,7 +111,7 @@ def audit_models(
     split_given: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
-    """Measure every model and its base.
+    """Measure every model and the base model of each objective, and return them with the settings.
 
     Parameters
     ----------
@@ -161,7 +162,8 @@ def audit_models(
 
 
 class Auditor:
-    """Holds the two stores as words and surfaces, for all models of one tokenizer; see `audit_models`."""
+    """Measures models of one tokenizer; holds the words and numbered surface forms of both stores; see
+    `audit_models`."""
 
     def __init__(
         self,
@@ -225,9 +227,9 @@ class Auditor:
         self._load: Callable[[Path, str], PreTrainedModel] = load_model
 
     def _tokenizer_of(self, path: Path) -> Any:
-        """Return the tokenizer of the model's folder, because that of the store names no special tokens.
+        """Return the tokenizer in the model's folder, because that of the store has no special tokens.
 
-        It is read once for all models with the same tokenizer, such as the checkpoints of a run.
+        Tokenizers are cached by the hash of their files, which the checkpoints of a training share.
         """
         digest = hashlib.sha256()
         for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json"):
@@ -245,7 +247,8 @@ class Auditor:
         task: Task = lambda part: nullcontext(),
         shadow_tokens: Iterable[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
-        """Return an entry of "models" in report.json, and the scores if the model is a base model (otherwise None).
+        """Return the evidence of one model (an entry of "models" in report.json), and its scores if it is a base model
+        (otherwise None).
 
         Parameters
         ----------
@@ -255,7 +258,7 @@ class Auditor:
         task : name of a part ("documents", "all occurrences", "probes", "gradients", "information", "inversion",
             "self-calibration", "checkpoints") -> context that shows its progress
         """
-        self._load = cache(load_model)  # what the parts of this evaluation ask is one model, read once
+        self._load = cache(load_model)  # all parts of this evaluation share one loaded model
         again: TokenScores | None = None
         inverted: Inversion | None = None
         candidates: dict[str, np.ndarray] | None = None
@@ -266,7 +269,7 @@ class Auditor:
             compared = base() if callable(base) else base
             holdout = self.score_holdout(entry)
             written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
-            asked = self._asked(entry, scores, written, task)
+            asked = self._generation_scores(entry, scores, written, task)
             if GRADIENT in self.config.attacks and entry.is_last:
                 with task("gradients") as advance:
                     asked[GRADIENT] = self.gradient_scores(entry, advance)
@@ -303,7 +306,7 @@ class Auditor:
         told = out = None
         if shadow_tokens is not None and base_scores is not None:
             out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
-            told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
+            told = self.kinds.shadows(map(out.add, shadow_tokens), entry.never_target)
         measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
         k = entry.k or self.config.k
@@ -330,20 +333,20 @@ class Auditor:
         *,
         all_occurrences: bool = False,
     ) -> TokenScores:
-        """Run a model over the documents of both sides; ``progress`` receives the windows done and their total.
+        """Return a model's scores of the tokens of both sides; ``progress`` receives the number of windows done and
+        their total.
 
-        ``all_occurrences`` masks, for a masked model, every occurrence of the word in its window, so it cannot be
-        copied.
+        For a masked model, ``all_occurrences`` masks every occurrence of a word in its window, so it cannot be copied.
         """
         return self._score(entry, self.store, progress, all_occurrences)
 
     def score_lowercase(self, entry: ModelEntry) -> TokenScores | None:
-        """Run a model over the documents in lower case; None if no attack needs it."""
+        """Return a model's scores of the documents in lower case; None if no attack needs them."""
         own = self.membership.lowercase
         return None if own is None else self._score(entry, own)
 
     def score_holdout(self, entry: ModelEntry) -> TokenScores | None:
-        """Run a model over the holdout of user inference; None if no attack needs it."""
+        """Return a model's scores of the user-inference holdout; None if no attack needs them."""
         own = self.membership.holdout
         return None if own is None else self._score(entry, own.store)
 
@@ -359,14 +362,15 @@ class Auditor:
 
     @property
     def _scoring(self) -> dict[str, Any]:
-        """The settings of a scoring pass."""
+        """The keyword arguments of a scoring pass, from the settings."""
         names = ("folds", "window_length", "batch_size", "seed", "device", "bf16")
         return {name: getattr(self.config, name) for name in names}
 
     def _progress(
         self, progress: Callable[[int, int], None] | None, special: SpecialIds, objective: str
     ) -> Callable[[int], None] | None:
-        """Return what receives the windows done of a pass over all documents, None if nobody asks."""
+        """Return a callback that turns a number of windows into (windows done, total) for ``progress``; None without
+        ``progress``."""
         if progress is None:
             return None
         if special not in self._num_windows:
@@ -381,6 +385,8 @@ class Auditor:
         all_occurrences: bool = False,
         seed: int | None = None,
     ) -> TokenScores:
+        """Return the scores of the tokens of ``store``; ``seed`` replaces the settings' seed, which draws a masked
+        model's folds."""
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         if is_endpoint(entry.path):
@@ -403,9 +409,9 @@ class Auditor:
         return scores
 
     def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
-        """Return what a masked model predicts with two further draws of its folds, for the documents of some members:
-        a tenth as many as there are individuals, and `MOST_DRAWN` at most.
-        """
+        """Return what a masked model predicts under two further random choices of masks (folds), for all documents of a
+        sample of members; None without folds. The sample has a tenth as many members as there are individuals,
+        `MOST_DRAWN` at most."""
         if self.config.folds < 2:
             return None
         codes, members = np.unique(self.store.individual), np.unique(self.store.individual[self.members])
@@ -423,7 +429,8 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, dict[str, np.ndarray]]:
-        """Return the result of `InversionAudit.measure`; ``base`` is None for the base model itself."""
+        """Return (inversion result, candidates by attribute) of `InversionAudit.measure`; ``base`` is None for the base
+        model."""
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
@@ -435,7 +442,7 @@ class Auditor:
         return self._inversion.measure(model, entry.objective, special, tokenizer, base, progress)
 
     def write(self, entry: ModelEntry) -> Written:
-        """Return a causal model's continuations of documents; see `continue_documents`."""
+        """Return continuations of documents that a causal model generates; see `continue_documents`."""
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
         is_server = is_endpoint(entry.path)
@@ -453,8 +460,10 @@ class Auditor:
             self.config.generation, self.leakage.compared, **self.bootstrap,
         )  # fmt: skip
 
-    def _asked(self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task) -> DocumentScores:
-        """Return the document scores of the attacks that ask a causal model; the base model is asked too."""
+    def _generation_scores(
+        self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task
+    ) -> DocumentScores:
+        """Return the document scores of the attacks that prompt a causal model, by name, float64 (D,)."""
         tokenizer = self._tokenizer_of(entry.path)
         return asking_scores(
             self.config, self.store, scores, written, load=lambda: self._load(entry.path, entry.objective),
@@ -462,7 +471,7 @@ class Auditor:
         )  # fmt: skip
 
     def num_passes(self, objective: str) -> int:
-        """Return how many passes over every window a model of this objective takes."""
+        """Return the number of forward passes over every window that scoring a model of this objective takes."""
         return self.config.folds if objective == "mlm" else 1
 
     def measure(
@@ -478,12 +487,13 @@ class Auditor:
         draws: FoldDraws | None = None,
         information: np.ndarray | None = None,
     ) -> ModelEvidence:
-        """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
+        """Return the evidence of one model (an entry of "models" in report.json); ``base`` is None for the base model
+        itself.
 
-        ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
-        not attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
+        ``further`` has the document scores of attacks that need other inputs, by name, NaN for documents that are not
+        attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
         `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`, ``draws`` as for `LeakageAudit.measure`;
-        ``out`` has read these shadows. ``information`` is of `Auditor.information`.
+        ``out`` has summed these shadows. ``information`` is the result of `Auditor.information`.
         """
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
@@ -491,14 +501,14 @@ class Auditor:
         leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special), draws)
         further = dict(further or {})
         controls = {**(controls or {}), **(out.document_scores() if out else {})}
-        on_kinds = self._on_kinds(entry, scores, base, out)
+        on_kinds = self._attacks_by_kind(entry, scores, base, out)
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
             on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
         if information is not None:
-            further[INFORMATION] = self._informed(information, np.ones(len(information), dtype=bool))
+            further[INFORMATION] = self._information_scores(information, np.ones(len(information), dtype=bool))
             for kind, mask in self.kinds.masks(entry.never_target):
                 if kind != "all":
-                    informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
+                    informed = self.membership.compared(INFORMATION, self._information_scores(information, mask), None)
                     on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
         self.own_scores = {name: one.own for name, one in attacked.compared.items()}
@@ -546,17 +556,18 @@ class Auditor:
         )
 
     def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
-        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach;
-        targets that are the ordinary words are left out."""
+        """Return the token masks, by kind of word, that every likelihood attack is restricted to: ordinary words, and
+        the recipe's prediction targets if these differ."""
         masks = {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
         if len(masks) == 2 and np.array_equal(masks[ORDINARY], masks[TARGETS]):
             del masks[TARGETS]
         return masks
 
-    def _on_kinds(
+    def _attacks_by_kind(
         self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
     ) -> dict[str, dict[str, Compared]]:
-        """Return every likelihood attack on ordinary words alone, and on the targets of a recipe that protects."""
+        """Return every likelihood attack restricted to ordinary words, and to the prediction targets of a protecting
+        recipe: kind of word -> attack -> scores of individuals."""
         found: dict[str, dict[str, Compared]] = {}
         for kind, mask in self._kinds_of(entry).items():
             own, before = scores.on(mask), base and base.on(mask)
@@ -568,12 +579,14 @@ class Auditor:
             found.setdefault(TARGETS, found[ORDINARY])
         return found
 
-    def _informed(self, information: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _information_scores(self, information: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return each document's mean InfoRMIA score over the tokens of a mask, float64 (D,)."""
         return np.asarray(EVERY_ATTACK[INFORMATION].score(information, mask, self.store.doc_offsets))
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
-        """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""
-        documents = asked_documents(
+        """Return minus the gradient norm of each document's loss on its ordinary words, float64 (D,); NaN for documents
+        outside the sample."""
+        documents = sampled_documents(
             self.store.individual, self.members, self.config.seed, units=self.bootstrap.get("units")
         )
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
@@ -587,8 +600,8 @@ class Auditor:
     def checkpoint_scores(
         self, entry: ModelEntry, scores: TokenScores, progress: Callable[[int, int], None] | None = None
     ) -> np.ndarray:
-        """Return the slope of the mean log-probability of each document over all checkpoints, float64 (D,). The earlier
-        ones are read and scored one after another."""
+        """Return the slope of each document's mean log-probability over all checkpoints, in nats a checkpoint, float64
+        (D,). The earlier checkpoints are loaded and scored one after another."""
         before = [loss_score(self.score(replace(entry, path=path), progress)) for path in entry.earlier]
         return np.asarray(EVERY_ATTACK[CHECKPOINTS].score(np.stack([*before, loss_score(scores)])))
 
@@ -599,8 +612,8 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> DocumentScores:
-        """Return the scores of the attack by a reference that was trained on what the model writes; none where there is
-        no base model to train, or no token that begins a text."""
+        """Return {attack: document scores} against a reference model that was trained on text generated by the model;
+        empty without a base model to train, or without a token that begins a text."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         start = base.path if base else entry.path if entry.recipe == "base" else None
         if start is None or special.prefix is None:
@@ -614,10 +627,11 @@ class Auditor:
         return {SELF_CALIBRATION: EVERY_ATTACK[SELF_CALIBRATION].score(scores, before)}
 
     def probe_states(self, entry: ModelEntry) -> tuple[np.ndarray, Excess | None]:
-        """Return the scores of a probe of the last hidden states of each asked document, float64 (D,), and of how many
-        of both sides these tell whose a document is; None where no side has enough with two documents."""
+        """Return (document scores of a membership probe of the last hidden states, float64 (D,); share of each side
+        whose second document the states match to its author). The second is None if no side has enough individuals with
+        two documents."""
         units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
-        asked = asked_documents(self.store.individual, self.members, self.config.seed, units=units)
+        asked = sampled_documents(self.store.individual, self.members, self.config.seed, units=units)
         states = document_states(
             self._load(entry.path, entry.objective), self.store.select(asked),
             special_ids(self._tokenizer_of(entry.path), entry.objective), window_length=self.config.window_length,
@@ -635,5 +649,6 @@ class Auditor:
         )
 
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
-        """Return the leakage of a masked model that was asked with ``all_occurrences``."""
+        """Return the leakage of a masked model from scores with ``all_occurrences``: every copy of the word was
+        masked."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))

@@ -1,14 +1,13 @@
-"""Sentences beside the verdict: documents in languages that the rules do not know, how many held-out individuals hold
-near-copies of members' documents, and the areas of membership without them. The report, the dossier and the summary say
-the same.
-"""
+"""Sentences shown with the verdict: documents in languages that the detection rules do not know, how many held-out
+individuals hold near-copies of members' documents, and the AUCs of membership without them. Report, dossier and summary
+share them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES, is_told
+from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES, verdict_by_interval
 from reticent.audit.stats.seeds import last_checkpoints
 from reticent.audit.texts import FOUND, NOT_FOUND, Mark, Marked, model_name
 
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
-    """Yield the sentences; those on areas are of the last checkpoint of each trained model."""
+    """Yield the sentences on unknown languages and on near-copies; AUCs are those of the last checkpoint of each
+    trained model."""
     found, cell = audit.corpus.near_copies, audit.cell
     languages = audit.corpus.other_languages
     if languages and languages.num_unknown != 0:
@@ -52,7 +52,9 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
             interval=t.interval(without, area=True),
             over_all=t.value(attack.auc, area=True),
         )
-        yield Marked(text, Mark(name, "individual", WITHOUT_COPIES, FOUND if is_told(without) else NOT_FOUND))
+        yield Marked(
+            text, Mark(name, "individual", WITHOUT_COPIES, FOUND if verdict_by_interval(without) else NOT_FOUND)
+        )
     follow = [
         (row.recipe, Mark(model_name(row.recipe, row.model), result.risk, result.what, result.outcome))
         for row in (audit.risks.rows if audit.risks else ())
@@ -66,7 +68,7 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
 
 
 def _strongest(model: ModelEvidence) -> MeasuredAttack | None:
-    """The valid attack whose area without near-copies is farthest from chance."""
+    """Return the valid attack whose AUC without near-copies is farthest from chance; None without one."""
 
     def size(attack: MeasuredAttack) -> float:
         found = attack.auc_without_copies

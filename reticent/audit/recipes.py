@@ -1,4 +1,4 @@
-"""The recipes of an audit: their protection, from the names and the settings of the evidence."""
+"""The training recipes of an audit: their protection, from the names and the settings of the evidence."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ if TYPE_CHECKING:
 
 
 def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
-    """Return the settings of the models of the job, by name."""
+    """Return the settings of each model section of the job, by its name."""
     found = audit.settings.get("model")
     sections = found if isinstance(found, list | tuple) else ()
     return {str(each.get("name")): each for each in sections if isinstance(each, Mapping)}
 
 
 def subject_of(audit: AuditEvidence) -> Mapping[str, object] | None:
-    """Return the settings of models that were trained elsewhere, on members that somebody names; None if they were
-    trained here.
-    """
+    """Return the settings of models that were trained elsewhere, whose members are given by a list; None if they were
+    trained here."""
     found = audit.settings.get("subject")
     return found if isinstance(found, Mapping) else None
 
 
 def is_elsewhere(audit: AuditEvidence) -> bool:
-    """Return whether the models were trained elsewhere."""
+    """Whether the models were trained elsewhere."""
     return subject_of(audit) is not None
 
 
@@ -55,9 +54,9 @@ def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
 
 
 def is_unprotected(recipe: Recipe | None, model: ModelEvidence) -> bool:
-    """Return whether a model was trained on the text as it is, with every token a target and no differential privacy.
+    """Whether a model was trained on the original text with every token a target and without differential privacy.
 
-    An unknown recipe is not taken for one. Of a classifier or a tagger its own training counts, whatever its start.
+    False for an unknown recipe. For a classifier or a tagger its own training counts, not that of its base.
     """
     if model.start is not None:
         return not model.protects

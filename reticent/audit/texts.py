@@ -35,10 +35,10 @@ FRENCH_SIGNS = str.maketrans({",": THIN, ".": ","})
 
 
 class Mark(NamedTuple):
-    """What a sentence says of a model: of which risk, by which number, and with which outcome.
+    """A machine-readable statement in a sentence about a model: which risk, which number, and which outcome.
 
-    An outcome is one of a risk against its threshold (`reticent.audit.judgement.rows`), or says of a number alone
-    whether it was `FOUND` to lie over nothing.
+    The outcome is that of a risk against its threshold (`reticent.audit.judgement.rows`), or for a single number
+    whether it was `FOUND` to lie above its null value.
     """
 
     model: str
@@ -53,7 +53,7 @@ STATED = "stated"
 
 
 class Marked(str):
-    """A sentence that says something of models, with a mark for each of these statements."""
+    """A sentence (a `str`) with a `Mark` for each statement about a model in it."""
 
     marks: tuple[Mark, ...]
 
@@ -64,18 +64,18 @@ class Marked(str):
 
 
 def marks_of(text: str) -> tuple[Mark, ...]:
-    """Return the marks of a text; none where it says nothing of a model."""
+    """Return the marks of a text; empty if it states nothing about a model."""
     return text.marks if isinstance(text, Marked) else ()
 
 
 def model_name(recipe: str | None, section: str | None) -> str:
-    """Return the name of a model in marks and sentences."""
+    """Return the name of a model in marks and sentences: its recipe, with its model section if there is one."""
     return f"{recipe} / {section}" if section else str(recipe)
 
 
 @cache
 def catalogue() -> Mapping[str, Mapping[Language, Forms]]:
-    """Return key -> language -> text; the key of a text is its path in ``texts.toml``."""
+    """Return the catalogue of texts: key (the path in ``texts.toml``) -> language -> text."""
     return dict(_entries(tomllib.loads((files("reticent.audit") / "texts.toml").read_text(encoding="utf-8")), ""))
 
 
@@ -89,7 +89,7 @@ def _entries(table: Mapping[str, object], path: str) -> Iterator[tuple[str, Mapp
 
 
 class Texts:
-    """The texts and the numbers of one language.
+    """Renders texts and numbers in one language.
 
     >>> Texts("en")("common.at_most", value=Texts("en").percent(0.012)).replace(NO_BREAK, " ")
     'at most 1.2 %'
@@ -101,7 +101,8 @@ class Texts:
         self.language: Language = language
 
     def __call__(self, key: str, /, **values: object) -> str:
-        """Return the text of a key with its values put in. ``count``, if the text has forms, chooses among them."""
+        """Return the text of a key with its values filled in; ``count`` chooses between the singular and plural
+        form."""
         entry = catalogue().get(key, {"en": key})
         form = entry.get(self.language, entry["en"])
         if not isinstance(form, str):
@@ -113,9 +114,8 @@ class Texts:
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
-        """Return a text of the evidence, which is English there, in the language: a name of an outcome, a kind of word,
-        a reason. What the catalogue does not know, such as the name of a model, stays as it is.
-        """
+        """Return a text of the evidence, which is in English, in this language. Texts that the catalogue lacks, such as
+        names of models, stay as they are."""
         if self.language == "en":
             return text
         return self._of_evidence(text) or self._parted(text) or text
@@ -138,50 +138,49 @@ class Texts:
         return None
 
     def listed(self, parts: Sequence[str]) -> str:
-        """Return parts as a list in words."""
+        """Return the parts as a list in words: "a, b and c"."""
         if len(parts) < 2:
             return "".join(parts)
         return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
 
     def apart(self, parts: Iterable[str]) -> str:
-        """Return parts set off by semicolons."""
+        """Return the parts joined by semicolons."""
         return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
 
     # ------------------------------------------------------------------ numbers
 
     def plain(self, number: object) -> str:
-        """Return a number as Python writes it, with the signs of the language."""
+        """Return a number as Python writes it, with the separators of the language."""
         text = str(number)
         return text.translate(FRENCH_SIGNS) if self.language == "fr" else text
 
     def number(self, value: float, digits: int = 2) -> str:
-        """Return a number with a fixed count of decimals; a minus sign is one, and a zero has none."""
+        """Return a number with a fixed number of decimals and a typographic minus sign; zero has no sign."""
         text = f"{value:,.{digits}f}"
         if float(text.replace(",", "")) == 0:
             text = text.removeprefix("-")
         return self.plain(text).replace("-", "\N{MINUS SIGN}")
 
     def count(self, number: int | None, cell: int = 0) -> str:
-        """Return a count in words; None stands for a count that is too small to publish."""
+        """Return a count as text; None is a count that is too small to publish ("fewer than ``cell``")."""
         return self("common.fewer_than", cell=cell) if number is None else self.plain(f"{number:,}")
 
     def percent(self, share: float, digits: int = 1) -> str:
         return f"{self.number(100 * share, digits)}{NO_BREAK}%"
 
     def range(self, low: str, high: str) -> str:
-        """Return the ends of an interval."""
+        """Return "low to high" for the ends of an interval."""
         return self("common.low_to_high", low=low, high=high)
 
     def threshold(self, at_most: float, *, area: bool) -> str:
-        """Return a threshold with all the digits that the job gives it."""
+        """Return a threshold with all the digits that the job gives; ``area``: as a number, otherwise in percent."""
         exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
         digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
         return self.number(at_most, digits) if area else self.percent(at_most, digits)
 
     def value(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return the value of an estimate; a dash where there is none, or a 0 or 1 that has no bound. Beside a
-        threshold it has the digits that show on which side of it the number lies.
-        """
+        """Return the value of an estimate as text; a dash if there is none, or a 0 or 1 without a bound. With
+        ``threshold`` it has enough digits to show on which side of it the number lies."""
         if estimate is None or estimate.value is None:
             return "–"
         if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
@@ -194,7 +193,7 @@ class Texts:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Format the ends of a confidence interval, rounded outwards at 0 and 1; an empty string without one."""
+        """Return the ends of a confidence interval as text, rounded outwards at 0 and 1; empty without an interval."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
         low, high = estimate.low, estimate.high
@@ -209,25 +208,25 @@ class Texts:
         return self.number(value, digits) if area else self.percent(value, digits - 2)
 
     def date(self, created: str) -> str:
-        """Return a day in words, of a time in ISO format."""
+        """Return the day of a time in ISO format, in words."""
         day = datetime.datetime.fromisoformat(created).date()
         ordinal = "1er" if self.language == "fr" and day.day == 1 else str(day.day)
         return f"{ordinal} {MONTHS[self.language].split()[day.month - 1]} {day.year}".replace(" ", NO_BREAK)
 
 
-#: The texts of what has no other language yet: the terminal, and a model's card.
+#: The texts of outputs in English alone: the terminal, and a model's card.
 ENGLISH = Texts("en")
 
 
 def _digits(estimate: Estimate, area: bool, threshold: float | None) -> int:
-    """Return the decimals of a number: two of an area, three of a share, and more beside a threshold that is near."""
+    """Return the number of decimals: two of an area, three of a share, and more if a threshold is near."""
     digits = 2 if area else 3
     return digits if threshold is None else digits_beside(threshold, estimate, digits)
 
 
 def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:
-    """Return the decimals, ``digits`` or more, at which a number and the ends of its interval are written on the side
-    of a threshold on which they lie; an area below chance lies as far beyond the threshold as its mirror image.
+    """Return the number of decimals, at least ``digits``, at which a number and its interval, rounded, still lie on
+    their side of a threshold; an area below chance is compared by its mirror image.
 
     >>> digits_beside(0.05, 0.0496), digits_beside(0.05, 0.05), digits_beside(0.05, 0.05002)
     (3, 3, 5)
@@ -245,12 +244,12 @@ def digits_beside(threshold: float, estimate: Estimate | float | None, digits: i
 
 
 def capital(text: str) -> str:
-    """Return the text with a capital first letter; other capitals stay, as in ZIP code."""
+    """Return the text with its first letter capitalised; others are unchanged, as in ZIP code."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def spaced(text: str) -> str:
-    """Return text with French typography: no break before a double sign or inside quotation marks."""
+    """Return text with French typography: no line break before a double punctuation mark or inside quotation marks."""
     text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
     text = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN, text)
     return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)
@@ -258,7 +257,7 @@ def spaced(text: str) -> str:
 
 @cache
 def evidence_texts() -> tuple[Mapping[str, str], Sequence[tuple[re.Pattern[str], str]]]:
-    """Return the texts that evidence holds: English -> key, and patterns of those with values, the longest first."""
+    """Return (English text of the evidence -> key, patterns of texts with values and their keys, longest first)."""
     known: dict[str, str] = {}
     patterns: list[tuple[re.Pattern[str], str]] = []
     for key, entry in catalogue().items():

@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from reticent import __version__
-from reticent.cli.help import example_of, removed, unwrap_help
+from reticent.cli.help import example_of, removed_option_message, unwrap_help
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 from reticent.core.progress import FORMATS, VARIABLE, is_json, log
@@ -105,11 +105,11 @@ def _options(
         ),
     ] = None,
 ) -> None:
-    """Options that stand before a command."""
+    """Declare the options that precede a command."""
 
 
 class _Commands(TyperGroup):
-    """The commands; an option that one had, and a field of the job says now, fails with the setting to use."""
+    """Group of all commands; an option that was removed fails with a message that names the setting replacing it."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -117,15 +117,14 @@ class _Commands(TyperGroup):
         except Exception as failed:
             option, place = getattr(failed, "option_name", None), getattr(failed, "ctx", None)
             names = place.command_path.removeprefix(f"{ctx.command_path} ") if place is not None else ""
-            if option is not None and (instead := removed(names, option)) is not None:
+            if option is not None and (instead := removed_option_message(names, option)) is not None:
                 raise PolicyError(instead) from None
             raise
 
 
 def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Typer:
-    """Return the command of this name alone, or all of them; an outline knows the others by name and first line only,
-    so that the list of commands loads none of them.
-    """
+    """Return the app with the command ``name`` alone, or with all commands; with ``outline`` the others have only names
+    and first help lines, so that listing them loads none."""
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -157,11 +156,11 @@ def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Ty
 
 
 def _nothing() -> None:
-    """A command of which only the name and the first line are known."""
+    """Stand-in for a command whose module is not loaded."""
 
 
 def _first_line(module: str, attribute: str) -> str:
-    """Read the first line of a command's help from the source: of a function's docstring, of a group's ``help=``."""
+    """Return the first line of a command's help from the source: a docstring, or a group's ``help=``."""
     for node in _statements(module):
         if isinstance(node, ast.FunctionDef) and node.name == attribute:
             return (ast.get_docstring(node) or "").partition("\n\n")[0]
@@ -183,7 +182,7 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Entry point: map errors to exit codes; a traceback is for bugs only."""
+    """Entry point of the command line: run the command, and map errors to exit codes; only bugs show a traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # of other packages: they would see the job
@@ -229,7 +228,7 @@ def main() -> None:
 
 
 def _extra_of(module: str | None) -> str:
-    """The extra that brings a library; empty for one that belongs to every installation."""
+    """Return the extra of the package that installs a module; "" if every installation has it."""
     name = (module or "").partition(".")[0]
     audit = ("rapidfuzz", "sklearn", "scipy", "jinja2", "sacrebleu", "rouge_score", "phonenumbers", "matplotlib")
     extras = dict.fromkeys(("torch", "transformers", "huggingface_hub", "safetensors"), "train")
@@ -237,7 +236,7 @@ def _extra_of(module: str | None) -> str:
 
 
 def _run() -> None:
-    """Run the command of the arguments; in the log's format of JSON also a wrong option is a line of it."""
+    """Run the command given by the arguments; with a JSON log, usage errors are log lines too."""
     _take_log_format()
     for before, argument in pairwise(sys.argv):
         is_web = before == "--endpoint"  # no source is at an address of the web
@@ -263,7 +262,7 @@ def _run() -> None:
 
 
 def _take_log_format() -> None:
-    """Take ``--log-format`` out of the arguments, so that it may stand before and after the command."""
+    """Remove ``--log-format`` from the arguments, wherever it is, and set the log format."""
     name, chosen, left = "--log-format", os.environ.get(VARIABLE), []
     arguments = iter(sys.argv[1:])
     for argument in arguments:
@@ -283,7 +282,7 @@ def _take_log_format() -> None:
 
 
 def _complain(message: str) -> None:
-    """Print the last line of a command that failed."""
+    """Log the final error message of a failed command."""
     log(message, level="error", text=f"reticent: {message}")
 
 
@@ -300,11 +299,11 @@ def _what_is_kept(command: list[str]) -> str:
 
 
 def _stop(number: int, _: object) -> None:
-    """Leave as after Ctrl-C, with nothing half written."""
+    """Signal handler: exit as after Ctrl-C, so that nothing is left half written."""
     raise SystemExit(128 + number)
 
 
 def _spare_collection() -> None:
-    """Leave without a last search for garbage, 0.1 s: nothing loaded is any. Libraries of torch would call it leaks."""
+    """Skip the final garbage collection at exit (0.1 s), unless torch is loaded, whose libraries would report leaks."""
     if "torch" not in sys.modules:
         gc.freeze()

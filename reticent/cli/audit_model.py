@@ -1,4 +1,4 @@
-"""The command that judges a model which was trained elsewhere."""
+"""The command ``reticent audit-model``, which audits a model that was trained elsewhere."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def audit_model(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a model that was trained elsewhere, from its files and a list of who it was trained on.
+    """Audit a model that was trained elsewhere, from its files and a list of who it was trained on.
 
     No training, and no run before it. Attacks that need a training of one's own are not made, each with its reason on
     the page, so the best word is that nothing was found. Nothing is sent anywhere but to an --endpoint; weights in
@@ -132,5 +132,6 @@ def audit_model(
 
 
 def _copy(text: str) -> tuple[str, str]:
+    """Return name and folder of a copy from NAME=FOLDER; a bare NAME is both."""
     name, _, folder = text.strip().partition("=")
     return name, folder or name

@@ -1,4 +1,6 @@
-"""The commands of documents: generate, find, count copies, scrub, count identifying words. No model is needed."""
+"""The commands on documents: generate, detect identifiers, count copies, scrub, count identifying words. No model is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from rich.console import Console
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
 from reticent.audit.evidence.sampled import SampledRecall
-from reticent.cli.help import CommandWithOthers, below, example_of
+from reticent.cli.help import CommandWithOthers, example_of, subcommands_app
 from reticent.cli.options import (
     AsJson,
     Detector,
@@ -59,7 +61,7 @@ SEARCHED = ("corpus", "dedup", "detect", "protect.k", "protect.scopes", "index.s
 
 
 class ScrubStyle(Enum):
-    """Replacement of an identifier."""
+    """What replaces an identifier (option --style)."""
 
     X = "x"
     TAG = "tag"
@@ -68,7 +70,7 @@ class ScrubStyle(Enum):
 
 
 class DateOrder(Enum):
-    """How 03/04/2019 is read."""
+    """Order of day and month in numeric dates such as 03/04/2019."""
 
     AUTO = "auto"
     DMY = "dmy"
@@ -317,7 +319,7 @@ def scrub(
 def _refuse_idle(
     style: ScrubStyle, names: str | None, language: str | None, date_order: DateOrder, draw: int, *, keeps_key: bool
 ) -> None:
-    """Refuse options that this style does not look at."""
+    """Raise `PolicyError` for options that have no effect with this scrub style."""
 
     if style in (ScrubStyle.X, ScrubStyle.TAG):
         of_surrogates = {
@@ -384,7 +386,7 @@ def stats(
 #: Folder of a run for annotators, where the user names no other.
 FOLDER = "annotation"
 
-_app = below()
+_app = subcommands_app()
 
 
 class DetectCommand(CommandWithOthers):
@@ -450,7 +452,7 @@ def evaluate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how much of what annotators marked detection finds, and how many identifiers it leaves in all documents.
+    """Measure detection against annotators' marks: its recall, and how many identifiers it misses in all documents.
 
     The result is kept in the run, and the report shows it.
     """
@@ -482,7 +484,7 @@ def learn(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn a tagger from marked documents, and find identifiers with it beside the run's other detectors.
+    """Train a tagger on marked documents, and find identifiers with it beside the run's other detectors.
 
     The run keeps it: `reticent run` tags with it from now on.
     """
@@ -493,7 +495,7 @@ def learn(
 
 
 def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The section [detect] with the detector learned, and these of its options in place of its own."""
+    """Return the section [detect] of a job with the detector ``learned`` added, and these options of it changed."""
     table = {**(section.get("learned") or {}), **options}
     table.pop("model", None)
     names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]

@@ -1,4 +1,4 @@
-"""The dossier of a run: made, checked, and what leaves with a model."""
+"""The commands on the dossier of a run: make it, verify it, and export a model with its card."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reticent.audit.texts import Texts
-from reticent.cli.help import CommandWithOthers, below, example_of
+from reticent.cli.help import CommandWithOthers, example_of, subcommands_app
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 from reticent.core.artifact import hash_file
 from reticent.ext.dossier.rules import RULES, RULES_FILE, rules_steps
@@ -17,7 +17,7 @@ from reticent.ext.dossier.verify import Checked
 from reticent.job.maker import build_step
 from reticent.job.run import Run
 
-_app = below()
+_app = subcommands_app()
 
 
 class DossierCommand(CommandWithOthers):
@@ -97,8 +97,8 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a dossier: its files, its signature, and that model files are those that were tested. In its run folder
-    its outcomes are held to the audit of the run; those that the rules of this version change are named.
+    """Check a dossier: its files, its signature, and that model files are those that were tested. In its run folder,
+    its outcomes are also compared with the run's audit; those that this version's rules change are named.
 
     Exit status 1 where anything differs, 4 where all holds and nobody vouches for the key: without --signers anyone
     can have made and signed it.

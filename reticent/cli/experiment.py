@@ -1,4 +1,6 @@
-"""The commands around an experiment: the job file of the published one, and how far a run is."""
+"""The commands ``new-job``, which prints the job file of the published experiment, and ``status``,
+on a run's progress.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ def new_job(
 
 
 def _num_individuals(job: Job) -> int | None:
-    """Count the individuals of documents in files; None where they cannot be read, which a run will say."""
+    """Return the number of individuals in a job's document files; None if they are remote or unreadable."""
     if job.corpus.source is None or "://" in str(job.corpus.source):
         return None
     try:
@@ -109,7 +111,7 @@ def status(
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a run is done, what is left and how long it will take; nothing is run, and a run may be going on."""
+    """Print what of a run is done, what is left and how long it will take; nothing is run. A run may be going on."""
     found: dict[str, Any] = job_status(Run(job_of(read_job(source), settings)))
     if as_json:
         print(json.dumps(found, indent=1))

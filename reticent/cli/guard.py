@@ -63,11 +63,11 @@ def build(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Index every stretch of the training documents, by keyed hashes: two bytes a byte of text, and none of the text.
+    """Index every passage of the training documents by keyed hashes, two bytes a byte of text, without the text.
 
     Of a run the members' documents are taken; of other documents all.
     """
-    job = job_from_source(source, None, detector, settings=settings, used=("corpus", *_looked_at()))
+    job = job_from_source(source, None, detector, settings=settings, used=("corpus", *_used_settings()))
     if detector:
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
@@ -122,26 +122,25 @@ def check(
 
 
 def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
-    """The guard's own detectors, or other ones, with options that are checked as those of a job."""
+    """Return the guard's own detectors, or the named ones, with options checked as in a job."""
     detect: dict[str, Any] = built_detectors(guard)
     detect["detectors"] = list(detect)
     if names:
         refuse_detectors(names)
         detect = without_others(detect, names) | {"detectors": names}
-    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=_looked_at())
+    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=_used_settings())
     return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
 
 
-def _looked_at() -> tuple[str, ...]:
-    """The settings of detection that a guard looks at: which detectors, and their options. Generated text is no corpus
-    to spread names in, and none of it is put in quarantine.
-    """
+def _used_settings() -> tuple[str, ...]:
+    """Return the names of the settings that a guard uses: the detectors and their options. Generated text is no corpus
+    to propagate names in, and none of it is quarantined."""
     options = dict.fromkeys((*DETECTORS, *(key for row in DETECTORS.values() for key in row.short)))
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 
 
 def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
-    """Documents, which of them were trained on (None: all), and fingerprints."""
+    """Return the documents, which of them were trained on (bool; None: all), and input fingerprints."""
     if not of_run:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")

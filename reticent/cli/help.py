@@ -1,4 +1,4 @@
-"""What the help says beside docstrings: paragraphs on a line each, examples, what replaces an option that is gone."""
+"""Help texts beside the docstrings: paragraphs without line breaks, examples, and replacements of removed options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 
 def unwrap_help(app: typer.Typer) -> typer.Typer:
-    """Take the line breaks out of the paragraphs of an app's help, and of the commands and groups below it."""
+    """Remove line breaks inside paragraphs from the help of an app, its commands and groups; return the app."""
     if isinstance(app.info.help, str):
         app.info.help = _unwrapped(app.info.help)
     for command in app.registered_commands:
@@ -80,9 +80,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 
 
 def example_of(command: str) -> str | None:
-    """Return the line that the help of a command ends with; None for a command without an example, which a test finds:
-    the command line works without.
-    """
+    """Return the example line at the end of a command's help; None without one (a test requires one of each)."""
     return f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
 
 
@@ -139,8 +137,9 @@ REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 
-def removed(command: str, option: str) -> str | None:
-    """Return what takes the place of an option that a command had; None for one that it never had."""
+def removed_option_message(command: str, option: str) -> str | None:
+    """Return the message for a removed option of a command, with the setting that replaces it; None if it never was
+    one."""
     setting = REMOVED.get(command, {}).get(option)
     if setting is None:
         return None
@@ -156,13 +155,13 @@ def removed(command: str, option: str) -> str | None:
 # of that name is ``./sample``.
 
 
-def below() -> typer.Typer:
-    """Return the place of the commands below another; it needs two of them at least."""
+def subcommands_app() -> typer.Typer:
+    """Return a typer app for the subcommands, two at least, of a command that also runs itself."""
     return typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
 
 
 class CommandWithOthers(TyperCommand):
-    """A command with commands below it."""
+    """A command that runs itself and also has subcommands."""
 
     app: ClassVar[typer.Typer]
 

@@ -1,7 +1,8 @@
-"""Options that commands share, and the job that SOURCE and options make: one place for all commands.
+"""Options shared by commands, and the job made from SOURCE and options, for all commands in one
+place.
 
-SOURCE is documents, a run folder or a job file. What is said of documents on the command line becomes sections of a
-job, so that a command checks, opens and searches documents exactly as `reticent run` does.
+SOURCE is documents, a run folder or a job file. Command-line options on documents become sections of a job, so that a
+command checks, opens and searches documents exactly as `reticent run` does.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ Detector = Annotated[
 
 
 def is_job(source: str | Path) -> bool:
-    """Whether SOURCE is a run folder or a job file, which have settings of their own."""
+    """Return whether SOURCE is a run folder or a job file, which have settings of their own."""
 
     return Path(source).suffix == ".toml" or (Path(source) / JOB).is_file()
 
@@ -81,7 +82,7 @@ def job_from_source(
     settings: list[str] | None = None,
     used: tuple[str, ...] | None = None,
 ) -> Job:
-    """Return the job that is SOURCE, or that SOURCE and the options make.
+    """Return the job that SOURCE is (run folder or job file), or one for SOURCE as documents, with the options applied.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def job_from_source(
         if detectors:
             values["detect"] = {"detectors": detectors}
     for section, given in (sections or {}).items():
-        values[section] = {**(values.get(section) or {}), **said(given)}
+        values[section] = {**(values.get(section) or {}), **given_settings(given)}
     values = _changed(values, settings, used)
     if not own:
         _choose_detectors(values, detectors or None, marked)
@@ -116,7 +117,7 @@ def job_from_source(
 
 
 def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: bool) -> None:
-    """Choose the detectors of documents where no setting does: with records, that detector is among them."""
+    """Set the detectors of documents if no setting does; ``records`` is added if a table of records is given."""
     corpus, detect = values["corpus"], values.setdefault("detect", {})
     if not isinstance(corpus, dict) or not isinstance(detect, dict):
         return  # refused when the job is checked
@@ -130,12 +131,12 @@ def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: 
 
 
 def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
-    """The section [detect] without the options of detectors that are not chosen any more."""
+    """Return the section [detect] without the options of detectors that are not in ``detectors``."""
     return {name: table for name, table in section.items() if name not in DETECTORS or name in detectors}
 
 
 def refuse_given(context: typer.Context, because: str, *options: str) -> None:
-    """Raise `PolicyError` for an option that was given and would be ignored."""
+    """Raise `PolicyError` for an option that was given but has no effect, with the reason ``because``."""
 
     for option in options:
         source = context.get_parameter_source(option)
@@ -143,21 +144,19 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
             raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
 
 
-def said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that options give. One that was not given is None, so that its default is that of the
-    setting's class, which alone knows it.
-    """
+def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that were given; None means not given, so that the setting's class supplies its default."""
     return {name: value for name, value in given.items() if value is not None}
 
 
 def new_progress(quiet: bool) -> Progress:
-    """Return a command's messages, on stderr; from here on a library that aborts for want of memory says so too."""
+    """Return a progress reporter on stderr; from here on, a library's abort for lack of memory is explained too."""
     explain_abort()
     return (JsonProgress if is_json() else Progress)(quiet=quiet)
 
 
 def read_job(path: Path) -> dict[str, Any]:
-    """Return the settings of a run folder, which stays where it is now, or of a job file."""
+    """Return the settings of a job file, or of a run folder (with its current location as ``out``)."""
     if path.suffix == ".toml" and not path.is_dir():
         return load_job(path).model_dump()
     if not (path / JOB).exists():
@@ -166,7 +165,7 @@ def read_job(path: Path) -> dict[str, Any]:
 
 
 def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None = None) -> Job:
-    """Apply SECTION.KEY=VALUE changes to a job and check it; values are TOML, and a bare word is a string.
+    """Return the checked job of ``values`` after SECTION.KEY=VALUE changes; a VALUE is TOML, or a bare word as string.
 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.
@@ -175,6 +174,7 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
 
 
 def _changed(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None) -> dict[str, Any]:
+    """Return the settings with SECTION.KEY=VALUE changes applied; raise `PolicyError` for one that is not ``used``."""
     for change in settings or []:
         name, equals, text = change.partition("=")
         if not equals:
@@ -201,7 +201,7 @@ def _changed(values: dict[str, Any], settings: list[str] | None, used: tuple[str
 
 
 def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
-    """Return the tables [[model]] of NAME=PATH and recipes, all of one objective."""
+    """Return the [[model]] tables for NAME=PATH options with these recipes, which must have one objective."""
 
     sections = []
     for model in models:
@@ -216,7 +216,7 @@ def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str,
 
 
 def read_text(file: str) -> str:
-    """Return the text (UTF-8) of a file; - is stdin."""
+    """Return the UTF-8 text of a file, or of stdin for "-"."""
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode()

@@ -1,4 +1,4 @@
-"""The command ``reticent probe``: answers of models about individuals, given some of their items."""
+"""The command ``reticent probe``: how likely models are to complete individuals' personal items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from reticent.audit.config import Init
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
-from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
+from reticent.cli.options import AsJson, Quiet, given_settings, new_progress, refuse_given
 from reticent.core.artifact import fingerprint
 from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -156,7 +156,7 @@ def probe(
         "targets": target, "levels": level, "given": given, "language": language, "beam_sizes": beams,
         "longest": "published" if published else None, "masking": masking,
     }  # fmt: skip
-    config = ProbeConfig(**said(asked), seed=seed, device=device, bf16=bf16)
+    config = ProbeConfig(**given_settings(asked), seed=seed, device=device, bf16=bf16)
     if myself:
         refuse_given(
             context, "has no effect with --self", "documents", "target", "level", "given", "templates", "published",
@@ -169,16 +169,17 @@ def probe(
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
     how = {"num_subjects": soft_subjects, "num_tokens": soft_tokens, "num_epochs": soft_epochs, "init": soft_init}
     if soft_prompt:
-        SoftPromptConfig(**said(how))  # refused before anything is read
+        SoftPromptConfig(**given_settings(how))  # refused before anything is read
     own = read_templates(templates) if templates is not None else None
     table, source = _subjects_of(subjects, documents)
     targets = {target for target, _ in require_questions(table, config, own)}
     fewest = min(sum(item is not None for item in table.items[target]) for target in targets)
-    study = _study(said(how), sweep, fewest, seed) if soft_prompt else None
+    study = _study(given_settings(how), sweep, fewest, seed) if soft_prompt else None
     _run(_entries(models), table, source, config, study, own, templates, out, quiet, as_json)
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
+    """Return the models to probe, from NAME=PATH or PATH arguments."""
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
@@ -190,7 +191,8 @@ def _entries(models: list[str]) -> list[ProbeModel]:
 
 
 def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
-    """``fewest``: people who have an item, of the type that fewest have; sizes that nobody gave follow them."""
+    """Return the settings of the soft-prompt study; sizes not given are chosen to fit ``fewest``, the number of
+    subjects with the rarest target type."""
     sizes = sizes_that_fit(fewest)
     fitting = {"num_subjects": min(SoftPromptConfig().num_subjects, sizes[-1])} if sizes else {}
     prompt = SoftPromptConfig(**{**fitting, **how}, seed=seed)
@@ -205,6 +207,7 @@ def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftProm
 
 
 def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
+    """Return the subjects, from a table or gathered from documents, and the path they came from."""
     if subjects is not None:
         return read_subjects(subjects), subjects
     assert documents is not None
@@ -252,7 +255,7 @@ def _run(
 
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
-    """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
+    """Probe one person's items, and write the page to a file or stdout; nothing else is written."""
     bases = [model for model in models if model.startswith("base=")]
     models = [model for model in models if model not in bases]
     if len(models) != 1 or len(bases) > 1:
@@ -260,7 +263,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
     require_language(config.language)
     if items is None and not sys.stdin.isatty():
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
-    values = read_items(items) if items is not None else _asked()
+    values = read_items(items) if items is not None else _ask_items()
     others = read_subjects(reference) if reference is not None else None
     entries = _entries(models + bases)
     from reticent.ext.propile.self_probe import probe_myself, self_page
@@ -283,7 +286,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
 
 
 def _write_page(path: Path, page: str) -> None:
-    """Write the page and nothing beside it: no lock and no temporary file, as a shared result would have."""
+    """Write the page as a private file, without the lock and temporary file that a shared result has."""
 
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -293,8 +296,8 @@ def _write_page(path: Path, page: str) -> None:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _asked() -> dict[str, str]:
-    """Ask on the terminal, on stderr, so that the page alone is on stdout; empty answers are not used."""
+def _ask_items() -> dict[str, str]:
+    """Return the items typed at the terminal, by type; prompts go to stderr, so that stdout holds only the page."""
     given = {}
     for name in ASKED:
         text = typer.prompt(name.replace("_", " "), default="", show_default=False, err=True).strip()

@@ -1,4 +1,4 @@
-"""The command ``reticent redact``: one text without its direct identifiers, and back again."""
+"""The command ``reticent redact``: redact one text, or restore it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reticent.cli.options import read_text
 from reticent.core.artifact import write_private
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.progress import log_warning
-from reticent.engine.languages import told_of_known
+from reticent.engine.languages import known_languages
 from reticent.ext.redact import Redacted, redact_reversibly
 from reticent.ext.redact import redact as without_identifiers
 
@@ -46,7 +46,7 @@ def redact(
         sys.stdout.write(Redacted(text, _strings(restore)).restore())
         return
     known = None if record is None else _strings(record)
-    if told_of_known(pa.array([text]))[0] < 0 and len(text.split()) >= 30:
+    if known_languages(pa.array([text]))[0] < 0 and len(text.split()) >= 30:
         log_warning("the text is in no language that the rules and taggers know: names in it may be missed")
     if keep is None:
         sys.stdout.write(without_identifiers(text, record=known))
@@ -57,7 +57,7 @@ def redact(
 
 
 def _strings(path: Path) -> dict[str, str]:
-    """Read a JSON object of strings; an error shows nothing of it."""
+    """Return a JSON object of strings from a file; an error quotes none of it."""
     try:
         values: Any = json.loads(path.read_bytes())
     except OSError as error:

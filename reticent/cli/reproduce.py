@@ -1,4 +1,6 @@
-"""The command ``reticent reproduce``: the published results beside ours. It reads the records of the source tree."""
+"""The command ``reticent reproduce``: reproduce published results and compare them with ours, using records of the
+source tree.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ ROOT = Path(reticent.__file__).parents[1]
 
 
 class ReproducedSize(Enum):
-    """Sizes of `studies.reproduce`."""
+    """Sizes of the reproduction in `studies.reproduce`."""
 
     TOY = "toy"
     CPU = "cpu"

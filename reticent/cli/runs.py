@@ -1,4 +1,4 @@
-"""The commands of a run: a whole job, or its stages one after the other."""
+"""The commands on a run: a whole job, or its stages one by one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PartOption = Annotated[
 
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
-    """Print what a run of a job can show, and what it costs; `PolicyError` for what cannot work with its documents."""
+    """Print what a job's run can show and costs; raise `PolicyError` for too few documents or too small a budget."""
     run = Run(job, new_progress(quiet))
     sides = sides_of(run)
     lines = [*reach_lines(job, sides), *(charge_lines(run) if sides is not None else ())]
@@ -84,7 +84,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
 
 
 def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
-    """Make a part of a job, and print how much it was."""
+    """Run one part (i/N) of a job, and print how much of it was made."""
     from reticent.job.parts import Part, execute_part
 
     part, is_main = Part.parse(name), launched().is_main
@@ -212,7 +212,7 @@ def export(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take results back to the warehouse: the members' protected tokens with their flags, and all spans.
+    """Export results to the warehouse: the members' protected tokens with their flags, and all spans.
 
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
@@ -236,14 +236,14 @@ def export(
 
 
 def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
-    """Copy the members' tokens of a run to a folder, and say how many there are."""
+    """Copy the members' tokens of a run to a folder, and print their counts."""
     for place, counts in copied(Run(job, new_progress(quiet)), folder).items():
         if not as_json:
             print_counts(counts, place, as_json)
 
 
 class Stage(Enum):
-    """Stages of a job in order."""
+    """Stages of a job, in order."""
 
     CORPUS = "corpus"
     DEDUP = "dedup"
@@ -541,7 +541,7 @@ def report(
 def execute_job(
     job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False
 ) -> None:
-    """Run a job up to a stage, and print what was made; exit with 3 where a gate failed."""
+    """Run a job up to a stage and print what was made; exit with status 3 if a gate failed."""
     run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
     execute(run, until)
     if not launched().is_main:
@@ -553,7 +553,7 @@ def execute_job(
 
 
 def _end(run: Run, as_json: bool) -> None:
-    """Print the summary of a run whose report is written; exit with 3 where a gate failed."""
+    """Print the summary of a run whose report is written; exit with status 3 if a gate failed."""
     evidence = run.evidence
     print_summary(evidence, run.folder, as_json)
     if evidence.verdict and evidence.verdict.failed:
@@ -581,7 +581,7 @@ def budget(
 
 
 def _files_of(place: Path) -> list[Path]:
-    """Return the budget files of a run, those that its job names and its own; or the file itself.
+    """Return the budget files of a run, those its job names and its own; or ``place`` itself if it is a file.
 
     Raises
     ------

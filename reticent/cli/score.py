@@ -1,4 +1,4 @@
-"""The command ``reticent score``: candidate texts, or texts that a model writes, by how likely a model makes them."""
+"""The command ``reticent score``: rank candidate or generated texts by their likelihood under a model."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ def score(
 
 
 def _with_texts(rows: list[dict[str, Any]], candidates: list[Candidate]) -> bytes:
+    """Return the rows with their texts as JSON lines (UTF-8)."""
     of = {each.number: each for each in candidates}
     lines = (
         {**row, "text": of[row["number"]].text, **({"given": g} if (g := of[row["number"]].given) is not None else {})}

@@ -1,4 +1,4 @@
-"""Output of commands: a table, or JSON. No text of a document, no identifier."""
+"""Output of commands, as tables or JSON; it holds no document text and no identifier."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
-    """Print the counts of one artefact in a line."""
+    """Print the counts of one artefact on one line, or as JSON."""
     if as_json:
         print(json.dumps({"folder": str(folder), **counts}))
     else:
@@ -49,7 +49,7 @@ def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
-    """Print the number of rows of each table."""
+    """Print the number of rows of each exported table."""
     if as_json:
         print(json.dumps({"where": where, "rows": counts}))
     else:
@@ -57,7 +57,7 @@ def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
 
 
 def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
-    """Print how many models and scores a part made, had, and left to a second turn."""
+    """Print how many models and scores a part of a run made, had up to date, and left for a second pass."""
     if as_json:
         print(json.dumps({"part": name, **counts}))
     else:
@@ -67,7 +67,7 @@ def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
 
 
 def print_rules(as_json: bool) -> None:
-    """Print the forms that each rule finds."""
+    """Print the formats that each detection rule finds."""
 
     rules = [rule._asdict() for rule in list_rules()]
     if as_json:
@@ -78,7 +78,7 @@ def print_rules(as_json: bool) -> None:
 
 
 def print_detection(found: DetectedSpans, as_json: bool) -> None:
-    """Print the spans of detectors and, where it was measured, how they compare with annotations."""
+    """Print the number of spans by detector and, if measured, precision and recall against annotations."""
     if as_json:
         print(json.dumps(to_json(found), indent=1))
         return
@@ -92,7 +92,7 @@ def print_detection(found: DetectedSpans, as_json: bool) -> None:
 
 
 def print_copies(counts: dict[str, Any], as_json: bool) -> None:
-    """Print which documents repeat others, and the effect on protection."""
+    """Print how many documents repeat others, and the effect on protection."""
     if as_json:
         print(json.dumps(counts))
         return
@@ -103,14 +103,14 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
 
 
 def print_statistics(corpus: CorpusEvidence) -> None:
-    """Print the statistics of documents as tables; counts of few individuals are left out of them."""
+    """Print corpus statistics as tables; counts of few individuals are withheld."""
 
     for table in statistics_tables(corpus):
         Console().print(table)
 
 
 def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Path]:
-    """Write stats.json and its figures into a folder, which may be there; returns their paths."""
+    """Write stats.json and its figures into a folder (new or existing); return their paths."""
 
     with writing_to(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Pa
 
 
 def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:
-    """Print macro and micro F1 of each start, for each model."""
+    """Print macro and micro F1 by start checkpoint, for each model."""
     if as_json:
         print(json.dumps(to_json(results), indent=1))
         return
@@ -129,7 +129,7 @@ def print_classification(results: list[ClassificationEvidence], as_json: bool) -
 
 
 def print_run(run: Run, as_json: bool) -> None:
-    """Print the counts of every artefact of a run, as JSON only: each stage has printed its own line."""
+    """Print the counts of every artefact of a run as JSON; without JSON nothing, as each stage has printed a line."""
     if as_json:
         print(json.dumps(_counts_of(run), indent=1))
 
@@ -140,7 +140,7 @@ def _counts_of(run: Run) -> dict[str, Any]:
 
 
 def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
-    """Print which n-grams of the members' index an update has moved over the line that k is, and what it touches."""
+    """Print how many n-grams of the members' index an update moved across the threshold k, and what it affects."""
     if as_json:
         print(json.dumps({**_counts_of(run), "touched": touched.to_dict()}, indent=1))
         return
@@ -160,7 +160,8 @@ def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
 
 
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
-    """Print the last checkpoint of each recipe, the ledger, and where report and dossier are; JSON is published."""
+    """Print last checkpoints by recipe, ledger, verdicts, and the paths of report and dossier; JSON is published
+    evidence."""
     if as_json:
         print(json.dumps(to_json(publish_audit(evidence))))
         return
@@ -186,7 +187,7 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
 
 
 def print_status(found: dict[str, Any]) -> None:
-    """Print the finished and the open steps of a run; the scorings of one training are one line."""
+    """Print the finished and open steps of a run; the scorings of one training share a line."""
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:
@@ -230,7 +231,7 @@ def print_status(found: dict[str, Any]) -> None:
 
 
 def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) -> None:
-    """Print the cost of each private run of these files, and the totals for each corpus and unit."""
+    """Print the cost of each private run in these files, and the totals for each corpus and privacy unit."""
 
     place = ", ".join(map(str, files))
     if as_json:
@@ -258,7 +259,7 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
-    """Return spans by category and detector; propagated spans of all detectors are one column."""
+    """Return a table of span counts by category and detector; propagated spans of all detectors share one column."""
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
         columns.setdefault(name.partition(":")[0], Counter()).update(counts)
@@ -271,7 +272,7 @@ def counts_table(spans: dict[str, dict[str, int]]) -> Table:
 
 
 def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
-    """Yield the tables of `reticent.audit.detection.evaluate_detection`; they fit 80 columns."""
+    """Yield the tables of a detection evaluation (`audit.detection.evaluate_detection`); they fit 80 columns."""
     yield _overall(found)
     yield _whole(found)
     yield _by_category(found)
@@ -279,7 +280,7 @@ def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
 
 
 def rules_table(rules: Sequence[Mapping[str, str]]) -> Table:
-    """Return the forms that each rule finds, a row a rule."""
+    """Return a table of the formats that each detection rule finds, one row a rule."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for head in rules[0] if rules else ():
         table.add_column(head, overflow="fold")
@@ -352,7 +353,7 @@ def _by_detector(found: DetectionEvidence) -> Table:
 
 
 def sampled_table(found: SampledRecall) -> Table:
-    """Recall in a sample, weighted back to the corpus, and the identifiers that are left, by category."""
+    """Return a table of recall estimated from a sample, and of identifiers left in the corpus, by category."""
     table = _table(
         "category",
         *("marked", "recall", "95 %", "unprotected", "95 %"),
@@ -368,7 +369,7 @@ def sampled_table(found: SampledRecall) -> Table:
 
 
 def sampled_lines(found: SampledRecall) -> Iterator[str]:
-    """The number of identifiers that are left, what rests on few, and how far annotators agree, in sentences."""
+    """Yield sentences on identifiers missed in the corpus, estimates from few individuals, and annotator agreement."""
     left = found.overall.unprotected
     if left.value is not None and left.high is not None:
         yield (
@@ -421,7 +422,7 @@ def _shown(estimate: Estimate) -> str:
 
 
 def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
-    """Yield the tables of published statistics; a count of few individuals is a dash."""
+    """Yield the tables of published corpus statistics; a count of few individuals is a dash."""
     yield _documents(corpus)
     if corpus.identifiers_by_n:
         yield _identifiers(corpus)
@@ -433,7 +434,7 @@ def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
 
 def _documents(corpus: CorpusEvidence) -> Table:
     table = _plain_table(
-        "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_whose(corpus)}"
+        "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_unit_names(corpus)}"
     )
     sides = corpus.num_individuals
     table.add_row("individuals: members, held out", f"{_count(sides.members)}, {_count(sides.heldout)}")
@@ -468,7 +469,7 @@ def _retention(corpus: CorpusEvidence) -> Table:
 
 
 def _unicity(corpus: CorpusEvidence) -> Table:
-    heads = ("shared words", f"{_whose(corpus)} singled out", "95 % interval")
+    heads = ("shared words", f"{_unit_names(corpus)} singled out", "95 % interval")
     table = _plain_table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():
         if row.share.value is not None:
@@ -478,8 +479,8 @@ def _unicity(corpus: CorpusEvidence) -> Table:
     return table
 
 
-def _whose(corpus: CorpusEvidence) -> str:
-    """The units that use a word: households, where the index counts these."""
+def _unit_names(corpus: CorpusEvidence) -> str:
+    """Return "households" or "individuals", the units that support counts."""
     return "households" if corpus.unit == "household" else "individuals"
 
 
@@ -504,7 +505,7 @@ def _share(share: float | None) -> str:
 
 
 def classification_table(result: ClassificationEvidence) -> Table:
-    """Return the table of one model's results (`reticent.ext.classify.documents`); it fits 80 columns."""
+    """Return the table of one model's classification results, F1 on held-out individuals; it fits 80 columns."""
     documents, individuals = result.documents, result.individuals
     left_out = [
         f"{documents[key]:,} {what}"

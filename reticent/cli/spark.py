@@ -68,7 +68,7 @@ def _run(
 
 @spark_app.command()
 def script() -> None:
-    """Print the path of our program: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
+    """Print the path for spark-submit: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
 
     print(Path(reticent.__file__).with_name("__main__.py"))
 

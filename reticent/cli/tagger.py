@@ -1,4 +1,4 @@
-"""The commands of taggers: ``reticent tagger train``, ``tagger attack`` and ``tagger thesis``."""
+"""The commands on taggers: ``reticent tagger train``, ``tagger attack`` and ``tagger thesis``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ tagger_app = typer.Typer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How pairs are chosen: options of `build_attack_set`."""
+    """Options for the choice of pairs, as in `build_attack_set`."""
 
     max_pairs: int | None
     fewer: bool
@@ -173,13 +173,13 @@ def attack(
             raise PolicyError(
                 "--run: the names come from its documents; leave out --train, --names, --heldout and --pairs"
             )
-        attack_set, inputs = _of_run(run, choice)
+        attack_set, inputs = _attack_set_of_run(run, choice)
     elif pairs is not None:
         if len(files) > 1:
             raise PolicyError("--pairs: has both names of every pair; leave out --train, --names and --heldout")
         attack_set, inputs = read_pairs(pairs, seed=seed), {str(pairs): fingerprint(pairs)}
     else:
-        attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
+        attack_set = _attack_set_of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
     from reticent.ext.tagger.plots import tagger_panels
     from reticent.ext.tagger.result import evaluate_attack, score_table, write_tagger_audit
@@ -187,7 +187,7 @@ def attack(
 
     tagger, tokenizer = open_tagger(model, device)
     person_labels(tagger.config.id2label or {}, labels)
-    _tell(progress, attack_set)
+    _log_counts(progress, attack_set)
     with progress.task("tagger", 2 * len(attack_set.positives) * len(asked), "texts") as advance:
         scores = score_names(
             tagger, tokenizer, attack_set.names, asked, labels=labels, device=device, bf16=bf16, progress=advance  # type: ignore[arg-type]
@@ -260,7 +260,7 @@ def thesis(
 
 
 def _labels_of(model: str) -> dict[str, str] | None:
-    """Labels of a model in a folder, by its config; None where only loading the model says."""
+    """Return the label names of a model folder's config, by id; None if only loading the model gives them."""
     try:
         labels = json.loads((Path(model) / "config.json").read_bytes())["id2label"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -284,9 +284,10 @@ def _key(file: Path | None) -> bytes | None:
     return content
 
 
-def _of_files(
+def _attack_set_of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
+    """Return the attack set of CoNLL files and a list of names."""
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
@@ -299,7 +300,8 @@ def _of_files(
     return build_attack_set(training, candidates, **asdict(choice))
 
 
-def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
+def _attack_set_of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
+    """Return the attack set of a run's annotated names, and input fingerprints."""
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")
     training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice.seed)
@@ -309,7 +311,8 @@ def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
     return attack_set, {"corpus": opened.corpus.fingerprint(), "split": fingerprint(opened.folder / "split")}
 
 
-def _tell(progress: Any, attack_set: AttackSet) -> None:
+def _log_counts(progress: Any, attack_set: AttackSet) -> None:
+    """Log the counts of names in an attack set, with a warning for unmatched pairs."""
     counts = attack_set.counts
     shown = {name.replace("_", " "): number for name, number in counts.items() if number}
     if not progress.quiet:

@@ -1,4 +1,4 @@
-"""Artefacts: folders that hold a whole result or do not exist. The only place that writes results.
+"""Artefacts: folders that hold a complete result or do not exist. The only module that writes results.
 
 An artefact is data files and, written last, ``manifest.json``. It is made in a temporary folder beside its place and
 renamed into it, so a crash at any point leaves the old result or the whole new one. Leftovers of a crash are recovered
@@ -113,7 +113,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Hash of everything that identifies this artefact; counts, versions and times are left out."""
+        """SHA-256, hexadecimal, of everything that identifies the artefact, without counts, versions and times."""
         content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
         files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
         content |= {"inputs": self.inputs, "files": files}
@@ -121,7 +121,7 @@ class Manifest:
 
 
 def holds_results(folder: Path) -> bool:
-    """Say whether a folder is an artefact or a run folder: its files are results, and not documents.
+    """Whether a folder is an artefact or a run folder, so that its files are results and not documents.
 
     Generated and scrubbed documents (kinds "synth" and "scrub") are documents.
     """
@@ -136,7 +136,7 @@ def holds_results(folder: Path) -> bool:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none."""
+    """Return the JSON object in a file; an empty dict if there is none."""
     try:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError):
@@ -149,24 +149,25 @@ def format_of(kind: str) -> int:
 
 
 def verify(path: Path, manifest: Manifest) -> None:
-    """Raise `ArtifactError` where a file is not as it was written, byte for byte."""
+    """Raise `ArtifactError` if a file of the artefact differs from its hash in the manifest."""
     for name, about in manifest.files.items():
         require_hash(path / name, about["sha256"])
 
 
 def require_hash(file: Path, sha256: str) -> None:
-    """Raise `ArtifactError` where a file is not as it was written."""
+    """Raise `ArtifactError` if the file's SHA-256 is not this one."""
     if hash_file(file) != sha256:
         raise ArtifactError(f"{file}: changed since it was written; make it again")
 
 
 def reason(error: OSError) -> str:
-    """Message of a system error, with its file."""
+    """Return the system's message for an error, with the file name."""
     said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
     return f"{said}: {error.filename}" if error.filename else said
 
 
 def canonical(content: Any) -> bytes:
+    """Return a value as JSON with sorted keys and without spaces, for hashing."""
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -180,7 +181,7 @@ def hash_file(path: Path) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of the packages that are installed, read once: finding them takes longer than writing a small file."""
+    """Return the versions of the installed packages, read once: finding them takes longer than writing a small file."""
 
     found = {}
     for name in ("reticent", *PACKAGES):
@@ -204,9 +205,8 @@ def delete(path: Path) -> None:
 
 
 def discard(backup: Path, under: Path) -> None:
-    """Delete a backup under a name that is ours also when half of it is gone; where a full disk has no room for that
-    name, under its own.
-    """
+    """Delete a backup after renaming it to the temporary name ``under``, by which later runs recognise leftovers; if a
+    full disk prevents that, delete it in place."""
     with suppress(OSError):
         backup.rename(under)
     for left in (under, backup):
@@ -220,33 +220,33 @@ def discard(backup: Path, under: Path) -> None:
 
 
 def backup_of(path: Path) -> Path:
-    """Where the old result stands while the new one takes its place."""
+    """Return the path where the old result is kept while the new one is moved into place."""
     return path.parent / f".{path.name}.old"
 
 
 def temporary_of(path: Path) -> Path:
-    """A new name for a result that is not finished."""
+    """Return a new path for a result that is not finished."""
     return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Folders that unfinished writers of ``path`` left to go on from."""
+    """Return the folders from which interrupted writers of ``path`` can resume."""
     return list(path.parent.glob(f".{glob.escape(path.name)}.part-{'[0-9a-f]' * 12}"))
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Leftovers of an interrupted writer of ``path`` beside it. A backup is ours if it holds a result."""
+    """Return temporary folders of an interrupted writer of ``path``, and its backup if that holds a result."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
 
 def is_vacant(path: Path) -> bool:
-    """Whether a place is free for a rename: nothing is there, or the empty folder of a move that was interrupted."""
+    """Whether a path is free for a rename: nothing exists there, or only the empty folder of an interrupted move."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def artifacts_in(folder: Path) -> list[Path]:
-    """Finished artefacts in a run folder, links followed; those inside of others, and unfinished ones, are left out."""
+    """Return the finished artefacts in a run folder, links followed, without those nested in others."""
     found = []
     for name, folders, files in os.walk(folder, followlinks=True):
         if MANIFEST in files and Path(name) != folder:
@@ -257,7 +257,7 @@ def artifacts_in(folder: Path) -> list[Path]:
 
 
 def interrupted_in(folder: Path) -> list[Path]:
-    """Places in a run folder, links followed, beside which a writer left something."""
+    """Return the paths in a run folder, links followed, next to which an interrupted writer left files."""
     found = set()
     for name, folders, files in os.walk(folder, followlinks=True):
         real = Path(os.path.realpath(name))
@@ -282,7 +282,7 @@ def interrupted_in(folder: Path) -> list[Path]:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Hold signals back, so that a second Ctrl-C does not stop the clean-up that the first one began."""
+    """Defer signals to the end of the ``with`` block: a second Ctrl-C must not stop the first's clean-up."""
     came: list[int] = []
     handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():  # which alone gets them
@@ -298,12 +298,12 @@ def signals_deferred() -> Iterator[None]:
 
 
 class InUseError(ArtifactError):
-    """Another process has the lock."""
+    """Another process holds the artefact's lock."""
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the artefact's lock; `ArtifactError` when another process has it."""
+    """Hold the artefact's lock in the ``with`` block; raise `ArtifactError` if another process holds it."""
     # Imported here: it takes 35 ms, which `--help` would pay too. A lock costs 0.15 ms (flock by hand: 0.02) and is
     # let go by name: a process forked meanwhile, which has the file open too, does not hold it on.
 
@@ -331,14 +331,14 @@ _known: dict[tuple[int, int], tuple[int, int, str]] = {}
 
 
 class HashedFile:
-    """A new file that bytes are appended to; `close` keeps its SHA-256 for `written_digest`."""
+    """A new file for appending bytes; `close` records its SHA-256 for `written_digest`."""
 
     def __init__(self, path: Path):
         self._file = path.open("xb", buffering=0)
         self._digest = hashlib.sha256()
 
     def write(self, data: Any) -> None:
-        """Append a buffer of bytes, whole."""
+        """Append all bytes of a buffer."""
         left = memoryview(data).cast("B")
         self._digest.update(left)
         while left:
@@ -351,7 +351,7 @@ class HashedFile:
 
 
 def written_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file as this process wrote it, once; None of any other, or one that was changed since."""
+    """Return the SHA-256 of a file that this process wrote, once; None for any other file, or one changed since."""
     about = path.stat()
     size, changed, digest = _known.pop((about.st_dev, about.st_ino), (-1, -1, ""))
     return digest if (size, changed) == (about.st_size, about.st_mtime_ns) else None
@@ -359,7 +359,7 @@ def written_digest(path: Path) -> str | None:
 
 @dataclass(slots=True)
 class ArtifactWriter:
-    """Where to write the data files, and counts to keep in the manifest."""
+    """The folder to write data files to, and counts to keep in the manifest."""
 
     path: Path
     counts: dict[str, Any] = field(default_factory=dict)
@@ -369,7 +369,7 @@ class ArtifactWriter:
 def write_artifact(
     path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None = None
 ) -> Iterator[ArtifactWriter]:
-    """Yield a writer whose folder becomes the artefact at ``path`` when the block ends without an error.
+    """Yield a writer whose folder becomes the artefact at ``path`` if the ``with`` block ends without an error.
 
     A link is followed: the artefact it leads to is replaced, the link stays.
 
@@ -433,19 +433,19 @@ def _write_whole(
 
 
 def _is_begun(part: Path) -> bool:
-    """Whether there is a state to go on from, of the artefact or of a training in it."""
+    """Whether an unfinished folder holds a state file to resume from."""
     return next(part.rglob(STATE), None) is not None
 
 
 def _refuse_other_kind(path: Path, kind: str) -> None:
-    """Raise `ArtifactError` for a result of another sort, which a caller of ``--out`` does not mean to lose."""
+    """Raise `ArtifactError` if the path holds an artefact of another kind, which must not be overwritten."""
     held = read_object(path / MANIFEST).get("kind", kind)  # one that cannot be read is replaced
     if held != kind:
         raise ArtifactError(f"{path}: holds an artefact of kind {held}; choose another place for one of kind {kind}")
 
 
 def read_manifest(path: Path | str) -> Manifest:
-    """Read the manifest of an artefact.
+    """Return the manifest of an artefact, after checking that its files exist with the recorded sizes.
 
     Raises
     ------
@@ -487,7 +487,7 @@ def read_manifest(path: Path | str) -> Manifest:
 
 
 def require_kind(path: Path | str, kind: str) -> Manifest:
-    """Read the manifest of an artefact that must be of this kind, in the format of this version of Reticent."""
+    """Return the manifest of an artefact; `ArtifactError` unless it has this kind, in this version's format."""
     manifest = read_manifest(path)
     if manifest.kind != kind:
         raise ArtifactError(f"{path}: an artefact of kind {manifest.kind}, expected {kind}")
@@ -507,8 +507,8 @@ def is_up_to_date(
     inputs: dict[str, str],
     check: Callable[[Path, Manifest], None] = verify,
 ) -> bool:
-    """Say whether the artefact at ``path`` was made from this configuration and these inputs, in this version's format,
-    and is as it was written, to the last byte. Cost: one pass over its files.
+    """Whether the artefact at ``path`` was made from this configuration and these inputs, in this version's format, and
+    is unchanged since. Cost: one pass over its files.
 
     ``check`` raises `ArtifactError` where a file is not as it was written; a job's trusts files that have not changed
     since they were hashed (:class:`reticent.core.artifact.VerifiedFiles`).
@@ -524,7 +524,7 @@ def is_up_to_date(
 
 
 def fingerprint(path: Path | str) -> str:
-    """Hash of an artefact (from its manifest), of a file, or of every file under a folder. Cost: one pass over them.
+    """Return the SHA-256 of an artefact (its manifest), a file or a folder's files. Cost: one pass over them.
 
     Raises
     ------
@@ -546,14 +546,14 @@ def fingerprint(path: Path | str) -> str:
 
 
 def delete_artifact(path: Path) -> None:
-    """Delete an artefact, so that it is gone whole; its lock stays. Nothing is done where there is none."""
+    """Delete an artefact completely, except its lock file; do nothing if there is none."""
     if (path / MANIFEST).exists():
         with locked(path):
             delete(path)
 
 
 def nest_artifact(path: Path, name: str) -> None:
-    """Move the artefact at ``path`` to ``path/name``, or leave it there whole; nothing is done where there is none."""
+    """Move the artefact at ``path`` to ``path/name`` atomically; do nothing if there is none."""
     if not (path / MANIFEST).exists():
         return
     with locked(path):
@@ -567,7 +567,7 @@ def nest_artifact(path: Path, name: str) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file (0600) whole or not at all, whatever kills the writer."""
+    """Write a file (mode 0600) atomically: it is complete or absent, however the process ends."""
     with locked(path):
         _recover(path)
         temporary = temporary_of(path)
@@ -584,8 +584,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def recover_folder(folder: Path) -> None:
-    """Recover every artefact of a run folder, also those that the job at hand has no stage for, so that no text of a
-    document lies in a forgotten place. Artefacts that another process is writing are left alone.
+    """Recover or delete what interrupted writers left in a run folder, also for stages not in the current job, so that
+    no document text remains in a forgotten file. Artefacts in use by another process are left alone.
 
     Raises
     ------
@@ -607,14 +607,14 @@ def recover_folder(folder: Path) -> None:
 
 
 def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Path:
-    """Return where a writer that may be interrupted makes this artefact, of this configuration and these inputs."""
+    """Return the folder in which a resumable writer makes the artefact with this configuration and these inputs."""
     path = Path(os.path.realpath(path))
     digest = hashlib.sha256(canonical([kind, format_of(kind), config, inputs])).hexdigest()
     return path.parent / f".{path.name}.part-{digest[:12]}"
 
 
 def delete_unfinished(folder: Path) -> None:
-    """Delete the folders under ``folder`` that writers left to go on from; one that is being written is left alone."""
+    """Delete the resumable folders under ``folder``, except one that is being written."""
     for part in list(folder.rglob(f".*.part-{'[0-9a-f]' * 12}")):
         path = part.with_name(part.name[1:].rpartition(".part-")[0])
         with suppress(InUseError), locked(path):
@@ -622,20 +622,20 @@ def delete_unfinished(folder: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder and those missing above it, all 0700; a folder that is there keeps its mode."""
+    """Create a folder and its missing parents, all with mode 0700; an existing folder keeps its mode."""
     if not path.exists():
         make_private_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
 
 
 def written_reason(error: Exception) -> str:
-    """Why something could not be written, in the system's words or by the kind of the error."""
+    """Return why writing failed: the system's message, or the type of the error."""
     number = _errno(error)
     return type(error).__name__ if number is None else os.strerror(number)
 
 
 def _errno(error: Exception) -> int | None:
-    """The system's error number; libraries written in Rust raise exceptions of their own, and quote it."""
+    """Return the system's error number of an exception, also if only quoted (by Rust libraries), or None."""
     if isinstance(error, OSError):
         return error.errno
     if isinstance(error, ReticentError):
@@ -645,7 +645,7 @@ def _errno(error: Exception) -> int | None:
 
 
 def _own_digest(content: dict[str, Any]) -> str:
-    """The digest of a manifest itself: its counts are no file, and what a ledger says is summed up in them."""
+    """Return the SHA-256 of a manifest's own content, counts included."""
     return hashlib.sha256(canonical(content)).hexdigest()
 
 
@@ -670,7 +670,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
 
 
 def _replace(path: Path, temporary: Path) -> None:
-    """Put ``temporary`` at ``path``. A crash between two renames is recovered by `_recover`."""
+    """Move ``temporary`` to ``path``, replacing the old artefact; `_recover` repairs a crash in between."""
     backup = backup_of(path)
     replaces = path.exists()
     if replaces:
@@ -687,7 +687,7 @@ def _replace(path: Path, temporary: Path) -> None:
 
 
 def _recover(path: Path) -> None:
-    """Bring back an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
+    """Restore an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
     for leftover in leftovers_of(path):
         if leftover != backup_of(path):
             delete(leftover)
@@ -698,14 +698,14 @@ def _recover(path: Path) -> None:
 
 
 def _free_backup_of(path: Path) -> Path:
-    """Return the place of the backup, after `_recover`, which leaves there only what is not ours."""
+    """Return the backup path; `ArtifactError` if a foreign file is there (call `_recover` first)."""
     if os.path.lexists(backup := backup_of(path)):
         raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
     return backup
 
 
 def sync(path: Path) -> None:
-    """Make a file or a folder durable: what was written is on the disk when this returns."""
+    """Flush a file or folder to disk (fsync)."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -740,8 +740,7 @@ def _state_of(path: Path) -> _State:
 
 
 class VerifiedFiles:
-    """The files of the results in a folder, and those of the documents that they are made of, as they were when they
-    were hashed; kept in the folder itself.
+    """Cache, in a folder, of the hashes of its results and of document files whose status is unchanged.
 
     Parameters
     ----------
@@ -757,7 +756,7 @@ class VerifiedFiles:
         self._made: list[Path] = []
 
     def verify(self, path: Path, manifest: Manifest) -> None:
-        """Raise `ArtifactError` where a file is not as it was written; one that did not change is not read."""
+        """Raise `ArtifactError` if a file has changed; files of unchanged status are not read again."""
         for name, about in manifest.files.items():
             file = path / name
             try:
@@ -769,7 +768,7 @@ class VerifiedFiles:
                 self._remember(file, state, about["sha256"])
 
     def sha256(self, file: Path) -> bytes:
-        """Return the digest of a file that is no result, one of documents; one that did not change is not read.
+        """Return the SHA-256 of a document file; it is not read again if its status is unchanged.
 
         Raises
         ------
@@ -787,11 +786,11 @@ class VerifiedFiles:
         return digest.digest()
 
     def made(self, path: Path) -> None:
-        """An artefact was written by this process, which hashed its files; they are looked at by `save`."""
+        """Register an artefact that this process wrote, and so has hashed; `save` records its files."""
         self._made.append(path)
 
     def save(self) -> None:
-        """Keep what is known for the next process. Nothing is lost but time where it cannot be written."""
+        """Write the cache for the next process. A failure to write costs time only."""
         for path in self._made:
             with suppress(OSError):
                 # The manifest is written after all files: what changed later is not what was hashed.
@@ -838,7 +837,7 @@ HELD = ".held"
 
 @contextmanager
 def held_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary folder (0700) in ``parent`` (default: that of the system), and delete it in the end.
+    """Yield a temporary folder (mode 0700) in ``parent`` (default: the system's), and delete it at the end.
 
     Those that :func:`delete_left` finds are deleted first.
     """
@@ -850,7 +849,7 @@ def held_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def delete_left(prefix: str, parent: Path) -> None:
-    """Delete the temporary folders of this prefix and user that a killed process left; a living one holds its own."""
+    """Delete this user's temporary folders with this prefix whose process has died; those of living ones are locked."""
     for left in parent.glob(f"{prefix}*"):
         try:
             with _held(left, fcntl.LOCK_NB, new=False):
@@ -862,8 +861,8 @@ def delete_left(prefix: str, parent: Path) -> None:
 
 @contextmanager
 def _held(folder: Path, wait: int = 0, *, new: bool = True) -> Iterator[None]:
-    """Hold a folder as in use, until this process ends however it does; with ``LOCK_NB`` raise `OSError` where another
-    process has it. The lock is on a file, which network file systems know of between hosts, and not on the folder."""
+    """Lock a folder as in use until the block or the process ends; with ``LOCK_NB`` raise `OSError` if another process
+    has it. The lock is on a file in the folder, as network file systems share such locks between hosts."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
@@ -883,14 +882,14 @@ def _held(folder: Path, wait: int = 0, *, new: bool = True) -> Iterator[None]:
 
 
 def require_new(out: Path) -> None:
-    """Raise `ArtifactError` unless ``out`` is new or an empty folder, or a link to one."""
+    """Raise `ArtifactError` unless ``out`` does not exist, or is an empty folder or a link to one."""
     if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
         raise ArtifactError(f"{out}: a file, a link to no folder, or not empty; choose a new folder")
 
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Raise `ArtifactError` with the name ``out`` where the block cannot write: a full disk names no file."""
+    """Turn an `OSError` in the ``with`` block into an `ArtifactError` that names ``out``: a full disk names no file."""
     try:
         yield
     except OSError as error:
@@ -901,7 +900,7 @@ def writing_to(out: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
-    """Make the folder ``out`` (0700) for the block to fill; an error or a signal leaves it as it was, new or empty.
+    """Create the folder ``out`` (0700) for the ``with`` block to fill; an error or signal restores what was there.
 
     The folder has its name from the beginning, since an empty one may be a disk that no other can take the place of.
 

@@ -1,4 +1,4 @@
-"""The device that models run on, by name; torch is imported when one is asked for."""
+"""The device that models run on, by name; torch is imported only when needed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)
 
 
 def check_device(device: str) -> None:
-    """Raise `PolicyError` for a name of no device, which is known without torch."""
+    """Raise `PolicyError` if the text is not a device name; torch is not needed for this."""
     if not DEVICE.fullmatch(device):
         raise _unknown(device)
 
 
 def pick_device(device: str) -> torch.device:
-    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU. A GPU has its number.
+    """Return the torch device for a name; "auto" is CUDA if available, else the CPU. A GPU includes its number.
 
     On CUDA this process then takes the factors of float32 products to 10 bits (TF32) and adds them up in float32;
     `full_float32` is the exception.
@@ -49,7 +49,7 @@ def pick_device(device: str) -> torch.device:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Take float32 products on CUDA in all their bits while the block runs."""
+    """Disable TF32 within the ``with`` block, so that CUDA multiplies float32 matrices at full precision."""
     import torch
 
     before = torch.backends.cuda.matmul.allow_tf32
@@ -67,7 +67,7 @@ def _unknown(device: str) -> PolicyError:
 
 
 def uses_bf16(bf16: str, device: torch.device) -> bool:
-    """Whether "auto", "on" or "off" means bfloat16 on a device; "auto" is on for a GPU that computes in it."""
+    """Whether "auto", "on" or "off" means bfloat16 on a device; "auto" is on for a GPU that supports it."""
     if bf16 != "auto" or device.type != "cuda":
         return bf16 == "on"
     import torch
@@ -76,7 +76,7 @@ def uses_bf16(bf16: str, device: torch.device) -> bool:
 
 
 def autocast(bf16: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Return a new context of forward passes, in bfloat16 where `uses_bf16` says so."""
+    """Return a new autocast context for forward passes, in bfloat16 if `uses_bf16` says so."""
     if not uses_bf16(bf16, device):
         return nullcontext()
     import torch

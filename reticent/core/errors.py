@@ -1,4 +1,4 @@
-"""The exceptions of Reticent, and the one rule they keep.
+"""The exceptions of Reticent, and the rule for their messages.
 
 **No message carries text of a document.** A message says what was expected, what was found and where
 (file, row, column, document number); never a word, a name or an identifier. Ids of documents and of
@@ -42,7 +42,7 @@ class GateError(ReticentError, RuntimeError):
 
 
 def cause(error: Exception) -> str:
-    """Message of a system error without its file; of another error its kind, as its message may quote text."""
+    """Return the system's message for an error, without the file; else its type, as a message may quote text."""
     number = getattr(error, "errno", None)
     if number is None and isinstance(error, FileNotFoundError):  # of Polars
         number = errno.ENOENT

@@ -1,4 +1,4 @@
-"""The expected end of an experiment: its trainings, classifications and scorings, and how long the rest will take.
+"""Estimated time to completion of an experiment: its trainings, classifications and scorings.
 
 The expected end is computed from speeds that were measured on the same model. It is None until every sort of work that
 is left was measured: an estimate without a measurement is worse than none. Work is counted in tokens that pass through
@@ -26,14 +26,14 @@ from reticent.core.json_toml import parse_json
 
 
 def clock_time(at: float, now: float) -> str:
-    """Return a time of day, with the day where it is not today's."""
+    """Return a time of day as text, with the day if it is not today."""
     then = time.localtime(at)
     today = time.strftime("%Y%j", then) == time.strftime("%Y%j", time.localtime(now))
     return time.strftime("%H:%M" if today else "%a %d %b %H:%M", then)
 
 
 def span_of(seconds: float) -> str:
-    """Return a duration in the two units that matter."""
+    """Return a duration as text in its two largest units."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
@@ -50,7 +50,7 @@ ENOUGH_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One training, classification (of all starts of a training) or scoring.
+    """One training, classification (from all checkpoints of a training) or scoring, with its cost in tokens.
 
     Attributes
     ----------
@@ -68,18 +68,18 @@ class Work:
 
     @property
     def sort(self) -> tuple[str, str, str]:
-        """Key of work of one speed: private training, say, is slower than plain training of the same model."""
+        """Key for measuring speed: kind, model and recipe (private training is slower than plain, say)."""
         return self.kind, self.model, self.recipe
 
 
 class Timings:
-    """The seconds of each artefact of a run folder, over all its runs: a private file with a line of JSON each."""
+    """Log of the seconds that each artefact of a run folder took: a private file, one JSON line each."""
 
     def __init__(self, folder: Path):
         self._path = folder / TIMINGS
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Read the log of timings: name -> its last entry; a line that cannot be read is skipped."""
+        """Return the last log entry of each artefact, by name; unreadable lines are skipped."""
         found: dict[str, dict[str, Any]] = {}
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
@@ -94,7 +94,7 @@ class Timings:
         return found
 
     def add(self, name: str, seconds: float, work: float | None = None) -> None:
-        """Append an entry. Best effort: timings never affect results."""
+        """Append an entry to the log. Best effort: timings never affect results."""
         line = json.dumps({"name": name, "seconds": round(seconds, 3), "work": work}) + "\n"
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -103,7 +103,7 @@ class Timings:
 
 
 class Plan:
-    """The steps in the order they run; `start`, `advance` and `finish` follow them, `skip` is for steps up to date.
+    """The steps of an experiment, followed by `start`, `advance`, `finish` and `skip`, with the estimated end.
 
     Parameters
     ----------
@@ -134,19 +134,20 @@ class Plan:
 
     @staticmethod
     def _count(into: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
+        """Add work and seconds of a step to the totals of its sort, and of its kind and model."""
         for key in (step.sort, step.sort[:2]):
             total = into.setdefault(key, [0.0, 0.0])
             total[0] += work
             total[1] += seconds
 
     def start(self, name: str) -> None:
-        """Begin a step; a name that is no step of the plan is ignored."""
+        """Mark a step as running; names that are not in the plan are ignored."""
         self.running = self.steps.get(name)
         self.done.discard(name)
         self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
     def advance(self, share: float, began: float = 0.0) -> None:
-        """Set how far the running step is, from 0 to 1. The first report also says where a resumed step began."""
+        """Set the completed share of the running step. The first report says where a resumed step began."""
         if self.running is None:
             return
         if self._seen is None:
@@ -154,7 +155,7 @@ class Plan:
         self._share = share
 
     def finish(self) -> float | None:
-        """End the running step; returns the work done in it."""
+        """Mark the running step as done; return the tokens processed in it, None if there is none."""
         step, self.running = self.running, None
         if step is None:
             return None
@@ -164,16 +165,16 @@ class Plan:
         return work
 
     def stop(self) -> None:
-        """Forget the running step, which failed."""
+        """Forget the running step, as it failed."""
         self.running = None
 
     def skip(self, name: str) -> None:
-        """Count a step as done because it is up to date."""
+        """Mark a step as done because it is up to date."""
         if name in self.steps:
             self.done.add(name)
 
     def speed(self, step: Work) -> float | None:
-        """Return the tokens a second of a step like this one; None until one was measured."""
+        """Return the measured speed, in tokens a second, for a step like this one; None if none was measured."""
         if step is self.running and (own := self._own_speed()):
             return own
         for measured in (self._measured, self._earlier):
@@ -185,7 +186,7 @@ class Plan:
         return None
 
     def _own_speed(self) -> float | None:
-        """Return the speed of the running step, once enough of it is done."""
+        """Return the speed of the running step, in tokens a second; None until enough of it is done."""
         assert self.running is not None
         if self._seen is None:
             return None
@@ -193,7 +194,7 @@ class Plan:
         return self.running.work * share / seconds if share >= ENOUGH and seconds >= ENOUGH_SECONDS else None
 
     def remaining_seconds(self) -> float | None:
-        """Seconds until the last step is done; None while the speed of some of the work is not known."""
+        """Return the estimated seconds until all steps are done; None while a speed is unknown."""
         total = 0.0
         for step in self.left:
             speed = self.speed(step)
@@ -204,28 +205,28 @@ class Plan:
 
     @property
     def left(self) -> list[Work]:
-        """Steps that are not done, the running one among them."""
+        """Steps that are not done, including the running one."""
         return [step for step in self.steps.values() if step.name not in self.done]
 
     def what(self) -> str:
-        """The counted work, in words."""
+        """Return the kinds of steps in the plan, in words."""
         classifies = any(step.kind == "classify" for step in self.steps.values())
         return "trainings, classifications and scorings" if classifies else "trainings and scorings"
 
     def unmeasured(self) -> list[str]:
-        """Speeds that are missing for an estimate of the end, in words."""
+        """Return the kinds of steps, in words, whose speed is unknown, so that the end cannot be estimated."""
         what = {"train": "training", "classify": "classifying from", "score": "scoring"}
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 
     def line(self, now: float | None = None) -> str:
-        """Return the time left and its certainty, in one line."""
+        """Return the progress and the expected end in one line of text."""
         said = [f"{len(self.done)} of {len(self.steps)} {self.what()} done"]
         if self.running is not None:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
     def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return the time left, and notes from the longest to the shortest, to choose from by the width of the line."""
+        """Return the time left, and notes from longest to shortest, to choose from by line width."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)
@@ -234,12 +235,12 @@ class Plan:
         return f"{span_of(seconds)} left", (*([f"{end}, {speed:,.0f} tokens/s"] if speed else []), end)
 
     def note(self, now: float | None = None) -> str:
-        """Return the speed and the expected end."""
+        """Return the current speed and the expected end as text."""
         speed = None if self.running is None else self.speed(self.running)
         return (f"{speed:,.0f} tokens/s; " if speed else "") + self.expected(now)
 
     def expected(self, now: float | None = None) -> str:
-        """Return the expected end in words."""
+        """Return the expected end as text."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return f"end unknown until measured: {', '.join(self.unmeasured())}"

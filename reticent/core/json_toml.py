@@ -1,4 +1,4 @@
-"""JSON and TOML: the only place that reads them, so that no file of ours or of a base model ends a run in a traceback.
+"""Reading JSON and TOML, with errors that hold no content; the only module that parses them.
 
 An error of a file has its path and place, and never its content. A file may nest `MAX_DEPTH`
 levels: deeper ones overflow the stack of the next reader.
@@ -21,7 +21,7 @@ MAX_TOML = 1 << 20
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text; `ValueError`, whose message holds nothing of it, for everything that is none."""
+    """Return the value of a JSON text; `ValueError`, with a message that quotes nothing, if it is invalid."""
     try:
         return _bounded(json.loads(text))
     except json.JSONDecodeError as error:
@@ -33,7 +33,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
-    """Return the values of a TOML text; `ValueError` for everything that is none, or has more than `MAX_TOML` bytes."""
+    """Return the values of a TOML text; `ValueError` if it is invalid or has more than `MAX_TOML` bytes."""
     if len(text) > MAX_TOML:
         raise ValueError(f"{len(text):,} bytes of TOML: expected at most {MAX_TOML:,}")
     try:
@@ -49,7 +49,7 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
 
 
 def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> Any:
-    """Return the value of a JSON file; ``error`` where it cannot be read or is none."""
+    """Return the value of a JSON file; raise ``error`` if it cannot be read or is invalid."""
     data = _read(path, error)
     try:
         return parse_json(data)
@@ -58,7 +58,7 @@ def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> A
 
 
 def read_toml(path: Path | str, error: type[ReticentError] = PolicyError) -> dict[str, Any]:
-    """Return the values of a TOML file; ``error`` where it cannot be read or is none."""
+    """Return the values of a TOML file; raise ``error`` if it cannot be read or is invalid."""
     data = _read(path, error)
     try:
         return parse_toml(data)
@@ -67,7 +67,7 @@ def read_toml(path: Path | str, error: type[ReticentError] = PolicyError) -> dic
 
 
 def depth_of(value: Any) -> int:
-    """Return how many tables and lists lie inside each other, at most ``MAX_DEPTH + 1``; it does not recurse."""
+    """Return the nesting depth of dicts and lists, at most ``MAX_DEPTH + 1``; it does not recurse."""
     level, depth = [value], 0
     while depth <= MAX_DEPTH:
         level = [each for each in level if isinstance(each, dict | list)]

@@ -1,4 +1,4 @@
-"""Memory of this process: its use, and the message when there is no more.
+"""Memory of this process: its use, and the message when it is exhausted.
 
 Where the core asks for memory in vain it says the same and ends the process (``rust_ext/src/allocator.rs``).
 """
@@ -30,19 +30,19 @@ LEAST_ADDRESS_SPACE = 350 << 20
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is resident now (Linux; elsewhere the most it ever was)."""
+    """Return the resident memory of this process in bytes (Linux; elsewhere its peak)."""
     return _resident()[0]
 
 
 def own_bytes() -> int:
-    """Resident memory of this process without the files that it maps, which the system can drop (Linux; elsewhere the
-    most it ever was)."""
+    """Return the resident memory of this process in bytes, without mapped files, which the system can drop (Linux;
+    elsewhere its peak)."""
     resident, shared = _resident()
     return resident - shared
 
 
 def _resident() -> tuple[int, int]:
-    """Resident bytes, and those of them that are of files or shared."""
+    """Return the resident bytes, and how many of them are file-backed or shared."""
     try:
         _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
     except (OSError, ValueError):
@@ -51,7 +51,7 @@ def _resident() -> tuple[int, int]:
 
 
 class OwnMemory:
-    """The most of `own_bytes` while this is entered, looked at fifty times a second: no system counts it."""
+    """Context manager that records the peak of `own_bytes`, sampled fifty times a second: no system counts it."""
 
     def __init__(self) -> None:
         self.peak = 0
@@ -70,27 +70,26 @@ class OwnMemory:
 
 
 def _peak_by_the_system() -> int:
-    """Linux counts what the process was before it became this program."""
+    """Return the peak resident memory in bytes. Linux includes the process's time before this program."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def explain_abort() -> None:
-    """Have this process end with `OUT_OF_MEMORY` where a library aborts it for want of memory; for the command line, as
-    signals are the process's.
-    """
+    """Install a handler that prints `OUT_OF_MEMORY` when a library aborts the process for lack of memory; for the
+    command line only, as signals belong to the process."""
 
     _rust.explain_abort()
 
 
 def lacks_address_space() -> bool:
-    """Whether the process is limited to less address space (``ulimit -v``) than it takes to load its libraries."""
+    """Whether the address-space limit (``ulimit -v``) is too small to load the libraries."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised from or after, says that there is no memory left."""
+    """Whether an error, or one in its chain of causes and contexts, means that memory is exhausted."""
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:

@@ -1,4 +1,4 @@
-"""Folders of models: where a name leads, and which files hold the weights.
+"""Model folders: resolving a model name, and checking which files hold the weights.
 
 A base model is an input of a run: another model with the same digest would be taken for it. So the weights that a
 loader reads must be files of the folder itself, which the digest covers, and a name on the hub is the snapshot that
@@ -18,7 +18,7 @@ FROM_THE_HUB = ("*.json", "*.safetensors", "*.gguf", "*.txt", "*.model")
 
 
 def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path | None:
-    """Return the folder of a model: itself, or the snapshot of a hub name in the local cache; None if there is none.
+    """Return a model's folder: the path itself, or a hub name's snapshot in the local cache; None without.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path
 
 
 def check_weight_files(folder: Path) -> None:
-    """Raise `ArtifactError` where a loader would read weights that are no visible file of the folder itself."""
+    """Raise `ArtifactError` if a loader would read weights from outside this folder, or from a hidden file."""
     for index in sorted(folder.glob("*.index.json")):
         content = read_json(index)
         names = content.get("weight_map") if isinstance(content, dict) else None

@@ -1,6 +1,4 @@
-"""Names that users choose: one rule for those that become folders or parts of file names, and one for how columns
-are called.
-"""
+"""Rules for names chosen by users: names that become folders or parts of file names, and column names."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def require_name(name: str, where: str) -> str:
-    """Return a name that is the name of a folder and nothing else; `PolicyError` for every other.
+    """Return ``name`` if it is valid as a folder name; otherwise raise `PolicyError`, which names ``where``.
 
     >>> require_name("bert-base.v2", "model.name")
     'bert-base.v2'
@@ -31,7 +29,7 @@ def require_name(name: str, where: str) -> str:
 
 
 def require_distinct(names: Iterable[str], what: str) -> None:
-    """`PolicyError` where two names are one on a file system that does not tell upper from lower case."""
+    """Raise `PolicyError` if two names are equal when case is ignored, as on some file systems."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.get(name.lower())
@@ -43,8 +41,7 @@ def require_distinct(names: Iterable[str], what: str) -> None:
 
 
 def plain_name(column: str) -> str:
-    """Return the name of a column in the form in which known ones are listed: small letters without accents, and an
-    underscore for blanks and dashes.
+    """Return a column name normalised for comparison: lower case, no accents, underscores for blanks and dashes.
 
     >>> plain_name("Date de naissance"), plain_name("PRÉNOM")
     ('date_de_naissance', 'prenom')

@@ -1,4 +1,4 @@
-"""Progress on the terminal: a line for each stage of a job, a bar while it works. Logs go to stderr.
+"""Progress on the terminal: a line for each stage of a job, and a bar while it runs. Logs go to stderr.
 
 Bars are drawn on a terminal only; elsewhere each stage is one line when it starts and one when it ends, and an
 experiment says now and then how far it is as a whole. Nothing here ever sees text of a document: stages hand over
@@ -33,7 +33,7 @@ LEAST_NAME, MOST_NAME = 8, 20
 
 
 class Progress:
-    """Reports stages, tasks and warnings; ``quiet`` says nothing but warnings."""
+    """Reports stages, tasks and warnings on stderr; with ``quiet`` only warnings."""
 
     def __init__(self, *, quiet: bool = False):
         self.quiet = quiet
@@ -50,7 +50,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
-        """Announce a stage; on the way out print its time and ``counts`` (filled while it ran)."""
+        """Announce a stage; at the end of the ``with`` block print its time and ``counts`` (filled meanwhile)."""
         self._tell_up_to_date()
         started = time.perf_counter()
         if self.plan is not None:
@@ -69,7 +69,7 @@ class Progress:
 
     @contextmanager
     def experiment(self, plan: Plan) -> Iterator[None]:
-        """Show how far the whole of ``plan`` is, and its expected end, while the stages of the block run."""
+        """Show the overall progress of ``plan`` and its expected end while the ``with`` block runs."""
         self.plan = plan
         try:
             if not self._terminal():
@@ -83,7 +83,7 @@ class Progress:
             self.plan = self._bars = self._whole = None
 
     def _show_plan(self) -> None:
-        """Redraw the line about the whole, or print it where it is due."""
+        """Redraw the overall progress bar, or print a line if one is due."""
         if self.plan is None:
             return
         now, terminal = time.monotonic(), self._whole is not None
@@ -100,7 +100,7 @@ class Progress:
     def task(
         self, description: str, total: int | None, unit: str, portion: tuple[float, float] = (0.0, 1.0)
     ) -> Iterator[Callable[..., None]]:
-        """Yield ``advance(done, total=None, note="")``: how far this task is, in ``unit``.
+        """Yield a callback ``advance(done, total=None, note="")`` that reports a task's progress in ``unit``.
 
         ``portion`` is where it begins and ends within a step of the plan that is made of several tasks.
         """
@@ -144,7 +144,7 @@ class Progress:
         console = Console(stderr=True)
 
         class Line(ProgressColumn):
-            """One column for all: only so can what matters keep its place where there is little."""
+            """A progress column that draws the whole line, so that it can be fitted to the terminal's width."""
 
             def render(self, task: Any) -> Text:
                 line = Text.assemble(*_line(task, console.width - 1), no_wrap=True)
@@ -154,7 +154,7 @@ class Progress:
         return Bars(Line(), console=console, transient=True)
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
-        """Say that a stage is up to date and was not run again; the many scorings of a model are one line."""
+        """Report that a stage is up to date and was not run; the many scorings of one model are summed in one line."""
         if self.plan is not None:
             self.plan.skip(name)
             self._show_plan()
@@ -175,21 +175,21 @@ class Progress:
         self._say(line)
 
     def warn(self, message: str) -> None:
-        """Print a warning even when quiet."""
+        """Print a warning, even when quiet."""
         self._print(f"warning: {message}")
 
     def tell(self, message: str, *, is_warning: bool) -> None:
-        """Print a warning even when quiet, or a line unless quiet."""
+        """Print a message as a warning (even when quiet) or as a plain line (unless quiet)."""
         (self.warn if is_warning else self.say)(message)
 
     def say_once(self, line: str) -> None:
-        """Print a line, unless quiet or told before: several parts of a command open the same documents."""
+        """Print a line, unless quiet or printed before: several parts of a command open the same documents."""
         if line not in self._told:
             self._told.add(line)
             self.say(line)
 
     def warn_once(self, message: str) -> None:
-        """Print a warning even when quiet, unless told before."""
+        """Print a warning, even when quiet, unless it was printed before."""
         if message not in self._told:
             self._told.add(message)
             self.warn(message)
@@ -209,9 +209,8 @@ class Progress:
 
 
 def _line(task: Any, width: int) -> list[tuple[str, str]]:
-    """Return texts and styles of one bar: the stage, how much of how much is done and the time left; then, as far as
-    there is room, the unit, a note, a bar.
-    """
+    """Return the texts and styles of one progress bar: stage, count and time left; then, as far as there is room, unit,
+    note and bar."""
     done, total, unit = int(task.completed), task.total, task.fields["unit"]
     count = f"{done:,}" if total is None else f"{done:,}/{int(total):,}"
     left = task.fields["left"]
@@ -235,7 +234,7 @@ def _line(task: Any, width: int) -> list[tuple[str, str]]:
 
 
 def countable(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts of a stage that are shown: numbers, and words that say which way it took."""
+    """Return the counts of a stage that are shown: numbers and texts, and of nested counts the number of documents."""
     found: dict[str, Any] = {}
     for key, value in counts.items():
         if isinstance(value, int | float | str):
@@ -246,7 +245,7 @@ def countable(counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown_counts(counts: dict[str, Any]) -> str:
-    """Return the counts of a stage in a line."""
+    """Return the counts of a stage as one line of text."""
     forms = ((float, ".3f"), (int, ","), (str, ""))
     return ", ".join(
         f"{key} {value:{next(form for kind, form in forms if isinstance(value, kind))}}"
@@ -269,12 +268,12 @@ FORMATS: Final = ("text", "json")
 
 
 def is_json() -> bool:
-    """Whether lines are objects of JSON."""
+    """Whether log lines are JSON objects."""
     return os.environ.get(VARIABLE) == "json"
 
 
 def log(message: str, *, level: str = "info", text: str | None = None, **fields: Any) -> None:
-    """Print one line of the log; ``text`` is the line for a reader where that is not the message."""
+    """Print one line of the log; ``text`` replaces the message in the text format."""
     if not is_json():
         print(message if text is None else text, file=sys.stderr, flush=True)
         return
@@ -284,16 +283,16 @@ def log(message: str, *, level: str = "info", text: str | None = None, **fields:
 
 
 def log_warning(message: str) -> None:
-    """Print a warning in the log, where there is no progress to print it."""
+    """Print a warning to the log, for code that has no `Progress`."""
     log(message, level="warning", text=f"warning: {message}")
 
 
 class JsonProgress(Progress):
-    """Progress as lines of JSON: one where a stage begins, one where it ends or is up to date; no bars."""
+    """Progress as JSON lines: when a stage begins, ends or is up to date; no bars."""
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
-        """Announce a stage; on the way out say its seconds and counts."""
+        """Log the start of a stage; at the end of the ``with`` block log its seconds and counts."""
         if self.plan is not None:
             self.plan.start(name)
             self._show_plan()
@@ -309,7 +308,7 @@ class JsonProgress(Progress):
         self._tell_stage(name, "done", seconds=round(self.seconds[name], 3), counts=countable(counts))
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
-        """Say that a stage is up to date."""
+        """Log that a stage is up to date."""
         if self.plan is not None:
             self.plan.skip(name)
         self._tell_stage(name, "up to date", counts=countable(counts))
@@ -320,7 +319,7 @@ class JsonProgress(Progress):
             log(f"{name}: {state}" + (f" ({shown})" if shown else ""), stage=name, state=state, **fields)
 
     def warn(self, message: str) -> None:
-        """Print a warning even when quiet."""
+        """Log a warning, even when quiet."""
         log(message, level="warning")
 
     def _print(self, line: str) -> None:

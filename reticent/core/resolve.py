@@ -1,4 +1,4 @@
-"""Rows of tables that name code by a string: it is imported when the row is used, not when the table is read."""
+"""Look-up of code named by strings ("module:function") in tables, imported only when used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def resolve(row: str) -> Any:
-    """Return the object that ``"package.module:name"`` names.
+    """Import and return the object that ``"package.module:name"`` names.
 
     Raises
     ------

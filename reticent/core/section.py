@@ -1,4 +1,4 @@
-"""Section: the base of every configuration class, and the marks of fields: of the whole job, and published.
+"""Section: the base of every configuration class, and marks for fields that are shared by a job or published.
 
 The settings of a component are one class, which stands beside the component. A library user makes it with keyword
 arguments; in a job file it is a table. So each value is declared, documented and checked once. What a job says once for
@@ -29,7 +29,7 @@ Part = TypeVar("Part", bound="Section")
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The mark of a field: whether a report shows its value, paths cut to their last part."""
+    """Mark of a field: whether a report shows its value (paths cut to their last part)."""
 
     published: bool
 
@@ -42,7 +42,7 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Mark a field, ``seed: Annotated[int, of_job("seed")] = 0``, whose value a job has at ``path``.
+    """Return a field mark, ``seed: Annotated[int, of_job("seed")] = 0``, for a value that the job has at ``path``.
 
     ``path`` is ``"seed"`` or ``"train.device"``; None: no table of a job holds it, the run gives it or leaves the
     default.
@@ -51,7 +51,7 @@ def of_job(path: str | None) -> Any:
 
 
 def shared_fields(kind: type[BaseModel]) -> Mapping[str, str | None]:
-    """Return the fields of a class that are marked with :func:`of_job`, each with its path."""
+    """Return field name -> path of a class's fields that are marked with :func:`of_job`."""
     found = {}
     for name, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and "of_job" in field.json_schema_extra:
@@ -70,9 +70,8 @@ _SIMPLE: dict[str, str] = {
 
 
 def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | None = None) -> str:
-    """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text. ``kind`` is
-    the class that refused them: an unknown field is told which known one is like it.
-    """
+    """Return a message that lists every invalid field and why; values are quoted only if they are numbers, as others
+    may be private. ``kind`` is the class that was validated: similar known fields are suggested for an unknown one."""
     lines: list[str] = []
     told: set[str] = set()
     errors = error.errors(include_url=False)
@@ -107,9 +106,8 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
 
 
 def _meant(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
-    """The known fields that are like an unknown one: of its own section; else sections that have one of its name; else
-    all that its own section has.
-    """
+    """Return suggestions for an unknown field: similar fields of its section, else sections with a field of that name,
+    else all fields of its section."""
     if kind is None:
         return ""
     name, holder = str(place[-1]), kind
@@ -136,14 +134,14 @@ def _meant(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that a type names, however deep."""
+    """Return the section classes named in a type annotation, however nested."""
     if isinstance(annotation, type) and not get_args(annotation):
         return [annotation] if issubclass(annotation, BaseModel) else []
     return [section for part in get_args(annotation) for section in _sections_in(part)]
 
 
 class Section(BaseModel):
-    """Settings that never change; an unknown field and a value out of range are refused.
+    """Base of configuration classes: immutable settings; unknown fields and values out of range are refused.
 
     Raises
     ------
@@ -170,7 +168,7 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:
-        """No count of a job is larger than `MOST`, which would only end a machine; seeds and bytes may be."""
+        """Refuse counts above `MOST`, which would only exhaust a machine; seeds and bytes may be larger."""
         for name in type(self).model_fields:
             value = getattr(self, name)
             for number in value if isinstance(value, tuple) else (value,):
@@ -179,20 +177,18 @@ class Section(BaseModel):
         return self
 
     def check_complete(self) -> None:
-        """Refuse faults of settings that are complete, as a user of the library gives them; to those of a job
-        the run adds what they lack.
-        """
+        """Raise on invalid complete settings, as a library user gives them; a job's are completed first."""
 
     def replace(self, **changes: Any) -> Self:
-        """Return these settings with other values, checked again."""
+        """Return a copy with these values changed, validated again."""
         return type(self)(**{**dict(self), **changes})
 
     def only(self, kind: type[Part]) -> Part:
-        """Return the fields that this class has from ``kind``, which it inherits from, as that alone."""
+        """Return the settings of the base class ``kind`` as an object of that class."""
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
     def all_values(self, without: Collection[str] = ()) -> dict[str, Any]:
-        """Return every field but those named, also those that a dump leaves out as they belong to the whole job."""
+        """Return all fields except ``without``, including those that a dump omits as they belong to the whole job."""
         return {
             name: value.all_values() if isinstance(value, Section) else value
             for name, value in ((name, getattr(self, name)) for name in type(self).model_fields)
@@ -201,7 +197,7 @@ class Section(BaseModel):
 
     @classmethod
     def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return the settings of a dump that a report shows, and how many others have a value.
+        """Return the settings in a dump that a report shows, and the number of other non-empty settings.
 
         An unknown name is one of the others. Nothing is withheld where a field without a mark is empty.
 
@@ -228,7 +224,7 @@ class Section(BaseModel):
 
 
 def names_a_seed(key: str) -> bool:
-    """Return whether a key names one or several seeds.
+    """Whether a key names one or several seeds.
 
     >>> [names_a_seed(key) for key in ("seed", "data_seed", "seeds", "seeded")]
     [True, True, True, False]
@@ -237,12 +233,13 @@ def names_a_seed(key: str) -> bool:
 
 
 def holds_something(value: Any) -> bool:
-    """Return whether there is anything to withhold: a value that is neither None nor empty."""
+    """Whether a value is neither None nor empty, so that there is something to withhold."""
     return value is not None and value not in ("", (), [], {})
 
 
 def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, int]:
-    """The published form of a field of sections: one, a list of them, or a table of them by names, if marked."""
+    """Return the published form of a field that holds sections (one, a list, or a marked table by name), and the number
+    of withheld settings."""
     if isinstance(value, list | tuple):
         parts = [section.published(part) for part in value]
         return [shown for shown, _ in parts], sum(count for _, count in parts)
@@ -261,7 +258,7 @@ def _is_published(name: str, field: FieldInfo) -> bool:
 
 
 def _is_closed(kind: Any) -> bool:
-    """Whether a type holds numbers, yes or no, and words of closed lists alone."""
+    """Whether a type holds only numbers, booleans and words of closed lists."""
     if get_origin(kind) is Literal or kind is Ellipsis:
         return True
     if isinstance(kind, type) and not get_args(kind):

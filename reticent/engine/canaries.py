@@ -67,7 +67,7 @@ _PLACES: Final = with_version(
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """The canaries of a run; see :func:`open_canaries`.
+    """The canaries of a run, and where their copies are; see :func:`open_canaries`.
 
     ``table`` has a row a canary: arm, included, prefix, secret, suffix, individual_ids, references. The canary is the
     three texts one after the other; a reference stands in the place of the secret. ``places`` has a row a copy.
@@ -85,8 +85,7 @@ class Planted:
         return self.table.column("included").to_numpy(zero_copy_only=False)
 
     def without(self, left_out: np.ndarray) -> Planted:
-        """Return the canaries but those written into documents of ``left_out`` (rows, int64) alone, and the copies that
-        stand elsewhere: training saw no other."""
+        """Return the canaries minus the copies in documents ``left_out`` (rows, int64) and those without any other."""
         document, canary = (self.places.column(name).to_numpy() for name in ("document", "canary"))
         stays = ~np.isin(document, left_out)
         kept = np.ones(self.table.num_rows, dtype=bool)
@@ -98,7 +97,8 @@ class Planted:
 
 
 def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig) -> list[str]:
-    """Return the plain words that most members use, at least k of them: no protection of single words stops these."""
+    """Return the lower-case words that most members use, each used by at least k members, so that no protection of
+    single words masks them."""
 
     index = build_index(corpus, individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
     words = pa.table(pa.record_batch(index.words(0, index.num_words)))
@@ -113,7 +113,7 @@ def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig)
 
 
 def draw_canaries(individuals: Individuals, words: Sequence[str], config: CanaryConfig) -> pa.Table:
-    """Return the canaries of every arm, with the members they belong to and the coins.
+    """Return a table of random canaries for every arm, with the members who carry them and the inclusion coin flips.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def draw_canaries(individuals: Individuals, words: Sequence[str], config: Canary
 def _texts(
     random: np.random.Generator, arms: np.ndarray, words: Sequence[str], config: CanaryConfig
 ) -> dict[str, pa.Array]:
-    """Prefix, secret, suffix and references of each canary; no two of a kind are equal."""
+    """Return prefix, secret, suffix and references (alternative secrets) of each canary; no two secrets are equal."""
     num, width = len(arms), config.num_references + 1
     codes = _codes(random, num * width).reshape(num, width)
     rows = _word_rows(random, words, num * width).reshape(num, width)
@@ -164,13 +164,13 @@ def _texts(
 
 
 def _codes(random: np.random.Generator, num: int) -> np.ndarray:
-    """Different codes like 123-45-6789."""
+    """Return distinct random codes such as 123-45-6789."""
     drawn = random.choice(10**9, num, replace=False)
     return np.array([f"{n // 10**6:03d}-{n // 10**4 % 100:02d}-{n % 10**4:04d}" for n in drawn.tolist()], dtype=object)
 
 
 def _word_rows(random: np.random.Generator, words: Sequence[str], num: int) -> np.ndarray:
-    """Different rows of `NUM_WORDS` words."""
+    """Return distinct random texts of `NUM_WORDS` words."""
     base, rows = len(words), np.empty(0, dtype=np.int64)
     while len(rows) < num:
         drawn = random.integers(0, base**NUM_WORDS, num)
@@ -190,7 +190,7 @@ def plant(
     *,
     more_columns: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Write the documents with the canaries that the coins chose, and where these stand, into ``folder``.
+    """Write the documents with the included canaries, and the positions of these, to ``folder``; return counts.
 
     A canary stands at the end of its individual's documents, each copy in one drawn at random, so that the spans that a
     corpus brings stay where they are. Returns counts. ``more_columns`` of the source are taken along, as text.
@@ -239,7 +239,7 @@ def plant(
 def _additions(
     corpus: Corpus, individuals: Individuals, canaries: pa.Table, config: CanaryConfig
 ) -> tuple[dict[int, str], pa.Table]:
-    """Additions to documents, and where in them each copy stands."""
+    """Return the text to append to each document (by row), and the table of the copies' positions in it."""
     owner_of = individuals.individual_codes(corpus.scan().column("individual_id").combine_chunks())
     by_owner = np.argsort(owner_of, kind="stable")
     bounds = np.searchsorted(owner_of[by_owner], np.arange(individuals.table.num_rows + 1))
@@ -265,7 +265,8 @@ def _additions(
 
 
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
-    """Make the spans of a corpus with canaries say what each arm is meant to be; returns how many were added.
+    """Correct the detected spans around planted canaries, so that each arm is protected or missed as intended; return
+    the number of spans added.
 
     What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
     ``protected`` and ``context`` become spans of the detector "canary".
@@ -317,12 +318,12 @@ def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.nda
 
 
 def write_canaries(canaries: pa.Table, folder: Path) -> None:
-    """Write ``canaries.parquet``: the secrets, the coins and whose they are."""
+    """Write ``canaries.parquet``: secrets, inclusion coins and carriers."""
     pq.write_table(canaries, folder / "canaries.parquet", compression="zstd")
 
 
 def open_canaries(folder: Path | str) -> Planted:
-    """Open the folder of :func:`write_canaries` and :func:`plant`; `ArtifactError` where it is not readable."""
+    """Return the canaries in the folder of :func:`write_canaries` and :func:`plant`, or raise `ArtifactError`."""
     tables = []
     for name, schema in (("canaries", _CANARIES), ("places", _PLACES)):
         path = Path(folder) / f"{name}.parquet"
@@ -337,7 +338,7 @@ def open_canaries(folder: Path | str) -> Planted:
 
 
 def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokenizer_json: str) -> TokenStore:
-    """Return the tokens of documents up to their canaries, which stand at their ends; in memory where any has some.
+    """Return the tokens of documents with the canaries at their ends cut off; the same store if there are none.
 
     Parameters
     ----------
@@ -382,7 +383,7 @@ def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokeni
 
 
 def open_planted(folder: Path | str) -> Corpus:
-    """Open the documents that :func:`plant` wrote: every column under its own name."""
+    """Return the documents that :func:`plant` wrote as a corpus; every column has its standard name."""
 
     path = Path(folder) / "documents"
     there = set(pq.read_schema(path / "part-00000.parquet").names) & set(DOCUMENTS.names)

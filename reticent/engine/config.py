@@ -1,4 +1,4 @@
-"""Settings of the engine's components, except those of sources and detectors, which stand in their folders.
+"""Settings of the engine's components, except those of sources and detectors, which are in their folders.
 
 They stand apart from the code that they configure, so a job is checked before that code is loaded.
 """
@@ -68,7 +68,7 @@ class SplitConfig(Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a ``user_inference_holdout`` of 0: results from before there was this option stay up to date."""
+        """Omit a ``user_inference_holdout`` of 0, so that results from before this option stay up to date."""
         values: dict[str, Any] = dump(self)
         if not self.user_inference_holdout:
             values.pop("user_inference_holdout", None)
@@ -105,12 +105,12 @@ class IndexConfig(Section):
 
     @property
     def least_support(self) -> int:
-        """Support under which n-grams are not extended; 1 keeps every n-gram, as updating and merging need."""
+        """Support below which n-grams are not extended; 1 keeps every n-gram, as updating and merging need."""
         return 1 if self.updatable else self.min_support
 
 
 class SurrogateConfig(Section):
-    """The text in the context in the place of an identifier, where a recipe replaces it."""
+    """The text that replaces identifiers in the context of a model, for recipes that replace them."""
 
     section: ClassVar[str] = "surrogates"
 
@@ -135,7 +135,7 @@ class SurrogateConfig(Section):
 
 
 class ThresholdConfig(Section):
-    """Noise on the threshold of protection (n = 1 alone): a word is unprotected by a draw, never below k users.
+    """Noise on the threshold of protection (n = 1 alone): a word is unprotected at random, never below k users.
 
     Without it one individual more makes a target of a word of k - 1 users in the texts of all of them, and tells that
     they take part. With epsilon, the choice of protected words is (epsilon, delta)-private: for each word of an
@@ -164,7 +164,7 @@ class ThresholdConfig(Section):
 
     @property
     def noise(self) -> "Noise | None":
-        """The noise; None where the threshold is k itself."""
+        """The noise on the threshold; None if the threshold is k itself."""
 
         if self.epsilon is None:
             return None
@@ -198,10 +198,10 @@ class CanaryConfig(Section):
 
     @property
     def chosen_seed(self) -> int:
-        """The seed that canaries are drawn with: their own, or else the job's."""
+        """Seed for drawing canaries: ``seed``, or the job's if that is None."""
         return self.job_seed if self.seed is None else self.seed
 
     @property
     def num_individuals(self) -> int:
-        """Individuals (households) that the canaries need if no coin leaves one out: each has one canary at most."""
+        """Number of individuals (households) needed if no canary is left out; each gets one at most."""
         return sum(self.num * (self.k if arm == "missed" else 1) for arm in self.arms)

@@ -1,4 +1,4 @@
-"""Numba kernel that puts public words where identifying ones stood; as `kernels`."""
+"""Numba kernel that replaces identifying words of model inputs by public words; see also `kernels`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ NUM_KINDS = 8
 
 @_jit
 def kind_of_word(classes: np.ndarray, ids: np.ndarray, start: int, end: int) -> int:
-    """The kind of the word of these tokens, by the class of each id (`_rust.ReadWords.classes`): space, then form."""
+    """Return the kind (0 to 7: space before it, and letter case) of the word of tokens ``start`` to ``end``;
+    ``classes`` has the class of each token id (`_rust.ReadWords.classes`)."""
     first = classes[ids[start]]
     any_of = np.uint8(0)
     for at in range(start, end):
@@ -44,7 +45,7 @@ def draw_surrogates(
     epoch: int,
     out: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Copy ``input_ids`` to ``out`` (B, T) with a public word in the place of each word to be replaced.
+    """Copy ``input_ids`` to ``out`` (B, T), marked words replaced by random public ones of as many tokens.
 
     A draw is a function of (seed, epoch, window, column), never of the word that stood there: of that its number of
     tokens and its kind are kept. Where the pool has no word of as many tokens, ``fill`` stands for each of them.
@@ -96,7 +97,7 @@ def draw_surrogates(
 
 @_jit
 def hash_cells(ids: np.ndarray, chosen: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Sum (modulo 2^64) of a hash of (seed, epoch, window, column, id) over the chosen cells of a batch."""
+    """Return the sum (modulo 2^64) of a hash of (seed, epoch, window, column, id) over the chosen cells of a batch."""
     total = np.uint64(0)
     num_rows, length = ids.shape
     for row in range(num_rows):

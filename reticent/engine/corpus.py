@@ -1,4 +1,4 @@
-"""Corpus: documents of individuals, whatever their format, as a stream of record batches.
+"""Corpus: the documents of individuals, read from any format as a stream of Arrow record batches.
 
 Batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of file names and rows. Memory is bounded
 by the batch. A row that cannot be used is an error that names file, row (from 1) and column, never the text or the id.
@@ -46,7 +46,7 @@ BATCH_ROWS = 128
 
 @dataclass(slots=True)
 class Corpus:
-    """An opened set of documents; see :func:`open_corpus`."""
+    """An opened set of documents, whose record batches can be read repeatedly; made by :func:`open_corpus`."""
 
     source: LocalSource
     columns: Columns = field(default_factory=Columns)
@@ -70,18 +70,19 @@ class Corpus:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files from which documents are read; empty for documents in memory."""
+        """The files from which documents are read; an empty tuple for documents in memory."""
         return self.source.paths if isinstance(self.source, Files) else ()
 
     @property
     def format(self) -> str:
-        """The name of a format of files, or "memory"."""
+        """The name of the file format, such as "csv", or "memory"."""
         return self.source.kind
 
     def batches(
         self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024, wanted: np.ndarray | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the documents in order, with these columns of `DOCUMENTS` (a column that is not mapped is skipped).
+        """Yield record batches of the documents, in order, with these columns of the schema `DOCUMENTS`; a column that
+        the source does not have is skipped.
 
         ``wanted`` (bool, shape (num_documents,)): only these; row groups and files without one are not read.
 
@@ -107,7 +108,7 @@ class Corpus:
         yield from merged(batches, batch_rows) if self.source.has_small_batches else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
-        """Return this corpus without the documents of these numbers, in any order; the others are renumbered from 0.
+        """Return this corpus without the documents of these row numbers, in any order; the rest is renumbered.
 
         No file is changed, and documents left out are still read and checked. Another choice has another fingerprint.
 
@@ -145,7 +146,8 @@ class Corpus:
         frugal: bool = False,
         wanted: np.ndarray | None = None,
     ) -> None:
-        """Call ``work(number of the first document, batch)`` for all documents, from many threads and in any order.
+        """Call ``work(first, batch)`` for every record batch, from several threads and in any order; ``first`` is the
+        row number of the batch's first document.
 
         Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
         them than threads, they take turns at one. Memory is bounded by a batch and a page of Parquet a thread; with
@@ -171,14 +173,16 @@ class Corpus:
     def _stretches(
         self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, at_least: int
     ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Number of the first document, how many they are, and batches of each stretch with a wanted document."""
+        """Yield the contiguous parts of the corpus that hold a wanted document: row number of the first document,
+        number of documents, and an iterator over their record batches."""
         self.scan()
         for part in stretches(self.source.fragments, self._num_rows, self._kept, wanted, at_least):
             found = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
             yield part.first, part.num_kept, part.checked(found)
 
     def scan(self) -> pa.Table:
-        """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).
+        """Return a table of the ids of every document (doc_id, individual_id, household_id), checked over the whole
+        corpus; it is read once and kept.
 
         Raises
         ------
@@ -221,7 +225,7 @@ class Corpus:
         return self._ids
 
     def _oddities(self) -> list[str]:
-        """What the first texts and the ids look like, where it is not as expected."""
+        """Return warnings about texts and ids that look unusual, from the first texts and the counts of ids."""
         texts: list[str] = []
         with suppress(CorpusError):  # reading says where
             for fragment in self.source.fragments[: 256 if self.source.has_small_batches else 1]:
@@ -240,12 +244,12 @@ class Corpus:
         return ids.filter(pa.array(kept))
 
     def _skip_nulls(self) -> None:
-        """Make sure that it is known which documents are left out."""
+        """Scan the corpus first if documents with a null text are skipped, so that their rows are known."""
         if self.on_null == "skip":
             self.scan()
 
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
-        """Read every mapped column of every document, so that a faulty one is found before any result is made.
+        """Read every mapped column of every document, so that an invalid value raises before any result is made.
 
         Raises the errors of :meth:`batches` and :meth:`scan`, for the first document that is bad. Cost: one pass over
         the text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
@@ -269,13 +273,13 @@ class Corpus:
         return _num_distinct(self.scan().column("individual_id"))
 
     def documents_of_fragments(self) -> list[int]:
-        """Return how many documents each fragment of the source (a file) holds, in order; none that is left out."""
+        """Return the number of documents of each fragment (file), without those left out, in order."""
         kept = np.ones(self.scan().num_rows, dtype=bool)  # the scan finds the rows that are left out
         kept = kept if self._kept is None else self._kept
         return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
 
     def fingerprint(self) -> str:
-        """SHA-256 over the content of the source, how it is read and which documents are left out (kept).
+        """Return the SHA-256 of the source's content, reading options and documents left out; computed once.
 
         Of files that is their bytes; of documents in memory names and values of all columns, whoever holds them. So
         documents in memory never have the fingerprint of a file.
@@ -293,7 +297,7 @@ class Corpus:
         return self._fingerprint
 
     def require_unchanged(self) -> None:
-        """Raise `CorpusError` where a file has changed since the first was read: two passes would see two texts."""
+        """Raise `CorpusError` if a file has changed since it was first read, so that passes would differ."""
         if isinstance(self.source, Files):
             self.source.require_unchanged()
 
@@ -305,13 +309,13 @@ class Corpus:
             raise CorpusError(f"{column} {found}; support among individuals needs at least two")
 
     def place(self, document: int) -> str:
-        """Return file and row of the document with this number; numbers begin at 0."""
+        """Return the file and row of a document as text for an error message; ``document`` counts from 0."""
         self.scan()
         row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
         return self._place(row, self._num_rows)
 
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
-        """File and row of a document number, of files of so many rows."""
+        """Return the file and row of a source row as text; ``num_rows`` has the number of rows of each file."""
         for fragment, length in zip(self.source.fragments, num_rows, strict=True):
             if row < length:
                 return f"{fragment.place} row {row + 1}"
@@ -335,7 +339,7 @@ def open_corpus(
     real_ids: Sequence[str] = (),
     time_zone: str | None = None,
 ) -> Corpus:
-    """Open documents: files, or a frame in memory.
+    """Return a corpus of documents, opened from files or from a frame in memory.
 
     Files are one file, a folder, a glob, or a list of these; CSV and JSONL may be compressed (.gz, .zst, .bz2). In a
     folder, and where a glob looks, run folders and artefacts are passed over: a run may stand among its documents. What
@@ -408,7 +412,7 @@ def open_corpus(
 
 
 def owners_of_table(table: str, columns: Columns) -> dict[str, str]:
-    """The individuals of text files, from a table with these columns."""
+    """Return document id (or file name) -> individual id for text files; ``columns`` names the table's columns."""
     form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
     if form is None:
         raise PolicyError("corpus.individuals: expected a file of Parquet, Arrow, CSV or JSONL")
@@ -417,13 +421,13 @@ def owners_of_table(table: str, columns: Columns) -> dict[str, str]:
 
 
 def as_corpus(documents: Corpus | Documents) -> Corpus:
-    """Return documents as a corpus; anything but a corpus is opened with `open_corpus`."""
+    """Return ``documents`` unchanged if it is an opened corpus; otherwise open it with `open_corpus`."""
     is_opened = not isinstance(documents, str | Path | list | tuple) and not is_frame(documents)
     return documents if is_opened else open_corpus(documents)  # type: ignore[return-value,arg-type]
 
 
 def open_configured(settings: CorpusConfig) -> Corpus:
-    """Open the documents of a job; as :func:`open_corpus`. Who has withdrawn is still among them."""
+    """Open the documents of a job by its settings; those of withdrawn individuals are still included."""
     return open_corpus(
         settings.source,
         columns=settings.only(Columns),

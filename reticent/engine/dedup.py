@@ -49,7 +49,7 @@ NOT_A_COPY = np.uint32(2**32 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Deduplication:
-    """Counts of copies, and the documents to leave out (`LEFT_OUT`)."""
+    """Counts of copied documents, and a table of the documents to leave out (schema `LEFT_OUT`)."""
 
     counts: dict[str, Any]
     left_out: pa.Table
@@ -58,7 +58,7 @@ class Deduplication:
 def find_copies(
     corpus: Corpus | Documents, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
 ) -> Deduplication:
-    """Return the copies in a corpus: each document that repeats another, with that document.
+    """Return counts of exact and near duplicates, and the documents to leave out, each with the one it repeats.
 
     Counts, with shares of all words: for "exact" and "near" each, ``within`` (documents that repeat an earlier one of
     their individual, and groups of them) and ``across`` (documents in clusters that several individuals share, and
@@ -113,12 +113,12 @@ def find_copies(
 
 
 def write_left_out(left_out: pa.Table, folder: Path | str) -> None:
-    """Write ``left_out.parquet`` (secret)."""
+    """Write the table of documents to leave out to ``left_out.parquet`` (secret)."""
     pq.write_table(left_out, Path(folder) / "left_out.parquet", compression="zstd")
 
 
 def read_left_out(path: Path | str) -> np.ndarray:
-    """Return the rows that a deduplication leaves out, for :meth:`Corpus.without`."""
+    """Return the row numbers of the documents that a deduplication leaves out, int64, for :meth:`Corpus.without`."""
     file = Path(path) / "left_out.parquet"
     try:
         return pq.read_table(file).cast(LEFT_OUT).column("row").to_numpy()
@@ -132,7 +132,7 @@ def _codes(corpus: Corpus, column: str) -> np.ndarray:
 
 
 def _units(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
-    """Return the household of each document, or its individual where no household is named."""
+    """Return the household code of each document, or its individual's code where no household is named, uint32."""
     if "household_id" not in corpus.scan().column_names:
         return owners
     encoded = corpus.scan().column("household_id").combine_chunks().dictionary_encode()
@@ -141,7 +141,7 @@ def _units(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
 
 
 def _earlier_equal(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """For each document its owner's first one of the same group, `NOT_A_COPY` where it is that one."""
+    """Return for each document the row of its owner's first document of the same group; `NOT_A_COPY` for that one."""
     _, first, inverse = np.unique(
         owners.astype(np.uint64) << np.uint64(32) | group, return_index=True, return_inverse=True
     )
@@ -155,25 +155,28 @@ def _share(some: np.ndarray, words: np.ndarray) -> float:
 
 
 def _within(copy_of: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    """Return counts of documents that repeat another of their owner's: documents, clusters, share of words."""
     copies = copy_of != NOT_A_COPY
     groups = len(np.unique(copy_of[copies]))
     return {"documents": int(copies.sum()), "clusters": groups, "words_share": _share(words[copies], words)}
 
 
 def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Say of each document whether its cluster has documents of several individuals."""
+    """Return for each document whether its cluster has documents of several individuals, bool."""
     other = np.zeros(len(cluster), dtype=bool)
     other[cluster[owners != owners[cluster]]] = True
     return other[cluster]
 
 
 def _across(cluster: np.ndarray, owners: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    """Return counts of documents in clusters shared by several individuals: documents, clusters, share of words."""
     shared = _shared_clusters(cluster, owners)
     clusters = len(np.unique(cluster[shared]))
     return {"documents": int(shared.sum()), "clusters": clusters, "words_share": _share(words[shared], words)}
 
 
 def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: int) -> dict[str, Any]:
+    """Return counts of words in passages shared within an individual's documents, and across individuals."""
     within, across = copies.passages(owners, num_words=num_words)
     return {
         "min_words": num_words,
@@ -183,7 +186,7 @@ def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: 
 
 
 def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
-    """Count the words that k individuals share only because of copies."""
+    """Return counts of the words that reach a support of k only because of copied documents."""
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
     shared = _shared_clusters(cluster, owners)
@@ -206,7 +209,7 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
 
 
 def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
-    """Return the reason for which each document is left out, `NOT_A_COPY` where it stays."""
+    """Return for each document to leave out the row of the one it repeats; `NOT_A_COPY` for the others."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":

@@ -1,4 +1,4 @@
-"""Numba kernels that reduce the values of each document to one number, or rank them; see also `kernels`."""
+"""Numba kernels that reduce the token values of each document to one number, or rank them; see also `kernels`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _jit = numba.njit(nogil=True, cache=True)
 
 @_jit
 def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum (float64) and number (int64) of each document's ``chosen`` values, in their order."""
+    """Return the sum (float64) and the number (int64) of the ``chosen`` values of each document."""
     totals = np.zeros(len(offsets) - 1, dtype=np.float64)
     counts = np.zeros(len(offsets) - 1, dtype=np.int64)
     for document in range(len(offsets) - 1):
@@ -25,10 +25,11 @@ def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -
 
 @_jit
 def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
-    """Mean (float64) of the lowest ``share`` of each document's values that are not NaN, at least one; else NaN."""
+    """Return the mean (float64) of the lowest ``share`` of each document's values, at least one; NaN values are
+    ignored, and a document without others gets NaN."""
     means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
     for document in range(len(offsets) - 1):
-        part = _numbers(values[offsets[document] : offsets[document + 1]])
+        part = _without_nan(values[offsets[document] : offsets[document + 1]])
         if len(part) == 0:
             continue
         num_kept = max(int(len(part) * share), 1)
@@ -41,8 +42,8 @@ def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np
 
 
 @_jit
-def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return the values that are not NaN, in their order. (An index by a mask costs Numba seconds of compilation.)"""
+def _without_nan(values: np.ndarray) -> np.ndarray:
+    """Return the values that are not NaN, in order. (Boolean indexing costs Numba seconds of compilation.)"""
     part = np.empty_like(values)
     count = 0
     for value in values:
@@ -54,7 +55,7 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 @_jit
 def _lowest_first(part: np.ndarray, last: int) -> None:
-    """Put the lowest values in places 0 to ``last`` by quickselect; a pivot is the median of first, middle and last.
+    """Move the ``last + 1`` lowest values to the front, in place, by quickselect with a median-of-three pivot.
 
     The steps are those of Numba's ``np.partition``, so sums over these places have the same rounding. That one takes
     five seconds to compile, most of them for the texts of its errors.
@@ -92,14 +93,14 @@ def _lowest_first(part: np.ndarray, last: int) -> None:
 
 @_jit
 def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Share (float64) of each document's windows of values whose sum is over 0, as a mean over the sizes of windows.
+    """Return the share (float64) of each document's windows with a positive sum, averaged over sizes.
 
     Values that are NaN are left out first; so are sizes that a document is too short for, and where all are, it is one
     window itself. NaN for a document without values.
     """
     means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
     for document in range(len(offsets) - 1):
-        part = _numbers(values[offsets[document] : offsets[document + 1]])
+        part = _without_nan(values[offsets[document] : offsets[document + 1]])
         running = np.zeros(len(part) + 1, dtype=np.float64)
         for i in range(len(part)):
             running[i + 1] = running[i] + part[i]
@@ -120,7 +121,7 @@ def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndar
 
 @_jit
 def document_ranks(keys: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the rank of each key within its document, int64, from 0; of two equal keys the earlier ranks first."""
+    """Return the rank of each key within its document, int64, from 0; of equal keys the earlier ranks first."""
     ranks = np.empty(len(keys), dtype=np.int64)
     for document in range(len(offsets) - 1):
         start = offsets[document]

@@ -1,5 +1,5 @@
-"""A vocabulary that is chosen with differential privacy for an individual with all their words together: which words
-are protected does not tell who takes part.
+"""A vocabulary chosen with differential privacy at the level of individuals: which words are protected does not reveal
+who takes part.
 
 Definition and theorem: definitions.md#private-vocabulary. Each individual votes for a bounded number of their words,
 and a word is unprotected by a draw whose probability follows from its voters alone: the Gaussian mechanism for the
@@ -28,8 +28,7 @@ WORDS_AT_ONCE = 1 << 22
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Return the least standard deviation of Gaussian noise that makes a sum of sensitivity 1 (epsilon, delta)-private
-    [@balle2018].
+    """Return the least sigma of Gaussian noise for (epsilon, delta)-privacy at sensitivity 1 [@balle2018].
 
     >>> round(gaussian_sigma(4.377178, 1e-5), 3), round(gaussian_sigma(1.993091, 1e-5), 3)
     (1.0, 2.0)
@@ -55,9 +54,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
-    """Return the sum of votes, each of 1 / sqrt(max_words), over which a word is unprotected: of the words of k voters
-    that one individual votes for, any is over it with probability ``delta`` at most.
-    """
+    """Return the threshold on the noisy sum of votes (1 / sqrt(max_words) each) above which a word is unprotected; with
+    probability ``delta`` at most, it is exceeded by any word with k voters among those of one individual."""
     from scipy.stats import norm
 
     return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))
@@ -81,7 +79,7 @@ def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: 
 
 
 def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarray, max_words: int) -> np.ndarray:
-    """Return how many individuals vote for each word, int64 (num words,).
+    """Return the number of individuals that vote for each word, int64 (num words,).
 
     Each individual votes for the words that occur most often in their own documents, at most ``max_words``. The choice
     depends on their own documents and on ``order`` alone.
@@ -112,7 +110,7 @@ def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarr
 def numbered_words(
     words: NumberedWords, numbering: NgramIndex, index: NgramIndex, units: np.ndarray, counted: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield `count_voters`'s parts from the numbers of the words of all documents; no text is read.
+    """Yield the ``parts`` of `count_voters` (unit and word of each occurrence) from stored word numbers.
 
     Parameters
     ----------
@@ -141,7 +139,7 @@ def numbered_words(
 
 
 def word_order(key: bytes, words: pa.Array) -> np.ndarray:
-    """Return a secret order of the words of an index, int64: the place of each depends on key and words alone."""
+    """Return a secret random rank for each of the index's words, int64; it depends on key and words alone."""
     digests = b"".join(
         hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"order").digest() for word in words.to_pylist()
     )

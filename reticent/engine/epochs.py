@@ -1,4 +1,4 @@
-"""EpochTokens: the tokens of each epoch of a training whose text changes from epoch to epoch.
+"""EpochTokens: token stores for a training whose text changes from epoch to epoch.
 
 They are made while the previous epoch is read, in a private folder that holds at most two epochs and is deleted at the
 end. The tokens of an epoch are a function of its number, so a training resumed at epoch e reads the same tokens. The
@@ -21,7 +21,7 @@ LOOK_AGAIN = 0.05
 
 
 class EpochTokens:
-    """A context in which ``tokens(epoch)`` is a `TokenStore`.
+    """A context in which ``tokens(epoch)`` returns an epoch's `TokenStore`; the next is made in the background.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class EpochTokens:
         return self
 
     def __call__(self, epoch: int) -> TokenStore:
-        """Return the tokens of an epoch, and begin those of the next; those of others are deleted."""
+        """Return the tokens of an epoch, and start making those of the next; those of other epochs are deleted."""
         if self._make is None:
             while not (place := self._place(epoch)).exists():
                 time.sleep(LOOK_AGAIN)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Flagged(NamedTuple):
-    """The documents of a batch, their words, and the flags of protection.
+    """The documents of a batch, their words, and the words' protection flags.
 
     ``flags`` (uint8, one a word) hold `DIRECT` and `INDIRECT`; bit n - 1 of ``ngram_starts`` (uint8, one a word) says
     that a minimal identifying n-gram of n words starts there; ``gaps`` are the stretches of direct identifiers between
@@ -46,7 +46,7 @@ class Flagged(NamedTuple):
 
 
 class FlaggedWords:
-    """The documents of some splits, batch by batch, with their flags of protection: iterating gives `Flagged`.
+    """The documents of some splits with the protection flags of their words; iteration yields `Flagged` batches.
 
     Parameters as of `write_tokens`; ``by_category`` keeps apart what is protected beyond its span, so that `spans_of`
     can say what it is; ``supports`` is the index that says which surfaces are too common to be protected in the whole
@@ -82,11 +82,11 @@ class FlaggedWords:
 
     @property
     def num_blacklisted(self) -> int:
-        """Surfaces protected beyond their span."""
+        """Number of surface forms that are protected beyond their span."""
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
 
     def survey(self) -> Survey:
-        """Return what the surrogates of these documents depend on. Cost: one pass over the text."""
+        """Return what surrogates depend on: real names, date order, language. Cost: one pass over the text."""
         spans = self._spans
         if spans is None:
             return survey_documents(())
@@ -94,9 +94,8 @@ class FlaggedWords:
         return survey_documents(batches, num_threads=self.num_threads)
 
     def spans_of(self, part: Part, words: Words) -> SpanArrays:
-        """Return where direct identifiers stand in a part: the spans of the detectors, and every word that is protected
-        because it stands in one elsewhere, under its category.
-        """
+        """Return the spans of direct identifiers in a batch: those of the detectors, and every word that is protected
+        because it is part of an identifier elsewhere, labelled by category."""
         if self._spans is None:
             return (
                 np.zeros(len(part.texts) + 1, dtype=np.int64),
@@ -120,7 +119,7 @@ class FlaggedWords:
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
     def _spread(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """Return the words of a part that are protected beyond their span, by category; the last result is cached."""
+        """Return masks of the batch's words protected beyond their span, by category; the last is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -130,15 +129,15 @@ class FlaggedWords:
         return self._last_spread[1]
 
     def placed(self, error: CorpusError, part: Part) -> CorpusError:
-        """Return an error about a document of a part as one about a row of a file."""
+        """Return an error about a document of a batch as one that names its file and row."""
         return placed(error, partial(self.place, part))
 
     def place(self, part: Part, row: int) -> str:
-        """Return the file and row of a document of a part."""
+        """Return the file and row of a document of a batch as text."""
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
 
     def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
-        """Raise `CorpusError` where a document has words but no token, since it would be skipped in silence."""
+        """Raise `CorpusError` if a document has words but no token, since it would be skipped silently."""
         num_words = np.diff(words.doc_offsets)
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
@@ -174,7 +173,7 @@ class FlaggedWords:
 
 
 class Part:
-    """The wanted documents of one batch, and their places in the corpus."""
+    """The wanted documents of one record batch, with individual and unit of each and their rows in the corpus."""
 
     def __init__(self, batch: pa.RecordBatch, first: int, keep: np.ndarray, codes: np.ndarray, units: np.ndarray):
         self.first, self.num_rows, self.keep = first, batch.num_rows, keep
@@ -186,7 +185,7 @@ class Part:
         self.last_document = first + batch.num_rows
 
     def spans(self, reader: SpanReader) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Spans of the kept documents, in `SpanReader.slice`'s layout."""
+        """Return the spans of the kept documents as `SpanReader.slice` does: offsets, starts, ends, labels."""
         offsets, starts, ends, labels = reader.slice(self.first, self.num_rows)
         if not self.keep.all():
             kept_spans = np.repeat(self.keep, np.diff(offsets))
@@ -197,7 +196,7 @@ class Part:
 
 
 class _Selection:
-    """The documents of some splits, batch by batch."""
+    """The documents of some splits, yielded batch by batch as `Part`."""
 
     def __init__(self, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None):
         self.corpus, self.individuals, self.splits = corpus, individuals, splits
@@ -225,7 +224,7 @@ def _collect(
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
-    """First pass: the surfaces whose scope is the individual or the corpus, by category or all under ""."""
+    """Return blacklists of surface forms to protect beyond their span, by category, or all under ""."""
 
     blacklists: dict[str, Blacklist] = {} if by_category else {"": make()}
     for part in selection.batches():
@@ -254,5 +253,6 @@ def _collect(
 def _subset(
     offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return offsets, starts and ends of the spans where ``chosen`` is True."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     return before[offsets], np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])

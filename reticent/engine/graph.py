@@ -1,4 +1,4 @@
-"""The graph of individuals and n-grams in the order of the documents, counted without a Python loop.
+"""The bipartite graph of individuals and n-grams: supports, distinct n-grams and unicity, by Numba kernels.
 
 `WordStream` holds the words of a corpus as ids of an index. The kernels work on that stream: the support of the n-gram
 at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m shared words
@@ -32,7 +32,7 @@ _jit = numba.njit(nogil=True, cache=True)
 
 @dataclass(frozen=True, slots=True)
 class WordStream:
-    """The words of documents, flat.
+    """The words of all documents as one flat array of index rows, with document bounds, individuals and units.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class WordStream:
 
 
 class WordIds:
-    """The ids that words have in an index."""
+    """Look-up of words in an index: word to row number."""
 
     def __init__(self, index: NgramIndex):
         table = pa.record_batch(index.words())
@@ -56,7 +56,7 @@ class WordIds:
         self._rows = _rust.IdRows(table.column("word"))
 
     def of(self, texts: pa.Array, words: Words) -> np.ndarray:
-        """Return the id of each word, uint32 (W,).
+        """Return the index row of each word, uint32 (W,).
 
         Raises
         ------
@@ -111,7 +111,7 @@ def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np
 
 @_jit
 def _hash_table(keys: np.ndarray) -> np.ndarray:
-    """Places of distinct keys: open addressing, at most half full; -1 is a free slot."""
+    """Return a hash table of distinct keys: their indices by open addressing, at most half full; -1 is a free slot."""
     size = 2
     while size < 2 * len(keys) + 2:
         size *= 2
@@ -136,7 +136,7 @@ def _extend(
     compact: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """Turn the ids + 1 of (n-1)-grams into those of n-grams, in place, and write the supports of these."""
+    """Replace ids + 1 of (n-1)-grams by those of n-grams, in place; write the n-grams' supports to ``found``."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -163,7 +163,7 @@ def _extend(
 
 
 def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:
-    """Return how many distinct n-grams of each group carry each mark: int64, shape (N, num_groups, 8).
+    """Return how many distinct n-grams of each group have each mark bit: int64, shape (N, num_groups, 8).
 
     A distinct n-gram carries a mark in a group when one of its occurrences there does.
 
@@ -189,6 +189,7 @@ def _count_distinct(
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
+    """Add the counts of `count_distinct` to ``counts``; ``order`` has the documents sorted by group."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
@@ -250,7 +251,7 @@ def _count_distinct(
 
 
 def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Draw sets of shared words and say which single out the unit they are drawn from: int8, shape (S, max_m).
+    """Draw sets of shared words; return whether each singles out the unit it was drawn from: int8, shape (S, max_m).
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
     of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit
@@ -279,7 +280,7 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
 def _postings(
     words: np.ndarray, offsets: np.ndarray, order: np.ndarray, units: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds and units, ascending, of each shared word; ``order`` holds the documents by unit."""
+    """Return the units that use each shared word, in CSR form; ``order`` has the documents sorted by unit."""
     word_offsets = np.zeros(len(shared) + 1, dtype=np.int64)
     last = np.full(len(shared), -1, dtype=np.int64)
     for document in order:
@@ -304,7 +305,7 @@ def _postings(
 
 @_jit
 def _transposed(offsets: np.ndarray, values: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of (row, value) -> CSR of (value, row), rows ascending."""
+    """Return the transpose of a CSR matrix: bounds by value, and rows, ascending."""
     out_offsets = np.zeros(num_values + 1, dtype=np.int64)
     for value in values:
         out_offsets[value + 1] += 1
@@ -328,6 +329,7 @@ def _single_out(
     seed: int,
     out: np.ndarray,
 ) -> None:
+    """Write the rows of `unicity` to ``out``, for the units in ``drawn``."""
     for row in range(len(drawn)):
         unit = drawn[row]
         words = unit_words[unit_offsets[unit] : unit_offsets[unit + 1]].copy()

@@ -48,7 +48,7 @@ _SIGNS: Final = r"^([-._?*/#~+=:;,!|<>(){}\[\]\\\\]+|0{8}(-0{4}){3}-0)$"
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
-    """Ids of a column that fold to one another, in groups.
+    """Groups of ids of a column that fold to the same form, and so seem to be of one individual.
 
     Attributes
     ----------
@@ -66,18 +66,18 @@ class Spellings:
 
     @property
     def num_joined(self) -> int:
-        """Spellings beside the first of each group."""
+        """Number of spellings beyond the first of each group."""
         return len(self.rows) - len(self)
 
     def kinds(self) -> str:
-        """Kinds of differences, and in how many groups."""
+        """Return the kinds of differences and the number of groups with each, as text."""
 
         counts = [int(np.count_nonzero(self.differences >> bit & 1)) for bit in range(len(_rust.ID_DIFFERENCES))]
         named = zip(_rust.ID_DIFFERENCES, counts, strict=True)
         return ", ".join(f"{name} ({count:,})" for name, count in named if count)
 
     def places(self, place: Callable[[np.ndarray], str], groups: np.ndarray | None = None) -> str:
-        """Where the ids of the first of these groups (None: all) stand; ``place`` says it of rows."""
+        """Return where ids of the first of these groups (None: all) occur, as text; ``place`` describes rows."""
         groups = np.arange(len(self)) if groups is None else groups
         firsts = (self.rows[self.bounds[group] : self.bounds[group + 1]][:2] for group in groups[:_SHOWN])
         names = (_names(int(bits)) for bits in self.differences[groups[:_SHOWN]])
@@ -90,13 +90,13 @@ def _names(bits: int) -> str:
 
 
 def check_choice(ids: str) -> None:
-    """Raise `PolicyError` unless the choice is one of `Ids`."""
+    """Raise `PolicyError` unless ``ids`` is one of the choices of `Ids`."""
     if ids not in get_args(Ids):
         raise PolicyError(f"corpus.ids: expected {', '.join(get_args(Ids))}, got {ids!r}")
 
 
 def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the folded form of each id (string, nulls stay): equal for ids of one individual however they are spelt.
+    """Return the folded form of each id (string, nulls stay), which is equal for different spellings of one id.
 
     White space and characters that print nothing are left out; then NFKC (full-width forms), digits, hyphens and
     apostrophes of all scripts as those of ASCII, case folded. A number is compared without leading zeros: an id that is
@@ -113,9 +113,8 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def missing_rows(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> np.ndarray:
-    """Return the rows whose id says that there is none (``NULL``, ``nan``, ``-``) and is not one of ``real``; a null is
-    no such row. Cost: a hash of each row, and a fold of each distinct id.
-    """
+    """Return the rows whose id is a word for a missing value (``NULL``, ``nan``, ``-``) that is not in ``real``; null
+    ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     # The core's distinct ids in place of pyarrow's functions, which take 10 MB.
     names, codes = _rust.sorted_codes(ids.fill_null("") if ids.null_count else ids)
@@ -130,7 +129,7 @@ def _says_missing(form: str) -> bool:
 
 
 def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: Callable[[int], str]) -> None:
-    """Raise `CorpusError` where an id says that there is none; ``place`` names the place of a row.
+    """Raise `CorpusError` if an id is a word for a missing value; ``place`` returns file and row of a row number.
 
     Everybody under such an id would be one individual: what two of them share would count as one person's, and what one
     of them alone has as shared with whoever else has it.
@@ -143,14 +142,14 @@ def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: 
 
 
 def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
-    """Return the ids that fold to one another. Cost: a hash of each row, and a fold of each distinct id."""
+    """Return the groups of ids that fold to the same form. Cost: a hash of each row, and a fold of each distinct id."""
 
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     return Spellings(*_rust.id_groups(ids))
 
 
 def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int], str]) -> None:
-    """Raise `CorpusError` where two documents have one id; ``place`` names the place of a row."""
+    """Raise `CorpusError` if two documents have the same id; ``place`` returns file and row of a row number."""
 
     names = doc_ids.combine_chunks()
     if _rust.count_distinct(names) == len(names):
@@ -165,7 +164,7 @@ def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int],
 def one_id_each(
     documents: pa.Table, name: str, column: str, choice: Ids, place: Callable[[int], str]
 ) -> tuple[pa.Table, int]:
-    """Return documents whose ids in the column ``name`` are as ``choice`` says, and how many spellings were joined.
+    """Return documents with the ids in column ``name`` treated by ``choice``, and the number of joined spellings.
 
     Parameters
     ----------
@@ -190,7 +189,7 @@ def one_id_each(
 
 
 def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
-    """Return the message for ids of a column that stop a run: the reason, the first places and the remedy."""
+    """Return the error message for ids that differ in spelling only: the reason, the first places and the remedy."""
     where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
     return (
         f"column {column}: {len(found.rows):,} ids are {len(found):,} but for how they are spelt, and each would count "
@@ -199,7 +198,7 @@ def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
 
 
 def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Callable[[int], str]) -> pa.Array:
-    """Return the ids of a separate list in the form in which the ids of the documents are read.
+    """Return the ids of a separate list in the form in which the documents' ids were read.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""NgramIndex: the bipartite graph of n-grams and individuals, built once and opened many times.
+"""Build, write and open an `NgramIndex`: the number of individuals that use each word and n-gram.
 
 Rust counts (``rust_ext/src/index/``). This file passes documents to it and stores the tables as Parquet:
 ``words.parquet`` (word, support, occurrences) and ``ngrams_2.parquet`` … (left, right, support). The tables name words
@@ -42,8 +42,7 @@ def build_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """Return the index of the documents of these splits; support counts households where there are any, else
-    individuals.
+    """Return the n-gram index of the documents of these splits; support counts households, if any, or individuals.
 
     Raises
     ------
@@ -73,7 +72,7 @@ def build_nested_indexes(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NgramIndex, NgramIndex]:
-    """Return the index of the documents of ``within``, some of ``splits``, and that of all of ``splits``.
+    """Return two indexes, counted in one pass: of the splits ``within``, and of all ``splits``.
 
     They are those that :func:`build_index` makes of each, to the last byte; same errors. Cost: one pass over
     the text for both, little more than for the larger one.
@@ -97,7 +96,7 @@ def build_nested_indexes(
 def _documents(
     corpus: Corpus, individuals: Individuals, *choices: tuple[str, ...]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The unit of each document, and for each choice of splits whether it belongs to them."""
+    """Return each document's unit (individual or household), and for each choice of splits a mask of documents."""
     codes = individuals.individual_codes(corpus.scan().column("individual_id"))
     kept = [individuals.mask(*splits)[codes] for splits in choices]
     for splits, keep in zip(choices, kept, strict=True):
@@ -113,7 +112,8 @@ def count_documents(
     config: IndexConfig,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """Return the index of the kept documents; ``units`` and ``keep`` have one entry a document of the corpus."""
+    """Return the n-gram index of the documents where ``keep`` is True; ``units`` (unit codes) and ``keep`` have one
+    entry per document of the corpus."""
     index = _count(corpus, units, keep, config, progress).finish(min_support=config.least_support)
     _release_memory()
     return NgramIndex(index)
@@ -127,7 +127,7 @@ def _count(
     progress: Callable[[int], None] | None,
     subset: np.ndarray | None = None,
 ) -> IndexBuilder:
-    """Return a builder to which all kept documents were added."""
+    """Return a Rust index builder that has counted all documents where ``keep`` is True."""
 
     units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)
     num_threads = _rust.resolve_threads(config.num_threads)
@@ -175,9 +175,8 @@ BYTES_PER_READER = 24 << 20
 
 
 def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_documents: int = 0) -> int:
-    """Return the memory that the process and its readers use. `PolicyError` names the least limit where n-grams
-    of so many documents cannot be counted within this one.
-    """
+    """Return the bytes of memory that the process and its reader threads use. Raise `PolicyError`, which names the
+    least sufficient limit, if ``memory_limit`` is too small to count n-grams of ``num_documents`` documents."""
 
     num_threads = _rust.resolve_threads(num_threads)
     used = resident_bytes() + num_threads * BYTES_PER_READER
@@ -192,7 +191,7 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
 
 
 def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: int) -> tuple[int | None, int | None]:
-    """Memory that the builder may use, and that of the process beside it."""
+    """Return the bytes that the index builder may use, and those used by the rest; None, None without a limit."""
     if memory_limit is None:
         return None, None
     used = check_memory_limit(memory_limit, num_threads, num_documents)
@@ -200,7 +199,7 @@ def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: in
 
 
 def write_index(index: NgramIndex, folder: Path | str) -> None:
-    """Write the tables of an index into ``folder``; equal indexes give byte-equal files."""
+    """Write the tables of an index to ``folder`` as Parquet; equal indexes give byte-equal files."""
     levels = [(index.num_ngrams(n), functools.partial(index.level, n)) for n in range(2, index.max_n + 1)]
     write_tables(Path(folder), {key: getattr(index, key) for key in _ABOUT}, (index.num_words, index.words), levels)
 
@@ -212,8 +211,8 @@ Rows: TypeAlias = tuple[int, Callable[[int, int], Any]]
 def write_tables(
     folder: Path, about: dict[str, Any], words: Rows, levels: Sequence[Rows], *, at_once: bool = True
 ) -> None:
-    """Write the tables of an index, each read from its front, ``at_once`` or one after the other; ``about`` is what
-    `open_index` reads back."""
+    """Write the word table and the n-gram tables of an index as Parquet, in parallel if ``at_once``; ``about`` is the
+    metadata that `open_index` reads back."""
     metadata = {f"reticent.{key}": str(value) for key, value in about.items()}
     schema = with_version(pa.record_batch(words[1](0, 0)).schema, "index-words")
     schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
@@ -239,7 +238,7 @@ def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, in
 
 
 def open_index(path: Path | str) -> NgramIndex:
-    """Open an index that :func:`write_index` wrote: words are read, n-grams stay in their files.
+    """Return the index that :func:`write_index` wrote: words are loaded, n-grams are read from their files on demand.
 
     Raises
     ------

@@ -42,7 +42,7 @@ def _mix(state: np.uint64) -> np.uint64:
 
 @_jit
 def _hash(seed: np.uint64, epoch: np.uint64, window: np.uint64, word: np.uint64) -> np.uint64:
-    """Splitmix64 finaliser chained over the four counters."""
+    """Return a 64-bit hash of the four counters: chained splitmix64 finalisers."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     state = _mix(seed + golden)
     state = _mix(state ^ (epoch + golden))
@@ -52,7 +52,7 @@ def _hash(seed: np.uint64, epoch: np.uint64, window: np.uint64, word: np.uint64)
 
 @_jit
 def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return a 64-bit hash (int64) of each slice of the bytes: FNV-1a, mixed."""
+    """Return a 64-bit hash (int64) of each byte slice ``data[starts[i] : ends[i]]``: FNV-1a, then mixed."""
     hashes = np.empty(len(starts), dtype=np.int64)
     for row in range(len(starts)):
         state = np.uint64(0xCBF29CE484222325)
@@ -64,7 +64,7 @@ def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nd
 
 @_jit
 def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
-    """Return a 64-bit hash (uint64) of each key, under two secret numbers of 64 bits."""
+    """Return a 64-bit keyed hash (uint64) of each key; ``seed`` and ``use`` are two secret 64-bit numbers."""
     hashes = np.empty(len(keys), dtype=np.uint64)
     for row in range(len(keys)):
         hashes[row] = _hash(np.uint64(seed), np.uint64(keys[row]), np.uint64(use), np.uint64(0))
@@ -73,7 +73,7 @@ def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
 
 @_jit
 def count_disorder(word_ids: np.ndarray, doc_offsets: np.ndarray) -> int:
-    """Tokens whose word is below -1, or before a word that stood earlier in their document."""
+    """Return the number of tokens with an invalid word number: below -1, or less than one earlier on."""
     found = 0
     for document in range(len(doc_offsets) - 1):
         last = 0
@@ -94,7 +94,7 @@ def draw_words(
     epoch: int,
     out: np.ndarray,
 ) -> int:
-    """Draw whole words to mask in each row; returns the number of eligible tokens.
+    """Draw whole words to mask in each row; return the number of eligible tokens.
 
     A word is eligible when none of its tokens in the row is protected. Of E eligible words round(share * E) are drawn,
     at least one if there is any: those with the smallest hash of (seed, epoch, window, word).
@@ -158,7 +158,7 @@ def replace_words(
     epoch: int,
     out: np.ndarray,
 ) -> None:
-    """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, or random tokens in its place, or as it is.
+    """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, replaced by random tokens, or unchanged.
 
     The fate of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
     a draw of its own, uniform over ``random_ids``. Where no share is random, that array may be empty.
@@ -183,9 +183,8 @@ def replace_words(
 
 @_jit
 def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: int) -> np.ndarray:
-    """Tokens that the goldfish loss drops, bool (N,): those where a hash of the h ids before them, as a share of its
-    range, is below 1 / k. The first h tokens of a document stay: there is no h before them.
-    """
+    """Return which tokens the goldfish loss drops, bool (N,): those where a hash of the ``h`` token ids before them, as
+    a share of its range, is below 1 / k. The first h tokens of a document are never dropped."""
     dropped = np.zeros(len(input_ids), dtype=np.bool_)
     golden = np.uint64(0x9E3779B97F4A7C15)
     # The number of hashes below 2^64 / k, which 64 bits hold as k >= 2.
@@ -201,7 +200,7 @@ def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: in
 
 @_jit
 def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Sum (modulo 2^64) of a hash of (seed, epoch, window, column, label) over the targets of a batch.
+    """Return the sum (modulo 2^64) of hashes of (seed, epoch, window, column, label) over a batch's targets.
 
     A sum, so that it is the same however the windows are batched, and adds up over processes. Where a target stands is
     in it: a token that is protected in one document cannot pass for its equal in another.
@@ -218,7 +217,7 @@ def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int)
 
 @_jit
 def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where each word of a store stands: first token (int64), number of tokens (int32), document (int64)."""
+    """Return the token range of every word: first token (int64), number of tokens (int32), document (int64)."""
     num_slots = 0
     for document in range(len(doc_offsets) - 1):
         last = -1
@@ -246,7 +245,7 @@ def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarra
 
 @_jit
 def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, max_n: int) -> np.ndarray:
-    """Words that a policy protects, bool (W,), from where the minimal identifying n-grams start.
+    """Return which words a policy protects, bool (W,), from the words where minimal identifying n-grams start.
 
     The same as ``NgramIndex.protect`` without ``max_document_frequency``, for any policy and any ``max_n`` up to the
     one that ``ngram_starts`` was made with: one look-up of the n-grams serves them all.
@@ -279,7 +278,7 @@ def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, 
 
 @_jit
 def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number the tuples ``values[starts[i] : starts[i] + lengths[i]]``: equal ones and only they share a number.
+    """Number the tuples ``values[starts[i] : starts[i] + lengths[i]]``: only equal tuples share a number.
 
     Numbers run from 0 in the order of first appearance. A hash table of the distinct tuples, compared by value.
 
@@ -332,7 +331,7 @@ def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -
 
 @_jit
 def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Whether every token of each word has ``values``, bool (S,); a word of no token has."""
+    """Return for each word whether ``values`` (bool, one a token) is True at all its tokens, bool (S,)."""
     out = np.ones(len(starts), dtype=np.bool_)
     for word in range(len(starts)):
         for token in range(starts[word], starts[word] + lengths[word]):
@@ -342,7 +341,8 @@ def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np
 
 @_jit
 def draw_counts(seed: int, first: int, out: np.ndarray) -> None:
-    """Fill each row of ``out`` (R, num), float64, with how often each of num is drawn in num draws with replacement.
+    """Fill each row of ``out`` (R, num), float64, with bootstrap counts: how often each of ``num`` items is drawn in
+    ``num`` draws with replacement.
 
     Row r is resample ``first + r``: a function of (seed, first + r, num), however rows are blocked.
     """

@@ -1,4 +1,5 @@
-"""The languages of documents, told by their common words: that of surrogates, and those that the rules do not know."""
+"""Languages of documents, identified by common words: to choose surrogate names, and to count languages without
+rules."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _PATTERNS: Final = {name: rf"\b(?:{'|'.join(words.split())})\b" for name, words 
 
 
 class LanguageCount:
-    """Counts the languages of documents by their common words, in a sample.
+    """Counts documents by language, identified by common words, in a sample.
 
     The sample has the first 1,000 documents and one in 101 of the others, each up to its first 1,000 characters, so the
     result does not depend on batches.
@@ -37,7 +38,7 @@ class LanguageCount:
         self._documents = dict.fromkeys(LANGUAGES, 0)
 
     def add(self, texts: pa.Array) -> None:
-        """Count further documents (strings, one a row)."""
+        """Count the languages of further documents (strings, one a row)."""
         number = np.arange(self._num_seen, self._num_seen + len(texts))
         self._num_seen += len(texts)
         sample = texts.take(pa.array(np.flatnonzero((number < 1000) | (number % 101 == 0))))
@@ -49,7 +50,7 @@ class LanguageCount:
 
     @property
     def most(self) -> str | None:
-        """The language of most documents; of equals the first by its code; None where no document has a common word."""
+        """Code of most documents' language (ties: alphabetically first); None if no common word was found."""
         language = max(LANGUAGES, key=self._documents.__getitem__)
         return language if self._documents[language] else None
 
@@ -97,7 +98,7 @@ _WORD: Final = rf"[{_UNSPACED}]|[^\s\d[:punct:]{_UNSPACED}]+"
 
 
 class OtherLanguages:
-    """Counts documents of 30 words or more, and those of them in a language that the rules do not know.
+    """Counts documents of 30 words or more by language, and those in languages that the rules do not support.
 
     Cost: one look at the first 1,000 characters, about 3 us a document.
     """
@@ -110,35 +111,35 @@ class OtherLanguages:
         self.documents = dict.fromkeys((*_WORDS_OF_NOTES, UNTOLD), 0)
 
     def add(self, texts: pa.Array) -> None:
-        """Count further documents (strings, one a row)."""
-        found = _told(texts, _NUM_CHARACTERS)
+        """Count the languages of further documents (strings, one a row)."""
+        found = _identified(texts, _NUM_CHARACTERS)
         # A list at the beginning of a note has no grammar: the rest of the note is asked too.
         doubtful = np.flatnonzero(~np.isin(found, self._places_of_known) & (found >= 0))
-        found[doubtful] = _told(texts.take(pa.array(doubtful)), _MOST_CHARACTERS)
+        found[doubtful] = _identified(texts.take(pa.array(doubtful)), _MOST_CHARACTERS)
         for place, name in enumerate(self.documents):
             self.documents[name] += int(np.count_nonzero(found == place))
 
     def in_language(self, code: str) -> int:
-        """Return how many documents are in a language; of one that is not told, those that are in none of `KNOWN`."""
+        """Return the number of documents in a language; for other codes, in all unsupported ones."""
         code = {"nb": "no", "nn": "no"}.get(code, code)
         return self.documents.get(code, sum(self.unknown.values()))
 
     @property
     def unknown(self) -> dict[str, int]:
-        """Documents in each language that the rules do not know, by its code; ``other`` is none that is told."""
+        """Number of documents by language that the rules do not support; ``other``: not identified."""
         return {name: num for name, num in self.documents.items() if num and name not in self.known}
 
     def main(self) -> list[str]:
-        """Return the languages that at least a fifth of these documents are in, without `UNTOLD`."""
+        """Return the codes of languages with at least a fifth of these documents, without `UNTOLD`."""
         num = sum(self.documents.values())
         return [name for name, count in self.documents.items() if count and 5 * count >= num and name != UNTOLD]
 
     def counts(self) -> dict[str, int]:
-        """Return ``long_documents``, those that were asked, and ``other_language`` of them."""
+        """Return ``long_documents``, those examined, and ``other_language``, those in unsupported ones."""
         return {"long_documents": sum(self.documents.values()), "other_language": sum(self.unknown.values())}
 
     def warning(self) -> str | None:
-        """Return the sentence on documents in other languages, None without one."""
+        """Return a sentence on documents in unsupported languages; None if there are none."""
         asked, num = self.counts().values()
         names = ", ".join(f"{name} {count:,}" for name, count in sorted(self.unknown.items(), key=lambda row: -row[1]))
         if not num:
@@ -150,22 +151,23 @@ class OtherLanguages:
         )
 
 
-def told_of_known(texts: pa.Array) -> np.ndarray:
-    """Return each document's place in `KNOWN`, -1 in another language; a short one without a common word is English."""
+def known_languages(texts: pa.Array) -> np.ndarray:
+    """Return the index of each document's language in `KNOWN`, -1 for another language; a short document without common
+    words counts as English."""
     known = [list(_WORDS_OF_NOTES).index(name) for name in KNOWN]
     num_words, hits = _hits(texts, _NUM_CHARACTERS)
     own = np.where(hits[known].max(axis=0, initial=0) > 0, hits[known].argmax(axis=0), KNOWN.index("en"))
-    told = _best(num_words, hits)
-    return np.where((told < 0) | np.isin(told, known), own, -1)
+    found = _best(num_words, hits)
+    return np.where((found < 0) | np.isin(found, known), own, -1)
 
 
-def _told(texts: pa.Array, num_characters: int) -> np.ndarray:
-    """Return each document's place in `_WORDS_OF_NOTES`, one more where no language is told, -1 for a short one."""
+def _identified(texts: pa.Array, num_characters: int) -> np.ndarray:
+    """Return each document's index in `_WORDS_OF_NOTES`, its length if unidentified, -1 for a short document."""
     return _best(*_hits(texts, num_characters))
 
 
 def _hits(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """The number of words in the beginning of each document, and by language how many are of `_WORDS_OF_NOTES`."""
+    """Return the number of words at the start of each document, and of common words by language, (L, D)."""
     num_words, flat = _rust.count_listed_words(texts, _LISTS_OF_NOTES, num_characters)
     hits = flat.astype(np.int64).reshape(len(texts), len(_LISTS_OF_NOTES)).T
     if len(rest := np.flatnonzero(num_words < 0)):
@@ -174,12 +176,13 @@ def _hits(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _hits_of_patterns(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same for texts of any script."""
+    """Return the counts of `_hits` by regular expressions, for texts of any script."""
     start = pc.utf8_lower(pc.utf8_slice_codeunits(texts, 0, num_characters))
     return _counts(start, _WORD), np.stack([_counts(start, pattern) for pattern in _PATTERNS_OF_NOTES.values()])
 
 
 def _best(num_words: np.ndarray, hits: np.ndarray) -> np.ndarray:
+    """Return the index of the language with most common words per document; see `_identified`."""
     best = np.where(hits.max(axis=0, initial=0) < _LEAST_SHARE * num_words, len(_WORDS_OF_NOTES), hits.argmax(axis=0))
     return np.where(num_words < FEWEST_WORDS, -1, best)
 

@@ -1,4 +1,4 @@
-"""Names of surrogates: realistic ones from lists that are fixed without the corpus, or syllables.
+"""Names for surrogates of identifiers: realistic ones from fixed public lists, or invented syllables.
 
 ``realistic``: ``names.toml`` beside this file, made from the lists of Faker (``tools/name_pools.py``). They hide
 an identifier that no detector found among surrogates that look like it [@carrell2013]. ``syllables``: names that no
@@ -38,7 +38,7 @@ _FILE: Final = Path(__file__).with_name("names.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurrogateNames:
-    """Which names surrogates are drawn from.
+    """The source and language of the names that surrogates are drawn from.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class SurrogateNames:
             raise PolicyError(f"language of names: expected {AUTO} or one of {known}, got {self.language!r}")
 
     def digest(self) -> str | None:
-        """Return a fingerprint of the names that can be drawn, hexadecimal; None for syllables."""
+        """Return the SHA-256, hexadecimal, of the names that can be drawn; None for syllables."""
         if self.source == SYLLABLES:
             return None
         tables = self._tables()
@@ -71,7 +71,7 @@ class SurrogateNames:
         return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
 
     def pool(self, language_of_documents: str | None = None) -> NamePool | None:
-        """Return the names to draw from; None for syllables.
+        """Return the pool of names to draw from; None for syllables.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class SurrogateNames:
 
 
 def name_lists(language: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the realistic names of a language by kind (`KINDS`); those of English for one that has none."""
+    """Return the realistic names of a language by kind (`KINDS`); the English ones if the language has none."""
     tables = _read(REALISTIC)
     return tables.get(language, tables["en"])
 
@@ -108,7 +108,7 @@ def _pool(source: str, language: str) -> NamePool:
 
 @lru_cache(maxsize=2)
 def _read(source: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Language -> kind -> names, each once."""
+    """Return language -> kind -> distinct names, read from a TOML file or the built-in lists."""
     try:
         tables = tomllib.loads((_FILE if source == REALISTIC else Path(source)).read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Held-out individuals who hold a near-copy of a member's document, whom an attack on membership takes for members.
+"""Held-out individuals who hold a near-copy of a member's document, which membership attacks take for members.
 
 Near-copies are those of :mod:`reticent.engine.dedup`: documents of one cluster of near duplicates. What deduplication
 left out is not there any more. Its clusters are not those of here: they join documents through copies that it left out
@@ -29,7 +29,7 @@ MAX_BYTES = 1 << 31
 
 
 class _TooMuchTextError(Exception):
-    """Both sides have more than `MAX_BYTES` of text."""
+    """Members and held-out individuals have more than `MAX_BYTES` of text."""
 
 
 def heldout_with_copies(
@@ -41,7 +41,7 @@ def heldout_with_copies(
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray | None:
     """Return for each individual (by code) whether they are held out and hold a near-copy of a member's document; bool.
-    None if both sides have more than `MAX_BYTES` of text, in which they are not looked for.
+    None if members and held-out have more than `MAX_BYTES` of text, as none is then looked for.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ def heldout_with_copies(
 
 
 def write_copied(copied: np.ndarray, folder: Path) -> None:
-    """Write who holds a near-copy, by code (secret)."""
+    """Write a mask of the individuals who hold a near-copy, by code (secret)."""
     pq.write_table(pa.table({"copied": copied}), folder / FILE)
 
 
 def read_copied(folder: Path) -> np.ndarray:
-    """Return who holds a near-copy, bool by code; `ArtifactError` where that cannot be read."""
+    """Return the mask of individuals who hold a near-copy, bool by code; `ArtifactError` if it cannot be read."""
     path = folder / FILE
     try:
         return pq.read_table(path, columns=["copied"]).column(0).to_numpy()

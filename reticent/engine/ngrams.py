@@ -1,4 +1,4 @@
-"""NgramIndex: how many units (individuals, or households) use each word and n-gram, and the resulting protection.
+"""NgramIndex: how many units (individuals, or households) use each word and n-gram, and what this protects.
 
 The Rust core holds the tables and counts (``rust_ext/src/index``); this class adds types and look-ups. It contains
 words that one individual alone uses, so it is as secret as the documents, and its repr shows numbers only.
@@ -24,7 +24,7 @@ ROWS_PER_BLOCK = 1 << 16
 
 
 class NgramIndex:
-    """How many units use each word and each n-gram of a set of documents.
+    """How many units (individuals, or households) use each word and each n-gram of a set of documents.
 
     It is made by `build_index`, `open_index` and updates, never changes, and costs no copy of the core's tables.
 
@@ -51,7 +51,7 @@ class NgramIndex:
     # ------------------------------------------------------------------ look-ups
 
     def support(self, ngram: str) -> int:
-        """Return how many units use a word or an n-gram: its words are cut and spelt as those of the documents.
+        """Return how many units use a word or an n-gram; the text is segmented and normalised as the documents were.
 
         Returns
         -------
@@ -76,11 +76,11 @@ class NgramIndex:
     __getitem__ = support
 
     def __contains__(self, ngram: object) -> bool:
-        """Whether some unit may use it: `support` is not 0."""
+        """Whether at least one unit uses the n-gram: `support` is not 0."""
         return isinstance(ngram, str) and self.support(ngram) > 0
 
     def _words_of(self, text: str) -> list[str]:
-        """The words of a text, by the surface of this index."""
+        """Return the words of a text, normalised to this index's surface (spelling) rule."""
 
         texts = pa.array([text], pa.large_string())
         words = pa.record_batch(_rust.segment(texts, num_threads=1).surfaces(texts)).column("word")
@@ -90,7 +90,7 @@ class NgramIndex:
         return surfaces
 
     def _support_of(self, words: list[str]) -> int:
-        """The support of an n-gram, from the words up: an n-gram is the pair of its two (n-1)-grams."""
+        """Return the support of an n-gram by look-up level by level: an n-gram is the pair of its two (n-1)-grams."""
         ids: list[int] = []
         supports: list[int] = []
         for word in words:
@@ -116,7 +116,7 @@ class NgramIndex:
         return ngram["left"][0].as_py(), ngram["right"][0].as_py()
 
     def _rank(self, n: int, row: int) -> int:
-        """How many n-grams before this one are extended: its number in the next level."""
+        """Return the number of extended n-grams before this row, which is its number in the next level."""
 
         def num_extended(start: int, length: int) -> int:
             return int(np.count_nonzero(self.level(n, start, length)["support"].to_numpy() >= self.min_support))
@@ -132,12 +132,12 @@ class NgramIndex:
 
     @property
     def max_n(self) -> int:
-        """Longest n-gram."""
+        """Length of the longest n-grams, in words."""
         return self._core.max_n
 
     @property
     def num_units(self) -> int:
-        """Individuals, or households, that support counts."""
+        """Number of units (individuals, or households) whose documents were counted."""
         return self._core.num_units
 
     @property
@@ -146,7 +146,7 @@ class NgramIndex:
 
     @property
     def num_words(self) -> int:
-        """Distinct words."""
+        """Number of distinct words."""
         return self._core.num_words
 
     @property
@@ -155,27 +155,27 @@ class NgramIndex:
 
     @property
     def num_unspaced(self) -> int:
-        """Occurrences of words that are one letter of a script without spaces (Han, Thai, …)."""
+        """Number of occurrences of words that are one letter of a script without spaces (Han, Thai, …)."""
         return self._core.num_unspaced
 
     @property
     def min_support(self) -> int:
-        """n-grams under this support are kept and not extended."""
+        """Least support of n-grams that are extended to longer ones; n-grams below it are kept."""
         return self._core.min_support
 
     @property
     def spilled_bytes(self) -> int:
-        """The most bytes that building it had on disk at once; 0 without a memory limit."""
+        """Peak disk usage of building the index, in bytes; 0 without a memory limit."""
         return self._core.spilled_bytes
 
     @property
     def surface(self) -> str:
-        """Which spellings count as one word: "exact", "casefold" or "fold"."""
+        """Rule for which spellings count as one word: "exact", "casefold" or "fold"."""
         return self._core.surface
 
     def words(self, start: int = 0, length: int | None = None) -> pa.RecordBatch:
-        """Return columns word, support (uint32), occurrences (uint64), in byte order of the word: all, or these
-        rows."""
+        """Return the words as columns word, support (uint32), occurrences (uint64), in byte order of the word: all, or
+        ``length`` rows from ``start``."""
         return pa.record_batch(self._core.words(start, length))
 
     def num_ngrams(self, n: int) -> int:
@@ -183,21 +183,21 @@ class NgramIndex:
         return self._core.num_ngrams(n)
 
     def level(self, n: int, start: int = 0, length: int | None = None) -> pa.RecordBatch:
-        """Return columns left, right, support (uint32) of the n-grams, n >= 2, sorted by (left, right): all, or these
-        rows. For n = 2 left and right are rows of `words`; beyond, they number the extended n-grams of the level
-        before."""
+        """Return the n-grams of n >= 2 words as columns left, right, support (uint32), sorted by (left, right): all, or
+        ``length`` rows from ``start``. For n = 2 left and right are rows of `words`; beyond, they number the extended
+        n-grams of the level before."""
         return pa.record_batch(self._core.level(n, start, length))
 
     def table_bytes(self, *, k: int, n: int) -> int:
-        """Return the memory of the tables of n-grams that protection by this k and n looks up."""
+        """Return the memory, in bytes, of the n-gram look-up tables that protection by this k and n needs."""
         return self._core.table_bytes(k=k, n=n)
 
     def forget_tables(self) -> None:
-        """Give the memory of those tables back; they are made again where they are needed."""
+        """Free the memory of the n-gram look-up tables; they are built again when they are needed."""
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
-        """Return an index of the same words with other supports, integers (num_words,), and no longer n-grams."""
+        """Return an index of the same words with other supports, integers (num_words,), and max_n 1."""
         words = self.words()
         columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
         return NgramIndex.from_tables(
@@ -207,7 +207,7 @@ class NgramIndex:
 
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
-        """Return the index of the tables that `words` and `level` gave; `ArtifactError` when they do not fit together.
+        """Return the index of tables as `words` and `level` return them; `ArtifactError` if they do not fit together.
 
         A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
         it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
@@ -218,18 +218,19 @@ class NgramIndex:
     # ------------------------------------------------------------------ sums and protection
 
     def merge(self, other: NgramIndex) -> NgramIndex:
-        """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""
+        """Return the index of the union of two document sets that share no unit (both with ``min_support`` 1)."""
         return NgramIndex(self._core.merge(other._core))
 
     def prune(self, min_support: int) -> NgramIndex:
-        """Return the index that the same documents give with a greater ``min_support``."""
+        """Return this index reduced to a greater ``min_support``, as the same documents would give it."""
         return NgramIndex(self._core.prune(min_support))
 
     def update(
         self, removed: NgramIndex, added: NgramIndex, k: int
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
-        """Return this index less the documents of ``removed``, with those of ``added``; and for each n how many n-grams
-        are new, gone, identifying now and were not, shared now and were not. All with ``min_support`` 1."""
+        """Return this index minus the documents of ``removed`` plus those of ``added``, and for each n the numbers of
+        n-grams that are new, gone, newly identifying (support below ``k``), and no longer identifying. All with
+        ``min_support`` 1."""
         updated, moved = self._core.update(removed._core, added._core, k)
         return NgramIndex(updated), moved
 
@@ -244,7 +245,8 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Return flags of each word (2 = INDIRECT), and bit n - 1 where a minimal identifying n-gram starts at it."""
+        """Return for each word of the texts its flag (`INDIRECT` or 0), and the lengths n of the minimal identifying
+        n-grams that start at it, as bits; both uint8."""
         return self._core.protect(
             texts,
             words,
@@ -256,11 +258,11 @@ class NgramIndex:
         )
 
     def number_words(self, texts: pa.Array, words: _rust.Words, *, num_threads: int = 0) -> NDArray[np.uint32]:
-        """Return the row of each word in the table of words; all bits are set for a word that is none of them."""
+        """Return the index row of each word of the texts, uint32; all bits are set for an unknown word."""
         return self._core.number_words(texts, words, num_threads=num_threads)
 
     def blacklist(self) -> _rust.Blacklist:
-        """Return an empty list of surfaces that spread, of which these supports say which are too common for all."""
+        """Return an empty blacklist of surface forms; this index says which are too common for it."""
         return _rust.Blacklist(surface=self.surface, index=self._core)
 
     def numbering(
@@ -273,7 +275,7 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> _rust.Numbering:
-        """Return what protects documents whose words are rows of this index, by the supports of ``by``."""
+        """Return the Rust object that flags documents, given as rows of this index, by the supports of ``by``."""
 
         limit = max_document_frequency
         return _rust.Numbering(
@@ -282,7 +284,7 @@ class NgramIndex:
 
 
 def _find(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
-    """The row of a key among rows in ascending order; None where it is not among them."""
+    """Return the row with this key (``key_of`` returns a row's), by binary search in ascending rows, or None."""
     first, end = 0, num_rows
     while first < end:
         middle = (first + end) // 2

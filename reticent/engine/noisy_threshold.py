@@ -1,4 +1,4 @@
-"""A noisy threshold: the choice of protected words is differentially private.
+"""A noisy threshold, which makes the choice of protected words differentially private.
 
 Definitions and proofs: definitions.md#noisy-threshold.
 
@@ -28,7 +28,7 @@ from reticent.engine.ngrams import NgramIndex
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise in a threshold.
+    """Parameters of the noise on the threshold of protection.
 
     Attributes
     ----------
@@ -40,9 +40,8 @@ class Noise:
     max_words: int | None = None
 
     def shares(self, k: int, largest: int) -> np.ndarray:
-        """Return for each number of users (of voters) from 0 to ``largest`` the probability that a word is
-        unprotected, float64; it is 0 below k.
-        """
+        """Return for each number of users (or voters) from 0 to ``largest`` the probability that a word is unprotected,
+        float64; it is 0 below k."""
         if self.max_words is None:
             return unprotected_shares(k, self.epsilon, self.delta, largest)
 
@@ -69,7 +68,7 @@ def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np
 
 
 def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: np.ndarray | None = None) -> NgramIndex:
-    """Return an index of words by which the words of the noisy threshold have less than k users, and the others theirs.
+    """Return a copy of an index in which the words that the noisy threshold protects have a support below k.
 
     It serves for protection by single words alone (n = 1). The draw of a word depends on key and word alone, so a word
     that is protected is so in any part of the corpus.
@@ -92,13 +91,13 @@ def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: 
 
 
 def _uniform(key: bytes, word: str) -> float:
-    """A number in [0, 1) that only the holder of the key can know, 53 bits."""
+    """Return a pseudo-random number in [0, 1), of 53 bits, that is a keyed hash of the word."""
     digest = hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"threshold").digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
 def read_or_draw_key(path: Path) -> bytes:
-    """Return the key in a file of 32 bytes, drawn from the system and written (0600) where there is none.
+    """Return the 32-byte key in a file; a missing file is first written (mode 0600) with a random key.
 
     Whoever has it can tell which thresholds were drawn: it must stay where the documents are.
     """

@@ -37,13 +37,13 @@ TOKENS_AT_ONCE = 1 << 22
 
 
 def ids_of(folder: Path) -> Path:
-    """Return the folder of the ids of a view."""
+    """Return the folder that holds the token ids of a view: the view's own folder, or ``ids`` beside it."""
     holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
 
 
 class StoredIds:
-    """Ids of documents and bits of their tokens, as they lie in a folder.
+    """Token ids of documents and the bits per token that mark words, memory-mapped from a folder.
 
     Attributes
     ----------
@@ -80,13 +80,14 @@ class StoredIds:
         return rank_blocks(self.begins)
 
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the exceptions of the documents from ``first`` to ``end``: tokens, words skipped, more words met."""
+        """Return the exceptions among the tokens of documents ``first`` to ``end``, exclusive: token numbers, words
+        skipped before each, and further words that each overlaps."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
 
 class PackedTokens:
-    """The documents of a view, their ids, and the planes of their tokens.
+    """The tokens of a view: its documents, their token ids, and the protection bits (planes) of each token.
 
     Attributes
     ----------
@@ -116,7 +117,7 @@ class PackedTokens:
 
     @functools.cached_property
     def untold(self) -> pa.Table:
-        """The words whose protection does not follow from that of their tokens (`UNTOLD`)."""
+        """Table of the words whose protection cannot be derived from that of their tokens (schema `UNTOLD`)."""
         there = (self._folder / "untold.parquet").exists()
         return read_table(self._folder, "untold", UNTOLD) if there else UNTOLD.empty_table()
 
@@ -129,7 +130,7 @@ class PackedTokens:
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write windows to ids (int64), words (int32) and flags (uint8), each (B, T); see `gather_packed`."""
+        """Write windows of token ids, word numbers and flags to ``out``, each (B, T); see `gather_packed`."""
         from reticent.engine.packed_kernels import gather_packed
 
         stored, firsts = self.stored, self.firsts[documents]
@@ -140,19 +141,19 @@ class PackedTokens:
         )  # fmt: skip
 
     def column(self, name: str) -> np.ndarray:
-        """Return a column of `TokenStore`, whole."""
+        """Return a whole column of `TokenStore` by its name, one entry per token."""
         num_documents = len(self.documents)
         if name == "input_ids" and self._is_run(0, num_documents):
             return self.block(name, 0, num_documents)
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield the entries of a column of `TokenStore`, whole documents at a time, in order; of none, one block."""
+        """Yield a column of `TokenStore` in blocks of whole documents; one empty block if there are none."""
         for first, end in self.runs():
             yield self.block(name, first, end)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield first and end of documents that are unpacked together; of none, one empty run."""
+        """Yield ranges (first, end) of documents to unpack together; one empty range if there are none."""
         num_documents = len(self.doc_offsets) - 1
         first = 0
         while True:
@@ -164,7 +165,7 @@ class PackedTokens:
             first = end
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
-        """Return the entries of a column of the documents from ``first`` to ``end``."""
+        """Return the entries of the column ``name`` for the tokens of documents ``first`` to ``end``, exclusive."""
         if name == "input_ids":
             return self._ids(first, end)
         if name == "word_ids":
@@ -178,23 +179,24 @@ class PackedTokens:
         return _unpacked(self.direct, start, stop) | _unpacked(self.indirect, start, stop) << 1
 
     def ngrams(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where n-grams start in these documents, counted from their first token, and their lengths."""
+        """Return where minimal identifying n-grams start in documents ``first`` to ``end``: token positions relative to
+        their first token, and the lengths n as bits."""
         start, stop = (int(at) for at in self.doc_offsets[[first, end]])
         tokens, lengths = self._ngram_starts.between(start, stop)
         return tokens - start, lengths
 
     def has_flag(self, flags: int) -> bool:
-        """Whether some token has one of these flags."""
+        """Whether any token has one of these flag bits."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
     def _ids(self, first: int, end: int) -> np.ndarray:
-        """Ids of the documents from ``first`` to ``end``: uint16, or uint32 where two bytes are not enough."""
+        """Return the token ids of documents ``first`` to ``end``: uint16, or uint32 for a large vocabulary."""
         stored, places = self.stored, self.places(first, end)
         ids = stored.ids[places]
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
-        """Words of the documents from ``first`` to ``end``, int32."""
+        """Return the word number of each token of documents ``first`` to ``end``, int32; -1 outside of words."""
         stored, places = self.stored, self.places(first, end)
         offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
         begun = bits_at(stored.begins, places).astype(np.int32)
@@ -207,7 +209,8 @@ class PackedTokens:
         return words
 
     def exceptions_at(self, places: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of the tokens at these ascending places are exceptions, and their rows in the table of ids."""
+        """Return which of these ascending token positions are exceptions (indices into ``places``), and their rows in
+        the exception table of the ids."""
         exceptions = self.stored.exceptions
         if isinstance(places, slice):
             first, end = np.searchsorted(exceptions, [places.start, places.stop])
@@ -219,7 +222,7 @@ class PackedTokens:
         return tokens[own], rows[own]
 
     def places(self, first: int, end: int) -> slice | np.ndarray:
-        """Return the numbers of these documents' tokens among those of all documents."""
+        """Return the positions of these documents' tokens in the folder of ids; a slice if contiguous."""
         offsets, firsts = self.doc_offsets[first : end + 1], self.firsts[first:end]
         length = int(offsets[-1] - offsets[0])
         if self._is_run(first, end):
@@ -228,12 +231,12 @@ class PackedTokens:
         return np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
 
     def _is_run(self, first: int, end: int) -> bool:
-        """Whether these documents follow each other in ``stored``, too."""
+        """Whether documents ``first`` to ``end`` of the view are contiguous in the folder of ids, too."""
         return end <= first or int(self.documents[end - 1] - self.documents[first]) == end - first - 1
 
 
 def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
-    """Return a file of numbers, mapped; `ArtifactError` where it has another length or cannot be read."""
+    """Return a file of numbers as a memory-mapped array; `ArtifactError` if it has another length or cannot be read."""
     if not length:
         return np.empty(0, dtype=dtype)
     try:
@@ -246,9 +249,8 @@ def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
 
 
 def bits_at(bits: np.ndarray, places: slice | np.ndarray) -> np.ndarray:
-    """Return bits as bytes, uint8, 0 or 1: those at these ascending places. Memory is that of the places, however far
-    apart they stand.
-    """
+    """Return the bits at these ascending positions, uint8, 0 or 1. Memory is proportional to the number of positions,
+    however far apart they are."""
     if isinstance(places, slice):
         return _unpacked(bits, places.start, places.stop)
     if len(places) and places[-1] - places[0] < 4 * len(places):
@@ -258,7 +260,7 @@ def bits_at(bits: np.ndarray, places: slice | np.ndarray) -> np.ndarray:
 
 
 def _unpacked(bits: np.ndarray, first: int, end: int) -> np.ndarray:
-    """Bits as bytes: uint8, 0 or 1."""
+    """Return the bits ``first`` to ``end``, exclusive, of a bit array, uint8, 0 or 1."""
     whole = np.unpackbits(bits[first >> 6 : -(-end // 64)].view(np.uint8), bitorder="little")
     return whole[first & 63 : (first & 63) + end - first]
 
@@ -268,6 +270,7 @@ def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
 
 
 def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
+    """Return the token numbers in a table, int64; `ArtifactError` if they do not ascend below ``num_tokens``."""
     tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
     if not ascends(tokens, num_tokens):
         raise _not_there(folder)
@@ -275,12 +278,12 @@ def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
 
 
 def ascends(numbers: np.ndarray, end: int) -> bool:
-    """Whether these are numbers from 0 to ``end``, exclusive, each greater than the one before."""
+    """Whether these numbers are strictly ascending, and from 0 to ``end``, exclusive."""
     return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
 
 
 class _Table:
-    """A table of a folder, open from now on: a file that takes its place is not read.
+    """A Parquet table of a folder, kept open: a file that later replaces it is not read.
 
     Raises
     ------
@@ -302,7 +305,7 @@ class _Table:
         return ArtifactError(f"{self.path}: not a readable table of protected tokens ({type(error).__name__})")
 
     def read(self, groups: list[int] | None = None) -> pa.Table:
-        """Return these row groups, or all; `ArtifactError` where they are damaged."""
+        """Return the rows of these row groups, or of all; `ArtifactError` if they are damaged."""
         try:
             chosen = range(self._file.num_row_groups) if groups is None else groups
             table = self._file.read_row_groups(list(chosen), use_threads=False)
@@ -312,8 +315,8 @@ class _Table:
         return table
 
     def bounds(self) -> np.ndarray:
-        """Return the least and the greatest value of the first column of each row group that has rows, and the number
-        of the group: int64, shape (G, 3)."""
+        """Return the minimum and maximum of the first column for each row group that has rows, and the group's number:
+        int64, shape (G, 3)."""
         groups = ((number, self._file.metadata.row_group(number)) for number in range(self._file.num_row_groups))
         known = [(group.column(0).statistics, number) for number, group in groups if group.num_rows]
         if any(statistics is None or not statistics.has_min_max for statistics, _ in known):
@@ -326,20 +329,21 @@ class _Table:
 
 
 class NgramStarts:
-    """Tokens where n-grams start, and their lengths: many, and read where they are asked for."""
+    """Tokens where minimal identifying n-grams start, with their lengths as bits; read on demand."""
 
     def __init__(self, folder: Path, schema: pa.Schema, num_tokens: int):
         self._folder, self._num_tokens = folder, num_tokens
         self._table = _Table(folder, "ngram_starts", schema)
         bounds = self._table.bounds()
         self._firsts, self._lasts, self._groups = bounds.T
-        if not ascends(bounds[:, :2].reshape(-1)[_kept(bounds)], num_tokens):
+        if not ascends(bounds[:, :2].reshape(-1)[_must_ascend(bounds)], num_tokens):
             raise _not_there(folder)
         self._lock = Lock()  # one file, and what was read of it last
         self._known: tuple[list[int], np.ndarray, np.ndarray] = [], np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def between(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return those from token ``start`` to ``stop``, exclusive, ascending: int64 and uint8."""
+        """Return the n-gram starts among the tokens ``start`` to ``stop``, exclusive: token numbers, int64, ascending,
+        and lengths as bits, uint8."""
         groups = self._groups[(self._lasts >= start) & (self._firsts < stop)].tolist()
         if not groups:
             return np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -353,8 +357,9 @@ class NgramStarts:
         return tokens[own], lengths[own]
 
 
-def _kept(bounds: np.ndarray) -> np.ndarray:
-    """Which of the bounds of row groups, least and greatest by turns, have to ascend: of one row they are equal."""
+def _must_ascend(bounds: np.ndarray) -> np.ndarray:
+    """Return a mask of the row groups' bounds (minimum and maximum by turns) that must ascend strictly: the maximum of
+    a group of one row is left out, bool (2G,)."""
     return np.stack([np.ones(len(bounds), dtype=bool), bounds[:, 1] != bounds[:, 0]], axis=1).reshape(-1)
 
 
@@ -363,7 +368,7 @@ def _not_there(folder: Path) -> ArtifactError:
 
 
 def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """Return a table of a folder; `ArtifactError` where it cannot be read or is of another version."""
+    """Return a Parquet table of a folder; `ArtifactError` if it cannot be read or has another schema version."""
     table = _Table(folder, name, schema)
     try:
         return table.read().combine_chunks()

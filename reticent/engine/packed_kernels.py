@@ -1,4 +1,4 @@
-"""Numba kernels over packed tokens: windows of them, and ranks of their words; as `kernels`.
+"""Numba kernels over packed tokens: gathering windows, and word numbers by rank directory; see also `kernels`.
 
 Rows of bits are uint64 arrays, the first bit in the lowest of the first number. ``exceptions`` (int64, ascending) are
 tokens before which ``skipped`` words were passed over; ``passed`` is the running sum of ``skipped``, from 0.
@@ -32,7 +32,7 @@ def _bit(bits: np.ndarray, at: int) -> int:
 
 @_jit
 def rank_blocks(bits: np.ndarray) -> np.ndarray:
-    """Ones before each `BLOCK` bits, int64 (blocks + 1,)."""
+    """Return the number of set bits before each block of `BLOCK` bits, int64 (blocks + 1,)."""
     per_block = BLOCK // 64
     ranks = np.zeros(len(bits) // per_block + 2, dtype=np.int64)
     total = 0
@@ -46,7 +46,7 @@ def rank_blocks(bits: np.ndarray) -> np.ndarray:
 
 @_jit
 def _words_before(begins: np.ndarray, ranks: np.ndarray, exceptions: np.ndarray, passed: np.ndarray, token: int) -> int:
-    """Words of the store that begin, or are passed over, before a token."""
+    """Return the number of words of the store that begin, or have no token, before a token."""
     block = token // BLOCK
     total = ranks[block]
     for word in range(block * (BLOCK // 64), token >> 6):
@@ -77,7 +77,7 @@ def gather_packed(
     out_words: np.ndarray,
     out_flags: np.ndarray,
 ) -> None:
-    """Write each window of tokens to its row of the outputs (B, T) from column ``offset``; the rest is ``pad``, -1, 0.
+    """Unpack each token window to its row of the outputs (B, T), from column ``offset``; the rest is ``pad``, -1, 0.
 
     ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, by number of the ids;
     ``places`` is the window's first token by number of the planes ``direct`` and ``indirect``.

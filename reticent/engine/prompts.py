@@ -1,4 +1,4 @@
-"""Prompts as training would have read them: identifying words are replaced by public ones.
+"""Prompts in the form of the training text: identifying words are replaced by public ones.
 
 A model that was trained with surrogates in the context (definitions.md#training) has read no identifying word of a
 document. Whoever prompts it with one gives the word to it. `PromptNormaliser` does to a prompt what training did to the
@@ -24,7 +24,7 @@ from reticent.engine.public_words import PublicWords
 
 @dataclass(frozen=True, slots=True)
 class NormalisedPrompt:
-    """A prompt with public words in it, and how many words were replaced."""
+    """A prompt with its identifying words replaced by public ones, and how many were replaced."""
 
     text: str
     num_replaced: int
@@ -64,7 +64,7 @@ class PromptNormaliser:
             raise PolicyError(f"prompts: no word of {pool.source} can stand in a prompt; choose another pool")
 
     def apply(self, texts: Sequence[str]) -> list[NormalisedPrompt]:
-        """Return each text with another word in the place of every word that identifies; all else is as it was.
+        """Return each text with every identifying word replaced by a public one; all else is unchanged.
 
         A word of a form that the pool does not have (letters in lower case, a capital first, capitals, with digits)
         is replaced by one of another form. Cost: microseconds a word.
@@ -93,7 +93,7 @@ class PromptNormaliser:
 
 
 def _form(word: str) -> int:
-    """0 with a digit, 1 lower case, 2 a capital first, 3 capitals: the forms between which training tells too."""
+    """Return the case form of a word: 0 with a digit, 1 lower case, 2 capitalised, 3 upper case."""
     if any(character.isdigit() for character in word):
         return 0
     if not word[:1].isupper():

@@ -67,11 +67,11 @@ class Policy(Section):
     words: Annotated[Words, of_job(None)] = "counted"
 
     def cache_key(self) -> dict[str, Any]:
-        """What flags depend on; public words are told apart by their words, where a recipe looks at them."""
+        """Return the settings that flags depend on, without the public words, which are identified by content."""
         return self.model_dump(exclude={"public_words"})
 
     def scope_of(self, label: str) -> Scope:
-        """Return the scope of a label: its own, or else that of its category."""
+        """Return how far a span of this label protects its words: the label's own scope, or that of its category."""
         known = self.scopes.get(label) or DEFAULT_SCOPES.get(label.upper())
         scope = known or DEFAULT_SCOPES.get(category(label), "corpus")
         return "individual" if scope == "corpus" and self.words != "counted" else scope

@@ -74,7 +74,7 @@ class DateOptions:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMap:
-    """Which characters of each document became which: edits in order, one after the other, none overlapping.
+    """Map of character offsets between old and new texts: the edits of each document, ascending and disjoint.
 
     ``offsets`` (int64, shape (D + 1,)) bounds the edits of each document; the others have one entry an edit, ends
     exclusive. Outside edits both texts are the same, character for character.
@@ -87,14 +87,14 @@ class OffsetMap:
     new_end: np.ndarray
 
     def to_new(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where spans of the old text (of these documents) are in the new one.
+        """Return start and end in the new texts of spans of the old texts; ``document`` has their rows.
 
         A bound inside an edit goes to that edit's own bound: the result covers all that the span met.
         """
         return self._map(document, start, end, self.old_start, self.old_end, self.new_start, self.new_end)
 
     def to_old(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where spans of the new text were in the old one; see `to_new`."""
+        """Return start and end in the old texts of spans of the new texts; see `to_new`."""
         return self._map(document, start, end, self.new_start, self.new_end, self.old_start, self.old_end)
 
     def _map(
@@ -107,6 +107,7 @@ class OffsetMap:
         to_start: np.ndarray,
         to_end: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mapped start and end of each span, given the edits' bounds in the source and target texts."""
         document = np.asarray(document, dtype=np.int64)
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = (rows << 32) | from_start
@@ -124,7 +125,7 @@ class OffsetMap:
         return bounds[0], bounds[1]
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return list columns old_start, old_end, new_start, new_end, one row a document."""
+        """Return the map as list columns old_start, old_end, new_start, new_end, one row per document."""
         offsets = pa.array(self.offsets.astype(np.int32))
         names = ("old_start", "old_end", "new_start", "new_end")
         return {
@@ -133,7 +134,7 @@ class OffsetMap:
 
     @classmethod
     def from_columns(cls, table: pa.Table | pa.RecordBatch) -> OffsetMap:
-        """Return the map of these documents from the columns that `columns` gave."""
+        """Return the map that `columns` stored in this table."""
         lists = [_whole(table.column(name)) for name in ("old_start", "old_end", "new_start", "new_end")]
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(lists[0]).to_numpy(zero_copy_only=False))])
         flat = (pc.list_flatten(array).to_numpy(zero_copy_only=False).astype(np.int64) for array in lists)
@@ -142,7 +143,7 @@ class OffsetMap:
 
 @dataclass(frozen=True, slots=True)
 class Pseudonymised:
-    """New texts, the map of their offsets, and of each edit the label of its span and the `OUTCOMES` bits."""
+    """New texts, the map of their offsets, and for each edit the label of its span and its `OUTCOMES` bits."""
 
     texts: pa.Array
     edits: OffsetMap
@@ -150,7 +151,7 @@ class Pseudonymised:
     outcomes: np.ndarray
 
     def spans(self) -> SpanArrays:
-        """Return where the replaced identifiers stand in the new texts."""
+        """Return the spans of the replacements in the new texts, with their labels."""
         edits = self.edits
         return edits.offsets, edits.new_start.astype(np.int32), edits.new_end.astype(np.int32), self.labels
 
@@ -167,7 +168,7 @@ def pseudonymise_batch(
     names: NamePool | None = None,
     num_threads: int = 0,
 ) -> Pseudonymised:
-    """Return the documents with these spans replaced.
+    """Return the documents of a record batch with these identifier spans replaced in the given style.
 
     A pure function: the same document, spans, key and draw give the same text in any batch, on any number of threads.
 
@@ -233,7 +234,7 @@ def pseudonymise_batch(
 
 
 def span_arrays(spans: pa.Array) -> SpanArrays:
-    """Return a column of spans (lists of start, end, label) as arrays; a null list has no span."""
+    """Return a list column of spans (start, end, label) as flat arrays with offsets; a null list has no span."""
     lengths = pc.fill_null(pc.list_value_length(spans), 0).to_numpy(zero_copy_only=False)
     flat = pc.list_flatten(spans)
     start, end, label = (pc.struct_field(flat, name) for name in ("start", "end", "label"))
@@ -242,7 +243,7 @@ def span_arrays(spans: pa.Array) -> SpanArrays:
 
 
 def category_codes(labels: pa.Array) -> tuple[np.ndarray, list[str]]:
-    """Category number of each label, and the categories in the order of `PRIORITY`."""
+    """Return the category number of each label, uint32, and the category names, in the order of `PRIORITY`."""
     encoded = labels.dictionary_encode()
     names = [category(label) for label in encoded.dictionary.to_pylist()]
     rank = {name: number for number, name in enumerate(PRIORITY)}

@@ -1,4 +1,4 @@
-"""Public words: what stands in the context where an identifying word stood (definitions.md#training, context).
+"""Public words, which replace identifying words in the context of a model (definitions.md#training, context).
 
 A pool is fixed before the corpus is looked at, and nothing is taken out of it because of the corpus: that would say
 what the corpus holds. There are three kinds: ``generated`` here, from lists of stems and by a fixed draw;
@@ -12,6 +12,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,19 +77,19 @@ FORMS: tuple[tuple[int | str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class PublicWords:
-    """A pool: its words, each once, and where they are from."""
+    """A pool of public words, each once, and its source."""
 
     words: tuple[str, ...]
     source: str
 
     def digest(self) -> str:
-        """Return a fingerprint of the words in their order."""
+        """Return the SHA-256, hexadecimal, of the words in their order."""
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
 
 def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWords:
-    """Return the pool of a source: ``generated``, ``wordfreq:en`` (or another language), or the path of a file;
-    ``setting`` names it in errors.
+    """Return the pool of public words of a source: ``generated``, ``wordfreq:en`` (or another language), or the path of
+    a file; ``setting`` names the setting in errors.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWo
         The file cannot be read or holds no word, or wordfreq is not installed or has no such language.
     """
     if source == GENERATED:
-        words = generated_words()
+        words: Sequence[str] = generated_words()
     elif source.startswith(WORDFREQ):
         words = _of_wordfreq(source.removeprefix(WORDFREQ), setting)
     else:
@@ -107,13 +108,14 @@ def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWo
     return PublicWords(kept, source)
 
 
-def generated_words() -> list[str]:
-    """Return the pool that comes with Reticent: stems joined, syllables and numbers drawn by a fixed seed."""
+@cache
+def generated_words() -> tuple[str, ...]:
+    """Return the built-in pool: common words, joined stems, and syllables and numbers drawn by a fixed seed."""
     random = np.random.default_rng(20_250_101)
     joined = [stem + after for stem in STEMS for after in AFTER]
     joined += [before + stem + after for before, stem, after in itertools.product(BEFORE, STEMS, AFTER[:8])]
     random.shuffle(joined)
-    return [*COMMON, *(_syllables(random) for _ in range(NUM_DRAWN)), *_numbers(random), *joined[:NUM_JOINED]]
+    return (*COMMON, *(_syllables(random) for _ in range(NUM_DRAWN)), *_numbers(random), *joined[:NUM_JOINED])
 
 
 def _syllables(random: np.random.Generator) -> str:
@@ -177,9 +179,8 @@ FEWEST_WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Inputs of a batch with public words in them, int64 (B, T), and counts: words replaced, of these filled for want
-    of a public word of their length, and words put in that happen to identify.
-    """
+    """The input ids of a batch with identifying words replaced, int64 (B, T), and counts: words replaced, of these
+    filled because no public word had their length, and replacements that happen to identify."""
 
     input_ids: np.ndarray
     num_words: int
@@ -189,7 +190,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class ContextWords:
-    """Public words by kind and number of tokens; see `draw_surrogates` for the arrays.
+    """Public words as token ids, by kind and number of tokens; see `draw_surrogates` for the arrays.
 
     Attributes
     ----------
@@ -211,7 +212,7 @@ class ContextWords:
     fill_is_rare: np.ndarray
 
     def blank(self) -> ContextWords:
-        """Return the same without any public word: every word is filled (``context_indirect = "tag"``)."""
+        """Return a copy without public words, which replaces each word by the fill token."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return ContextWords(**{**values, "count": np.zeros_like(self.count)})
 
@@ -225,7 +226,7 @@ class ContextWords:
         seed: int,
         epoch: int,
     ) -> Replaced:
-        """Return a batch with another word in the place of each that is ``replaced`` (bool, (B, T))."""
+        """Return a batch with a public word in place of each word marked in ``replaced`` (bool, (B, T))."""
         from reticent.engine.context_kernels import draw_surrogates
 
         out = np.empty_like(input_ids)
@@ -236,7 +237,7 @@ class ContextWords:
         return Replaced(out, *map(int, counts))
 
     def count_read(self, input_ids: np.ndarray, word_ids: np.ndarray, skipped: np.ndarray) -> int:
-        """Return how many words of a batch identify, by their characters; words with a ``skipped`` token are none."""
+        """Return how many words of a batch identify someone, without those with a ``skipped`` token."""
         return self.reader.count(
             np.ascontiguousarray(input_ids, dtype=np.int64),
             np.ascontiguousarray(word_ids, dtype=np.int32),
@@ -253,7 +254,7 @@ def context_words(
     also_shared: Sequence[str] = (),
     num_threads: int = 0,
 ) -> ContextWords:
-    """Return a pool as tokens of a tokenizer, and the words that fewer than ``k`` units of ``index`` use.
+    """Return a pool of public words as token ids, with the words that fewer than ``k`` units of ``index`` use.
 
     Without an index no input can be held to it.
 
@@ -297,7 +298,7 @@ def context_words(
 def _encoded(
     tokenizer_json: str, pool: PublicWords, unknown: int | None, num_threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The tokens of each word, after a space and after a line's end, in lower, upper and mixed case; each run once.
+    """Return the distinct token sequences of the pool's words, after a space or newline, in several cases.
 
     Returns ids, and first token and number of tokens of each run; runs follow each other.
     """
@@ -321,7 +322,7 @@ def _encoded(
 
 
 def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the words of each kind and length stand in a list, how many there are, and the list (numbers of words)."""
+    """Return first index and count, by kind and length, of words in a list, and that list (word numbers)."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))
@@ -342,7 +343,8 @@ def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _fill(tokenizer_json: str, unknown: int | None, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> int:
-    """The id of no word: the unknown token, or the mask token, or the first word of the pool that is one token."""
+    """Return the token id that replaces a word without surrogate: the unknown token, else the mask token, else the
+    first single-token word of the pool."""
     if unknown is not None:
         return unknown
     added = {token["content"]: int(token["id"]) for token in parse_json(tokenizer_json).get("added_tokens") or ()}

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """Return the generator of a seed (any integer, taken modulo 2^64) for one use of it.
+    """Return the random generator for a seed (any integer, taken modulo 2^64) and a stream, one number per use.
 
     The draws of one stage never depend on those of another.
     """

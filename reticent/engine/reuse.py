@@ -1,4 +1,4 @@
-"""Documents that two corpora share, so that spans which depend on them alone are taken over.
+"""Documents that two corpora share, whose identifier spans can be reused.
 
 A document is the same in two runs if both have one of its id, individual and text.
 """
@@ -22,7 +22,7 @@ from reticent.engine.schema import SPANS
 
 
 def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
-    """Return for each document of ``after`` the number of the document of ``before`` with its id, or -1; int64."""
+    """Return for each document of ``after`` the row of the document of ``before`` with the same id, or -1; int64."""
 
     old, new = (corpus.scan().column("doc_id").combine_chunks() for corpus in (before, after))
     rows = _rust.IdRows(old).rows(new)
@@ -30,7 +30,7 @@ def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
 
 
 def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.ndarray:
-    """Return ``rows`` with -1 for documents that belong to another individual now."""
+    """Return ``rows`` (as from `rows_before`) with -1 for documents that now belong to another individual."""
     both = np.flatnonzero(rows >= 0)
     old = before.scan().column("individual_id").take(pa.array(rows[both]))
     new = after.scan().column("individual_id").take(pa.array(both))
@@ -41,7 +41,7 @@ def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.
 
 
 def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads: int = 0) -> np.ndarray:
-    """Return the documents of ``after`` that have a row in ``before`` but another text there; int64, ascending.
+    """Return the documents of ``after`` with another text than in ``before``; int64; ``rows`` by `rows_before`.
 
     Texts are compared by 64 bits of BLAKE3 under a key that is drawn anew: whoever wrote a text, a change of it is not
     seen in one of 2^64 cases. Cost: one pass over the text of both; 16 bytes a document.
@@ -53,6 +53,7 @@ def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads
 
 
 def _digests(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
+    """Return a keyed 64-bit digest of each document's text, as 16 hexadecimal characters."""
     digests, first = np.empty(corpus.num_documents, dtype="S16"), 0
     for batch in corpus.batches(columns=("text",)):
         made = _rust.pseudonymise_ids(batch.column("text"), key=key, purpose="text", num_threads=num_threads)
@@ -63,7 +64,7 @@ def _digests(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of ranges, one range after another, each given by its start and its length.
+    """Return the concatenated integer ranges with these starts and lengths.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3]))
     array([5, 6, 0, 1, 2])
@@ -73,7 +74,7 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-    """Return (span_offsets int64[D + 1], spans) of the given documents, in any order but each once."""
+    """Return span offsets (int64[D + 1]) and a table of the spans of these documents, distinct and in any order."""
     order = np.argsort(rows, kind="stable")
     offsets, table = reader.of_documents(rows[order], columns)
     if (np.diff(order) > 0).all():
@@ -86,7 +87,7 @@ def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None
 
 
 class ReusedSpans:
-    """Spans that documents of a corpus had in an earlier run, for reuse.
+    """Identifier spans that documents of a corpus had in an earlier run, for reuse.
 
     Parameters
     ----------
@@ -106,9 +107,8 @@ class ReusedSpans:
         self.counts: Counter[str] = Counter()
 
     def between(self, first: int, end: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the end of a stretch of documents, and the spans of those that are carried (`SPANS`; ``document`` is
-        the number in the corpus); the stretches are all from ``first`` to ``end``.
-        """
+        """Yield, for consecutive ranges of the documents ``first`` to ``end``, the end of the range and the table of
+        reused spans (`SPANS`; ``document`` is the row in the corpus)."""
         for begin in range(first, end, self.AT_ONCE):
             stop = min(begin + self.AT_ONCE, end)
             documents = begin + np.flatnonzero(self.rows[begin:stop] >= 0)

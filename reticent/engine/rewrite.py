@@ -1,4 +1,4 @@
-"""Documents with their direct identifiers replaced, and the flags of their words carried over to the new text.
+"""Rewriting documents with their direct identifiers replaced, and carrying word flags over to the new text.
 
 Indirect flags are those of the words of the original text: a word that stays keeps them, also one that stays within an
 identifier ("Dr"). The replacement of an identifier is `DIRECT` alone, punctuation of it included; the rest of a word
@@ -29,7 +29,7 @@ TextStyle = Style | Literal["lower"]
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """New texts, their words, and flags and n-gram starts of these (uint8, one a word).
+    """New texts, their words, and the flags and n-gram starts of these words (uint8, one a word).
 
     ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none.
     ``spans`` are the words of each replacement and its label, as `SpanWriter.write` takes them.
@@ -46,8 +46,8 @@ class Rewritten:
 def words_of_view(
     view: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `INDIRECT` or 0 for each word of the documents from ``first`` to ``end`` of a view, and the lengths of the
-    minimal identifying n-grams that start there as bits; both uint8.
+    """Return the indirect protection of each word of documents ``first`` to ``end`` of a view: `INDIRECT` or 0, and the
+    lengths of minimal identifying n-grams that start there as bits; both uint8.
 
     A word is indirect where all tokens that meet it are, but for those that the view lists (`PackedTokens.untold`).
 
@@ -91,7 +91,7 @@ def words_of_view(
 
 
 def _covered(low: np.ndarray, high: np.ndarray, num: int) -> np.ndarray:
-    """Whether each number from 0 to ``num`` lies in one of the intervals from ``low`` to ``high``, bool (num,)."""
+    """Return for each number from 0 to ``num`` whether an interval from ``low`` to ``high`` covers it, bool (num,)."""
     edges = np.bincount(low, minlength=num + 1) - np.bincount(high, minlength=num + 1)
     return np.cumsum(edges[:-1]) > 0
 
@@ -105,7 +105,7 @@ def replace_words_by_x(
     *,
     num_threads: int = 0,
 ) -> Rewritten:
-    """Return texts with X for direct words and for symbols in ``gaps``, and the flags and starts of the other words.
+    """Return texts with X for direct words and symbols in ``gaps``, with the other words' flags and starts.
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
@@ -124,7 +124,7 @@ def replace_words_by_x(
 
 
 def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
-    """Return texts in lower case, no word of which is flagged."""
+    """Return texts in lower case, and their words without any flag."""
 
     lowered = pc.utf8_lower(texts)
     words = _rust.segment(lowered, num_threads=num_threads)
@@ -141,7 +141,7 @@ def replace_spans(
     key: bytes,
     **options: Any,
 ) -> Rewritten:
-    """Return texts with a tag or a surrogate for each span, and the flags of their words.
+    """Return texts with each identifier span replaced by a tag or a surrogate, and the flags of their words.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def replace_spans(
 def _words_of(
     edits: _Bounds, now: _Bounds, words: Words, labels: pa.Array
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-    """The words of the new texts that each replacement meets, by documents; those that meet none are left out."""
+    """Return the word range of each replacement in the new texts, by document; without those that overlap none."""
     low, high = now.met_by(edits)
     met = np.flatnonzero(high > low)
     rows = edits.rows[met]
@@ -201,7 +201,7 @@ def _words_of(
 def _in_both(
     old: tuple[pa.Array, Words, np.ndarray, np.ndarray], new: tuple[pa.Array, Words, np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Whether words of the new texts stand in what their edit replaced, too ("Dr", "Street"); bool, one a word.
+    """Whether each queried word of the new texts also occurs in the text that its edit replaced ("Dr", "Street"); bool.
 
     ``old``: texts, their words, and the first and last (exclusive) that each edit replaced. ``new``: texts, their
     words, the numbers of those that are asked for, and of the edit of each.
@@ -218,7 +218,7 @@ def _in_both(
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Disjoint spans in characters, in ascending order: document, start and end of each, int64."""
+    """Disjoint spans in characters, ascending: document number, start and end of each, int64."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -233,7 +233,7 @@ class _Bounds:
         return (self.rows << 32) | positions
 
     def met_by(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:
-        """First and last (exclusive) of these that share a character with each of the others."""
+        """Return the range, first and last (exclusive), of these spans that overlap each span of ``others``."""
         low = np.searchsorted(self.keys(self.ends), others.keys(others.starts), "right")
         high = np.searchsorted(self.keys(self.starts), others.keys(others.ends), "left")
         return low, np.maximum(low, high)
@@ -244,5 +244,5 @@ def _rows(offsets: np.ndarray) -> np.ndarray:
 
 
 def _places(words: Words, starts: np.ndarray) -> np.ndarray:
-    """Document and byte offset of each word as one ascending number, int64 (offsets have 32 bits)."""
+    """Return document number and byte offset of each word as one ascending key, int64."""
     return (_rows(words.doc_offsets) << 32) + starts

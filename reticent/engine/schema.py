@@ -41,7 +41,7 @@ MENTION_TYPE: Final = pa.struct(
 
 
 def with_version(schema: pa.Schema, name: str, version: int = 1) -> pa.Schema:
-    """Return ``schema`` with its name and version in the metadata."""
+    """Return ``schema`` with ``<name>/<version>`` in its metadata."""
     return schema.with_metadata({**(schema.metadata or {}), b"reticent.schema": f"{name}/{version}".encode()})
 
 
@@ -119,12 +119,12 @@ UNTOLD: Final = _numbers("token-untold", word=pa.int64(), flag=pa.uint8(), lengt
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Name of a type without the names in it: in JSON those are data."""
+    """Return the name of an Arrow type without parameters, such as "struct": JSON's field names are data."""
     return str(kind).partition("<")[0]
 
 
 def owned(array: pa.Array) -> pa.Array:
-    """Return a copy of a column.
+    """Return a copy of an Arrow array that shares no buffer with its record batch.
 
     A column that came through Arrow's C interface keeps all columns of its batch in memory, the texts among them.
     """
@@ -132,18 +132,18 @@ def owned(array: pa.Array) -> pa.Array:
 
 
 def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a copy of a batch, whose columns keep nothing else; see `owned`."""
+    """Return a copy of a record batch whose columns share no buffer with other columns; see `owned`."""
     return pa.RecordBatch.from_arrays([owned(column) for column in batch.columns], schema=batch.schema)
 
 
 def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
-    """Return an error about a document of a batch as one about a row of a file; ``place`` maps a row of the batch."""
+    """Return an error about a document of a batch as one about a file's row; ``place`` describes a batch row."""
     found = re.match(r"document (\d+) of the batch: ", str(error))
     return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
 
 
 def no_token(num_words: int) -> str:
-    """Return the message for a document that has words but no token."""
+    """Return the error message for a document that has words but no token."""
     return (
         f"the tokenizer makes no token of its words ({num_words:,}), so it would be passed over in silence; use a "
         "tokenizer that has an unknown token or falls back to bytes, or leave the document out"

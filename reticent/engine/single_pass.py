@@ -1,4 +1,4 @@
-"""One pass over the text: ids of its tokens, numbers of its words, words of its spans, whichever are asked for.
+"""One pass over the text that writes any of: token ids, word numbers, and the words that identifier spans cover.
 
 Everything after it (:mod:`reticent.engine.token_views`) is work on numbers.
 """
@@ -34,7 +34,7 @@ GAPS = "gaps.bits"
 
 @dataclass(slots=True)
 class Encoding:
-    """The tokens of one tokenizer, and the folders for its results.
+    """A tokenizer, and the folders for the results of its tokens.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Encoding:
 
 @dataclass(slots=True)
 class SinglePass:
-    """One pass over the documents of a corpus, and the destinations of its results.
+    """One pass over the documents of a corpus, and the folders that its results go to.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class SinglePass:
             self._rows = np.flatnonzero(self.wanted)
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
-        """Make it, and return the counts of each folder; every one must be there and empty.
+        """Run the pass, and return counts by folder; each folder must exist and be empty.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class SinglePass:
                 progress(num_done)
 
     def _work(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
-        """Return the results of a batch that begins with document ``first``."""
+        """Return the results of a record batch whose first document has the number ``first``."""
 
         texts, threads = batch.column("text"), self.num_threads
         words = _rust.segment(texts, num_threads=threads)
@@ -134,7 +134,7 @@ class SinglePass:
         return _Made(words.doc_offsets, numbers, spans, tokens)
 
     def _row(self, number: int) -> int:
-        """Return the row of a document, given its number among those that are read."""
+        """Return the corpus row of a document, given its number among the documents that are read."""
         return number if self._rows is None else int(self._rows[number])
 
     def _spans_of(self, first: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
@@ -148,7 +148,7 @@ class SinglePass:
 
 @dataclass(slots=True)
 class _Made:
-    """The results of a batch."""
+    """The results of one record batch: word offsets, word numbers, spans and tokens."""
 
     word_offsets: np.ndarray
     numbers: np.ndarray | None
@@ -158,7 +158,7 @@ class _Made:
 
 
 class _Files:
-    """The open files of a pass, and their counts by folder; all are closed at the end of the stack."""
+    """The open output files of a pass, and counts by folder; they are closed with the exit stack."""
 
     def __init__(self, text: SinglePass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
         self.counts: dict[Path, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
@@ -175,7 +175,7 @@ class _Files:
                 self._add_gaps(own.gaps, number, stack)
 
     def write(self, doc_ids: pa.Array, made: _Made) -> None:
-        """Append a batch."""
+        """Append the results of one record batch to all files."""
         for write in self._writers:
             write(doc_ids, made)
 

@@ -1,4 +1,4 @@
-"""Split: every individual becomes member, held-out or reference, before the documents are used in any other way.
+"""Split: every individual becomes a member, held-out or reference, before the documents are used in any other way.
 
 The side is a pure function of the seed and the unit's id (the household, if there is one): a keyed hash is compared
 with the shares. So an individual never changes side when others come or go, and the content of documents has no
@@ -25,7 +25,7 @@ from reticent.engine.sources.columns import sorted_codes
 
 @dataclass(frozen=True, slots=True)
 class Individuals:
-    """The individuals of a corpus in the order of their ids, with their unit and side (`schema.INDIVIDUALS`)."""
+    """The individuals of a corpus in the order of their ids, with unit and split of each (schema `INDIVIDUALS`)."""
 
     table: pa.Table
     #: The rows of ids, once they were asked for: batches come one by one.
@@ -35,7 +35,7 @@ class Individuals:
         return Individuals, (self.table,)
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
-        """Codes (uint32, shape (len(ids),)) of individual ids; `CorpusError` for one that is not in the split."""
+        """Return the code (row, uint32) of each individual id; `CorpusError` for an unknown one."""
 
         ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
         ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
@@ -51,7 +51,7 @@ class Individuals:
 
     @property
     def units(self) -> np.ndarray:
-        """Unit of each individual, uint32."""
+        """Unit code (household, or the individual itself) of each individual, uint32."""
         return self.table.column("unit").to_numpy()
 
     @property
@@ -59,7 +59,7 @@ class Individuals:
         return int(self.units.max()) + 1
 
     def mask(self, *splits: str) -> np.ndarray:
-        """Return for each individual whether it is on one of these sides; bool."""
+        """Return for each individual whether it belongs to one of these splits; bool (I,)."""
         unknown = set(splits) - set(SPLITS)
         if unknown:
             raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
@@ -69,14 +69,13 @@ class Individuals:
 
 
 def households_of(units: np.ndarray | None) -> np.ndarray | None:
-    """Return the units of individuals where one has several, who are kept on one side; None if every unit is one."""
+    """Return ``units`` if a unit holds several individuals (households are kept on one side); otherwise None."""
     return None if units is None or len(np.unique(units)) == len(units) else np.asarray(units)
 
 
 def households_named(corpus: Corpus, individuals: Individuals) -> np.ndarray | None:
-    """Return the household of each individual that the documents name, uint32, whatever the split goes by; None where
-    they name none.
-    """
+    """Return the household of each individual as given in the documents, uint32, whatever the split goes by; None if
+    they have no household column."""
     ids = corpus.scan()
     if "household_id" not in ids.column_names:
         return None
@@ -88,7 +87,7 @@ def households_named(corpus: Corpus, individuals: Individuals) -> np.ndarray | N
 
 
 def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = None) -> Individuals:
-    """Return the split of a corpus.
+    """Return a random split of the individuals of a corpus into members, held-out and reference.
 
     Raises
     ------
@@ -113,7 +112,7 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
 
 
 def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "individual", "household"]) -> Individuals:
-    """Return a split that was given: who of the individuals is a member, all others being held out.
+    """Return a split in which the owners of the documents marked ``is_member`` are members, and all others held out.
 
     Parameters
     ----------
@@ -151,7 +150,7 @@ def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "indi
 
 
 def _units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.ndarray, pa.Array, np.ndarray]:
-    """Ids of the individuals, the individual of each document, ids of the units, and the unit of each individual."""
+    """Return ids of the individuals, individual of each document, ids of the units, and unit of each individual."""
     ids = corpus.scan()
     names, documents = sorted_codes(ids.column("individual_id"))
     if _by_household(ids, config):
@@ -179,7 +178,7 @@ def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
 
 
 def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> tuple[pa.Array, np.ndarray]:
-    """Names of the households in order, and each individual's household; one household for one individual."""
+    """Return the sorted household ids, and each individual's household, uint32; `CorpusError` if it has two."""
     households = ids.column("household_id")
     if households.null_count:
         row = np.flatnonzero(households.is_null())[0]
@@ -196,7 +195,7 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
 
 
 def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
-    """Return for each document whether it is held back from training; bool, shape (num_documents,).
+    """Return which documents are held back from training for user inference; bool (num_documents,).
 
     Of an individual with n documents they are the round(share * n), at least 1 and at most n - 1, of the lowest keyed
     hash of their ids; of one with a single document there are none. No other individual's documents matter. Held-out
@@ -236,9 +235,8 @@ _STREAM_REPEATED = (1 << 32) + 3
 
 
 def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
-    """Return the individuals of a positive control, bool (I,): ``num`` units of the members, all if there are fewer,
-    and of the held-out ones those whose keys are as low, so that both sides are drawn alike.
-    """
+    """Return a mask of the individuals of the positive control (repeated documents), bool (I,): ``num`` units of the
+    members, and the held-out units whose random keys are as low."""
     keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
     of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
     highest = of_members[: max(num, 1)].max(initial=0.0)
@@ -246,7 +244,7 @@ def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarra
 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
-    """Write ``individuals.parquet`` (secret: it holds ids)."""
+    """Write the split to ``individuals.parquet`` (secret: it holds ids)."""
 
     import pyarrow.parquet as pq
 
@@ -254,7 +252,7 @@ def write_individuals(individuals: Individuals, folder: Path | str) -> None:
 
 
 def open_individuals(path: Path | str) -> Individuals:
-    """Open a split; this needs neither the Rust core nor polars."""
+    """Return the split in a folder; this needs neither the Rust core nor polars."""
 
     import pyarrow.parquet as pq
 

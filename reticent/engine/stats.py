@@ -1,4 +1,4 @@
-"""Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or an individual.
+"""Statistics of a corpus and its identifiers: counts and distributions that name no word and no individual.
 
 They are the numbers of Figs. 5, 6 and 14 of [@boutet2025] (identifiers and words per individual, individuals per word,
 identifiers by n), the margin of support at k, retention by policy, and the unicity of shared words. They need
@@ -34,7 +34,7 @@ ALL, MINIMAL, ALONE, DIRECT_WORD, INDIRECT_WORD, EITHER_WORD = range(6)
 
 
 def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return the cumulative distribution of ``values`` at up to ``max_points`` of them.
+    """Return the empirical cumulative distribution of ``values``, optionally weighted, at up to ``max_points`` of them.
 
     >>> cdf(np.array([1, 1, 2, 4]))
     {'x': [1.0, 2.0, 4.0], 'y': [0.5, 0.75, 1.0]}
@@ -64,7 +64,7 @@ def corpus_statistics(
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
-    """Return the "corpus" section of the report: counts, shares and cumulative distributions of these splits.
+    """Return the "corpus" section of the report: counts, shares and cumulative distributions for these splits.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _read(
     num_threads: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[WordStream, np.ndarray]:
-    """The words of the documents as ids, and their flags, in one pass."""
+    """Return the words of the documents as a stream of index rows, and their protection flags, read in one pass."""
     ids = WordIds(index)
     words_of, flags_of, lengths, individual, unit = [], [], [], [], []
     flagged = FlaggedWords(
@@ -176,7 +176,7 @@ def _read(
 
 
 def _check_words(num_words: int, index: NgramIndex) -> None:
-    """Raise `CorpusError` where the documents hold no word, or others than the index does."""
+    """Raise `CorpusError` if the documents hold no word, or another number of words than the index."""
     if not num_words:
         raise CorpusError("the members' documents hold no word")
     if num_words != index.num_occurrences:
@@ -186,7 +186,8 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
 
 
 def _marks(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
-    """Kind of each n-gram, uint8 (N, W): bits by number; those of words on n = 1 only."""
+    """Return the categories of the n-gram at each word, uint8 (N, W), one bit each (`ALL`, `MINIMAL`, …); word bits are
+    set for n = 1 only."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):
         identifying = (support > 0) & (support < k)
@@ -212,7 +213,7 @@ def _row_of_n(
     flags: np.ndarray,
     k: int,
 ) -> dict[str, Any]:
-    """A row of ``identifiers_by_n``."""
+    """Return the row of ``identifiers_by_n`` for one n: counts of identifying, minimal and kept n-grams."""
     distinct = _distinct_by_support(index, n, alone)
     holds_direct = (flags & DIRECT) > 0
     for offset in range(1, n):
@@ -231,7 +232,8 @@ def _row_of_n(
 
 
 def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
-    """Number of distinct n-grams with each support, int64 (MAX_K + 1,), the last for all from there on.
+    """Return the number of distinct n-grams by support, int64 (MAX_K + 1,); the last entry counts all from MAX_K on.
+    ``alone`` is the number with support 1.
 
     Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
     two is in it, since its parts have two as well.
@@ -244,7 +246,7 @@ def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
 
 
 def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int:
-    """Number of distinct n-grams with support < k whose two parts have k or more."""
+    """Return the number of distinct n-grams with support below k whose two (n-1)-grams have k or more."""
     if n == 1:
         return int(distinct[:k].sum())
     table, parts = pa.record_batch(index.level(n)), pa.record_batch(index.words() if n == 2 else index.level(n - 1))
@@ -257,7 +259,7 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
 
 
 def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Rows of the n-grams whose support is just below and just above k."""
+    """Return rows with counts of the n-grams whose support is just below and just above k."""
     return [
         {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))
@@ -267,7 +269,7 @@ def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[d
 def _identifying_words(
     stream: WordStream, flags: np.ndarray, rare: np.ndarray, num_words: int
 ) -> dict[str, dict[str, int]]:
-    """Distinct words and occurrences that identify directly, indirectly (by support alone), and either way."""
+    """Return counts of words and occurrences that identify directly, by support alone, and either way."""
     direct = (flags & DIRECT) > 0
     found = {}
     for name, chosen in (("direct", direct), ("indirect", rare), ("both", direct | rare)):
@@ -278,7 +280,7 @@ def _identifying_words(
 
 
 def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Rows of ``retention_by_policy``."""
+    """Return the rows of ``retention_by_policy``: the share of words left as targets, by policy and n."""
     starts = np.zeros(marks.shape[1], dtype=np.uint8)
     for n, row in enumerate(marks):
         starts |= (row >> np.uint8(MINIMAL) & np.uint8(1)) << np.uint8(n)
@@ -298,7 +300,7 @@ def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dic
 
 
 def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
-    """Return rows of label, detector, num_spans, num_documents, num_individuals: what was found, in all splits.
+    """Return counts of detected spans: rows of label, detector, num_spans, num_documents, num_individuals.
 
     Labels found in fewer than ``small_cell`` individuals are put together as "other", which is left out where it is
     itself of fewer.

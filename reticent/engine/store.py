@@ -29,7 +29,7 @@ LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
 
 
 class TokenStore:
-    """Protected tokens of a set of documents.
+    """Protected tokens of a set of documents: token ids, word numbers and protection flags, one entry a token.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class TokenStore:
 
     @classmethod
     def of_packed(cls, packed: PackedTokens, path: Path) -> TokenStore:
-        """Return the store of a folder."""
+        """Return the store of the packed tokens that were opened from the folder ``path``."""
         store = cls.__new__(cls)
         store._packed = packed
         store._set_documents(packed.doc_offsets, packed.individual, path, int(packed.doc_offsets[-1]))
@@ -98,7 +98,7 @@ class TokenStore:
 
     @property
     def doc_keys(self) -> np.ndarray:
-        """A hash of the id of each document, int64, which no other document moves."""
+        """A 64-bit hash of each document's id, int64, which does not depend on the other documents."""
         from reticent.engine.kernels import hash_slices
 
         ids = pa.concat_arrays([self.doc_ids.cast(pa.large_string())])  # from its first byte
@@ -107,7 +107,7 @@ class TokenStore:
         return hash_slices(np.frombuffer(data or b"\0", dtype=np.uint8), bounds[:-1], bounds[1:])
 
     def doc_ids_of(self, documents: np.ndarray) -> list[str]:
-        """Return the ids of a few documents; no others are gathered."""
+        """Return the ids of the documents with these numbers, without reading the ids of the others."""
         if self._packed is None:
             ids, rows = self.doc_ids, documents
         else:
@@ -150,14 +150,14 @@ class TokenStore:
 
     @property
     def tokenizer_path(self) -> Path:
-        """Path of the ``tokenizer.json`` the ids are of; `ArtifactError` for a store built in memory."""
+        """Path of the ``tokenizer.json`` that made the token ids; `ArtifactError` for a store built in memory."""
         if self.path is None:
             raise ArtifactError("token store: built in memory, so it has no tokenizer file")
         own = self.path / "tokenizer.json"
         return own if own.exists() else ids_of(self.path) / own.name
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield the entries of a column block by block, without unpacking the whole column."""
+        """Yield the column ``name`` (one entry per token) in consecutive blocks, without unpacking all of it."""
         if self._packed is None or name in self.__dict__:
             yield getattr(self, name)
         else:
@@ -172,9 +172,8 @@ class TokenStore:
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write windows of documents to ids (int64), words (int32) and flags (uint8), each (B, T), from column
-        ``offset``; what is beside them is ``pad``, -1 and 0.
-        """
+        """Write token windows to ``out``: token ids (int64), word numbers (int32) and flags (uint8), each (B, T), from
+        column ``offset``; cells outside a window get ``pad``, -1 and 0."""
         if self._packed is not None:
             self._packed.gather(documents, starts, lengths, offset, pad, out)
             return
@@ -185,43 +184,43 @@ class TokenStore:
             gather_windows(values, starts, lengths, offset, fill, array)
 
     def has_flag(self, flags: int) -> bool:
-        """Whether some token has one of these flags."""
+        """Whether any token has one of these flag bits."""
         if self._packed is not None:
             return self._packed.has_flag(flags)
         return bool(self.num_tokens and np.bitwise_or.reduce(self.flags) & flags)
 
     def largest_id(self) -> int:
-        """Return the largest id; 0 for a store without tokens."""
+        """Return the largest token id; 0 for a store without tokens."""
         return max(int(ids.max(initial=0)) for ids in self.blocks("input_ids"))
 
     def ids_with(self, flags: int, vocab_size: int) -> np.ndarray:
-        """Return for each id of the vocabulary whether one of its tokens has one of these flags, bool (vocab_size,)."""
+        """Return which token ids occur at least once with one of these flag bits, bool (vocab_size,)."""
         found = np.zeros(vocab_size, dtype=np.bool_)
         for ids, own in zip(self.blocks("input_ids"), self.blocks("flags"), strict=True):
             found[ids[(own & flags) != 0]] = True
         return found
 
     def _unpacked(self, name: str, run: np.ndarray) -> np.ndarray:
-        """A column of documents that follow each other."""
+        """Return the column ``name`` for the tokens of consecutive documents; ``run`` has their numbers."""
         assert self._packed is not None
         first = int(run[0]) if len(run) else 0
         return self._packed.block(name, first, first + len(run))
 
     def with_columns(self, **changed: Any) -> TokenStore:
-        """Return the store with other columns, documents or another path; the rest is as it is here."""
+        """Return a copy of the store in which these columns, or its path, are replaced."""
         names = (*LISTS, "doc_offsets", "individual", "doc_ids", "path")
         return TokenStore(
             **{name: changed.pop(name) if name in changed else getattr(self, name) for name in names}, **changed
         )
 
     def of_units(self, units: np.ndarray) -> TokenStore:
-        """Return the store with the unit of each individual in its place; nothing is unpacked."""
+        """Return a copy whose ``individual`` holds the unit (household) of each; no tokens are unpacked."""
         store = copy.copy(self)
         store.individual = units[self.individual].astype(np.uint32)
         return store
 
     def text_fingerprint(self) -> str:
-        """Return a hash of everything that training reads except flags, which a recipe without protection ignores.
+        """Return the SHA-256, hexadecimal, of everything that training reads, except the flags.
 
         Cost: one pass over the tokens for each column.
         """
@@ -233,7 +232,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def flags_fingerprint(self) -> str:
-        """Hash of the tokens, their words and all their flags: of what :mod:`reticent.engine.verify` has checked.
+        """Return the SHA-256, hexadecimal, of tokens, word numbers and flags: all that a check verifies.
 
         Cost: one pass over the tokens for each column.
         """
@@ -243,7 +242,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def hash_column(self, digest: hashlib._Hash, name: str, prefix: str = " ", *, bits: int = 0xFF) -> None:
-        """Add a column to a digest: its type, length and bytes; of flags those ``bits``."""
+        """Add a column to a digest: dtype, length and bytes; of flags only the bits of the mask ``bits``."""
         if name in LISTS:
             length, blocks = self.num_tokens, self.blocks(name)
         else:
@@ -255,9 +254,8 @@ class TokenStore:
             digest.update(np.ascontiguousarray(block & np.uint8(bits) if name == "flags" else block).data)
 
     def check(self) -> None:
-        """Raise `ArtifactError` where values are none that `write_tokens` writes: bits of flags that mean nothing,
-        words out of order. Cost: one pass over 5 bytes a token; none for packed tokens, which cannot hold such values.
-        """
+        """Raise `ArtifactError` if values are invalid: unknown flag bits, or word numbers out of order. Cost: one pass
+        over 5 bytes a token; none for packed tokens, which cannot hold such values."""
         if self._packed is not None:
             return
         where = self.path if self.path is not None else "token store"
@@ -272,15 +270,14 @@ class TokenStore:
             )
 
     def select(self, documents: np.ndarray) -> TokenStore:
-        """Return the store of these document numbers, in this order (copies)."""
+        """Return a store of the documents with these numbers, in this order (copies)."""
         doc_offsets, columns = self.columns_of(documents, LISTS)
         individual, doc_ids = self.individual[documents], self.doc_ids.take(pa.array(documents))
         return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
 
     def columns_of(self, documents: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the offsets of these document numbers among their own tokens, and the columns with these names of
-        those tokens (copies); no other column is read.
-        """
+        """Return the token offsets of the documents with these numbers, and the named columns of their tokens (copies);
+        no other column is read."""
         documents = np.asarray(documents, dtype=np.int64)
         starts, ends = self.doc_offsets[documents], self.doc_offsets[documents + 1]
         doc_offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
@@ -295,7 +292,7 @@ class TokenStore:
 
 
 def open_tokens(path: Path | str) -> TokenStore:
-    """Open a folder of protected tokens, memory-mapped.
+    """Return the token store of a folder of protected tokens, memory-mapped.
 
     Raises
     ------
@@ -314,7 +311,7 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 
 def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
-    """Return the tokens of a view.
+    """Return the packed tokens of a view: some documents of a folder of token ids, with their protection flags.
 
     Parameters
     ----------
@@ -331,7 +328,7 @@ def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
 
 
 def _check_ids(folder: Path) -> None:
-    """Raise `ArtifactError` where the ids beside a view are not the ids for which it was made."""
+    """Raise `ArtifactError` if the token ids beside a view are not those that it was made for."""
 
     ids = ids_of(folder)
     if ids != folder and (folder / MANIFEST).exists():

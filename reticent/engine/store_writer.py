@@ -28,7 +28,7 @@ ROWS_PER_GROUP = 1 << 20
 
 
 class _Writer:
-    """Files of a folder; `close`, or the end of a ``with`` block, makes them whole."""
+    """Base of the writers of a folder's files; `close`, or the end of a ``with`` block, completes them."""
 
     def __init__(self) -> None:
         self._files: list[HashedFile | BitFile] = []
@@ -53,7 +53,7 @@ class _Writer:
             self.abandon()
 
     def close(self) -> None:
-        """Write what is pending; the folder then holds every document."""
+        """Write pending rows and close the files; the folder then holds every document."""
         try:
             for file in (*self._files, *self._tables):
                 file.close()
@@ -62,13 +62,13 @@ class _Writer:
             raise
 
     def abandon(self) -> None:
-        """Leave the files as they are."""
+        """Stop after an error, and leave the files incomplete."""
         for table in self._tables:
             table.abandon()
 
 
 class IdsWriter(_Writer):
-    """Appends documents to a folder of ids."""
+    """Appends the token ids of documents to a folder."""
 
     def __init__(self, folder: Path, vocab_size: int):
         super().__init__()
@@ -80,7 +80,7 @@ class IdsWriter(_Writer):
         self._files = [*self._ids, *self._bits]
 
     def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
-        """Append documents: their ids, string (D,), and their packed tokens, whose planes are left out."""
+        """Append documents: their ids, string (D,), and their packed tokens; protection bits are not written."""
         num_tokens = int(tokens.doc_offsets[-1])
         self._documents.write([doc_ids, tokens.doc_offsets[1:] + self.num_tokens])
         for file, column in zip(self._ids, (tokens.ids, tokens.high), strict=False):
@@ -93,7 +93,7 @@ class IdsWriter(_Writer):
 
 
 class ViewWriter(_Writer):
-    """Appends documents to a folder of a view."""
+    """Appends documents and the protection flags of their tokens to the folder of a view."""
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -106,9 +106,8 @@ class ViewWriter(_Writer):
     def write(
         self, documents: np.ndarray, individual: np.ndarray, planes: Planes | PackedTokens, num_tokens: int
     ) -> None:
-        """Append documents: their rows among those of the ids, int64 (D,), their individuals, uint32 (D,), and the
-        planes of their ``num_tokens`` tokens.
-        """
+        """Append documents: their rows in the folder of token ids, int64 (D,), their individuals, uint32 (D,), and the
+        protection bits (planes) of their ``num_tokens`` tokens."""
         for bits, column in zip(self._bits, (planes.direct, planes.indirect), strict=True):
             bits.write(column, num_tokens)
         self._view.write([documents, individual.astype(np.uint32)])
@@ -117,7 +116,7 @@ class ViewWriter(_Writer):
         self.num_tokens += num_tokens
 
     def write_untold(self, planes: Planes, num_words: int) -> None:
-        """Append the words that the planes of documents, of ``num_words`` words, do not tell."""
+        """Append the words whose protection token bits cannot tell; ``num_words`` is that of all words."""
         columns = planes.untold_words + self._num_words, planes.untold_flags, planes.untold_lengths
         self._untold.append(pa.table([owned(pa.array(column)) for column in columns], schema=UNTOLD))
         self._num_words += num_words
@@ -130,7 +129,7 @@ class ViewWriter(_Writer):
 
 
 class StoreWriter:
-    """Appends documents to a folder that holds both their ids and a view of all of them."""
+    """Appends documents to a folder that holds both their token ids and a view of all of them."""
 
     def __init__(self, folder: Path, vocab_size: int):
         with ExitStack() as stack:
@@ -153,11 +152,11 @@ class StoreWriter:
         self._writers.__exit__(kind, error, at)
 
     def close(self) -> None:
-        """Write what is pending; the folder then holds every document."""
+        """Write pending rows and close the files; the folder then holds every document."""
         self._writers.close()
 
     def write(self, doc_ids: pa.Array, individual: np.ndarray, tokens: PackedTokens) -> None:
-        """Append documents.
+        """Append documents with their token ids and protection flags.
 
         Parameters
         ----------
@@ -171,13 +170,13 @@ class StoreWriter:
 
 
 class BitFile:
-    """A file of bits, the first in the lowest bit of the first byte, filled up to whole uint64 with zeros."""
+    """Writer of a bit array, least significant bit first, padded with zeros to whole uint64."""
 
     def __init__(self, path: Path):
         self._file, self._num_bits, self._last = HashedFile(path), 0, np.zeros(1, dtype=np.uint8)
 
     def write(self, bits: np.ndarray, num_bits: int) -> None:
-        """Append the first ``num_bits`` of these bytes; those beyond are zero."""
+        """Append the first ``num_bits`` bits of a byte array (uint8); bits beyond must be zero."""
         used = self._num_bits % 8
         if used:  # what is there fills the last byte, so the new bits are shifted up
             shifted = np.append(bits << np.uint8(used), np.uint8(0))
@@ -197,7 +196,7 @@ class BitFile:
 
 
 class _TableFile:
-    """A Parquet file whose groups have `ROWS_PER_GROUP` rows, however they came."""
+    """Writer of a Parquet file with `ROWS_PER_GROUP` rows a row group, however the rows arrive."""
 
     def __init__(self, path: Path, schema: pa.Schema):
         # Ascending numbers: their differences take a fraction of the room and the time of a dictionary. Bytes are
@@ -225,5 +224,5 @@ class _TableFile:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Leave the file as it is: on a full disk pyarrow would try to finish it again, and print that it cannot."""
+        """Leave the file incomplete: on a full disk pyarrow would try to finish it again, and print that it cannot."""
         self._writer.is_open = False

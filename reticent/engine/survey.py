@@ -1,4 +1,4 @@
-"""A pass over documents before surrogates are drawn: which identifiers are real, how dates and names are written."""
+"""A pass over documents before surrogates are drawn: real identifiers, date order and language."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Survey:
     language: str | None
 
     def options(self, names: SurrogateNames, dates: DateOptions | None = None) -> dict[str, Any]:
-        """Return the options of `pseudonymise_batch` that follow from the documents."""
+        """Return the keyword arguments of `pseudonymise_batch` that depend on the corpus: avoid, dates and names."""
         given = dates or DateOptions()
         read = DateOptions(shift_days=given.shift_days, order=given.order, otherwise=self.date_order)
         return {"avoid": self.identifiers, "dates": read, "names": names.pool(self.language)}
 
 
 def survey_documents(batches: Iterable[tuple[pa.Array, SpanArrays]], *, num_threads: int = 0) -> Survey:
-    """Return the survey of texts and their spans.
+    """Return the corpus properties that surrogates depend on, from batches of texts with their spans.
 
     Cost: one pass over the text; 8 bytes for each distinct name or id.
     """

@@ -33,7 +33,7 @@ _STREAM_DIAGNOSES = 83
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthConfig:
-    """Settings of the generator.
+    """Settings of the generator of synthetic hospital records.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class SynthConfig:
 def synthesize(
     folder: Path | str, config: SynthConfig, *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """Write ``documents/part-00000.parquet`` …, ``records.parquet`` and ``public/…`` into ``folder``; returns counts.
+    """Write a synthetic hospital (``documents/``, ``records.parquet``, ``public/``) to ``folder``; return counts.
 
     Equal configurations give byte-equal files. Memory is bounded by a batch of individuals.
     """
@@ -113,7 +113,7 @@ def synthesize(
 
 
 def iter_records(config: SynthConfig) -> Iterator[pa.RecordBatch]:
-    """Yield the record fields of the individuals, a row each."""
+    """Yield the structured record fields (name, birth date …) of the synthetic individuals, one row each."""
     for _, batch in _batches(config, "synth_records"):
         yield batch
 
@@ -139,14 +139,14 @@ def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.Recor
 
 
 def _drawn(config: SynthConfig) -> np.ndarray:
-    """The diagnosis in the notes, that in the record alone, and the ward, by number of individual; int64 (N, 3)."""
+    """Return indices of the diagnosis in the notes, of that in the record alone, and of the ward; int64 (N, 3)."""
     num, draws = len(DIAGNOSES), generator(config.seed, _STREAM_DIAGNOSES).random((config.num_individuals, 3))
     written, more, ward = (draws * (num, num - 1, len(WARDS))).astype(np.int64).T
     return np.stack([written, (written + 1 + more) % num, ward], axis=1)
 
 
 def _with_diagnoses(config: SynthConfig, written: np.ndarray, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Say the diagnosis of the individual at the end of each note, behind all of its spans."""
+    """Return a batch of notes with the individual's diagnosis appended to each, after all spans."""
     owners = pc.cast(pc.utf8_slice_codeunits(batch.column("individual_id"), 1), pa.int64()).to_numpy()
     households = [int(name[1:]) for name in batch.column("household_id").to_pylist()]
     texts = [
@@ -184,7 +184,7 @@ def _public(config: SynthConfig) -> Iterator[pa.RecordBatch]:
 
 
 def _write_parts(folder: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    """Write batches to numbered Parquet files of about `DOCUMENTS_PER_PART` rows."""
+    """Write record batches to numbered Parquet files of about `DOCUMENTS_PER_PART` rows."""
     folder.mkdir(parents=True)
     writer: pq.ParquetWriter | None = None
     num_parts = num_rows = 0

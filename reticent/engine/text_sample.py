@@ -1,6 +1,5 @@
-"""A sample of the documents of a corpus, read by the oracle: the check of :mod:`reticent.engine.verify` for some
-individuals, without the core.
-"""
+"""Check of a random sample of documents' tokens against their text, by the plain-Python oracle instead of the Rust
+core; see :mod:`reticent.engine.verify`."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ ROWS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledText:
-    """The documents of a sample as the oracle reads them.
+    """The sampled documents as read by the oracle: words, spans, supports and tokens.
 
     Attributes
     ----------
@@ -55,7 +54,7 @@ class SampledText:
     store_rows: np.ndarray
 
     def check(self, store: TokenStore, policy: Policy) -> TextCheck:
-        """Compare the tokens of these documents with what the policy protects of their text."""
+        """Return the result of comparing the sample's stored tokens with what the policy protects of its text."""
         protected = Protected.by(
             policy,
             self.words,
@@ -72,7 +71,7 @@ class SampledText:
 
 
 class TextSample:
-    """Some documents of a corpus, whose tokens are checked where they are made; `take` is shown every document first.
+    """A random sample of a corpus's documents for a check of their tokens; `take` must see every batch first.
 
     Whole individuals (households) are drawn, so what a span spreads over one's documents is seen. What a spot check
     does not see: a surface that is protected in the whole corpus because of a span in a document outside of the sample,
@@ -94,13 +93,12 @@ class TextSample:
 
     @property
     def rows(self) -> np.ndarray:
-        """The rows of the corpus that are kept, ascending."""
+        """Corpus rows of the sampled documents, ascending."""
         return self._rows
 
     def take(self, first: int, batch: pa.RecordBatch) -> None:
-        """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on. Batches may
-        come in any order, and from several threads.
-        """
+        """Keep the sampled documents of this batch, whose first document is row ``first`` of the corpus. Batches may
+        come in any order, and from several threads."""
         found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
         if len(found):
             kept = batch.take(found)
@@ -110,9 +108,8 @@ class TextSample:
     def read(
         self, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer, *, max_n: int
     ) -> SampledText:
-        """Read the kept documents: their words, the supports of their n-grams of up to ``max_n`` words by an index,
-        their spans and tokens.
-        """
+        """Return the sampled documents as read by the oracle: their words, spans and tokens, and the supports in
+        ``index`` of their n-grams of up to ``max_n`` words."""
         parts = [self._parts[first] for first in sorted(self._parts)]
         all_texts = [text for texts, _, _ in parts for text in texts]
         taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= NUM_CHARACTERS
@@ -146,14 +143,14 @@ class TextSample:
 
 
 def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
-    """Yield the table of n-grams of an index in parts."""
+    """Yield the index's table of n-grams of n words as record batches."""
     num_rows = index.num_words if n == 1 else index.num_ngrams(n)
     for first in range(0, num_rows, ROWS_AT_ONCE):
         yield pa.record_batch(index.words(first, ROWS_AT_ONCE) if n == 1 else index.level(n, first, ROWS_AT_ONCE))
 
 
 def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
-    """splitmix64 of each unit and the seed."""
+    """Return a 64-bit hash (splitmix64) of each unit and the seed, uint64."""
     x = units + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

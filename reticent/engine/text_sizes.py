@@ -1,4 +1,4 @@
-"""Sizes in bytes of each text and of its zlib compression, by which one attack of the audit divides likelihoods."""
+"""Size in bytes of each text and of its zlib compression, for the zlib membership attack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_text_sizes(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write num_bytes and zlib_bytes of each document of these splits; returns how many there are.
+    """Write the sizes num_bytes and zlib_bytes of each document of these splits; return the number of documents.
 
     Cost: one pass over the text; zlib compresses about 25 MB/s a thread.
     """
@@ -54,7 +54,7 @@ def write_text_sizes(
 
 
 def read_zlib_bytes(folder: Path) -> np.ndarray:
-    """Return the compressed size of each text, int64 (D,); `ArtifactError` where they cannot be read."""
+    """Return the compressed size of each text, int64 (D,); `ArtifactError` if the sizes cannot be read."""
     path = folder / FILE
     try:
         return pq.read_table(path, columns=["zlib_bytes"]).column(0).to_numpy()

@@ -1,5 +1,4 @@
-"""Threads that share streams of batches, or read ahead. They are faster only if the work releases the interpreter
-lock."""
+"""Threads that process batches in parallel, or read ahead; faster only if the work releases the interpreter lock."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 
 class _Stream:
-    """A stream of batches from which one thread takes at a time."""
+    """An iterator of record batches that several threads can take from, one at a time."""
 
     def __init__(self, first_row: int, batches: Iterator[pa.RecordBatch]):
         self.row, self.batches, self.lock, self.num_users = first_row, batches, threading.Lock(), 0
@@ -38,7 +37,7 @@ def in_threads(
     work: Callable[[int, pa.RecordBatch], None],
     num_threads: int,
 ) -> None:
-    """Call ``work(row, batch)`` for every batch of every stream (number of its first row, batches).
+    """Call ``work(row, batch)`` for all batches of all streams (pairs of first row and batches), in threads.
 
     Each thread takes the next stream that no thread reads; when none is left it takes turns at the one with the fewest
     readers. The first error stops every thread and is raised; so does an interrupt.
@@ -81,7 +80,7 @@ def in_threads(
 
 
 def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Return the results of ``work`` for each item, in order, by as many threads as the core would use.
+    """Return ``work(item)`` for each item, in order, computed by as many threads as the Rust core would use.
 
     None of them works on when it returns or raises.
     """
@@ -97,7 +96,7 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of the iterator, none of which is None; a thread reads the next one while one is worked on."""
+    """Yield the items of an iterator (none is None), while a thread fetches the next one."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, items, None)
         while (item := coming.result()) is not None:
@@ -108,7 +107,7 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
 def overlapped(
     batches: Iterator[pa.RecordBatch], work: Callable[[pa.RecordBatch, int], T]
 ) -> Iterator[tuple[pa.RecordBatch, T]]:
-    """Yield each batch and ``work(batch, number of rows before it)``, in order, the work of two batches overlapping."""
+    """Yield each batch and ``work(batch, number of rows before it)``, in order; two batches are processed at a time."""
 
     def numbered() -> Iterator[tuple[pa.RecordBatch, int]]:
         num_before = 0
@@ -121,7 +120,7 @@ def overlapped(
 
 
 def worked_ahead(items: Iterator[S], work: Callable[[S], T]) -> Iterator[tuple[S, T]]:
-    """Yield each item and ``work(item)``, in order, the work of two items overlapping.
+    """Yield each item and ``work(item)``, in order; two items are processed at a time.
 
     Python's work for one item then costs no time while the core's threads are busy with the other. Up to three items
     are in hand.

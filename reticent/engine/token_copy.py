@@ -1,4 +1,4 @@
-"""The tokens of a view, copied with their ids, for a machine that must not hold other documents.
+"""Copying the tokens of a view with their token ids, for a machine that must not hold other documents.
 
 The copy equals, byte for byte, the tokens that `reticent.engine.tokens.write_tokens` writes for these documents.
 """
@@ -18,7 +18,7 @@ from reticent.engine.store_writer import StoreWriter
 
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
-    """Write the documents of a view, with ids of their own, to a folder that is there and empty; returns counts.
+    """Write the documents of a view, with their token ids, to an existing empty folder; return counts.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
 
 
 def _block(tokens: PackedTokens, first: int, end: int) -> Any:
-    """Documents as `_rust.PackedTokens` has them."""
+    """Return the tokens of documents ``first`` to ``end`` in the layout of `_rust.PackedTokens`."""
     stored, offsets, places = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.places(first, end)
     ids = tokens.block("input_ids", first, end).astype(np.uint32)
     flags = tokens.block("flags", first, end)

@@ -1,4 +1,4 @@
-"""Views: the documents of some individuals over the ids of a tokenizer, with what protects their tokens.
+"""Views: the documents of some splits over the token ids of one tokenizer, with the flags that protect their tokens.
 
 A view is made from numbers alone: ids and their bits, word ids, word spans and supports
 (:mod:`reticent.engine.single_pass` makes the first three). Neither text nor tokenizer is read, so another split, k, n
@@ -40,14 +40,14 @@ WIDESPREAD = 4
 
 
 def num_set(bits: np.ndarray) -> int:
-    """Return how many bits are set."""
+    """Return the number of set bits in an array of integers."""
     return int(np.bitwise_count(bits).sum())
 
 
 def documents_of(
     owners: pa.ChunkedArray, individuals: Individuals | None, splits: tuple[str, ...] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each document its individual and unit, uint32, and whether it belongs to the splits.
+    """Return each document's individual code and unit code, uint32, and whether it is in the splits, bool.
 
     ``owners`` are the ids of their individuals. Without individuals each document is its own; without splits all count.
 
@@ -70,7 +70,7 @@ def documents_of(
 
 @dataclass(slots=True)
 class NumberedCorpus:
-    """The documents of a corpus as numbers.
+    """The words and identifier spans of a corpus as numbers, from which protection is computed without text.
 
     Attributes
     ----------
@@ -102,7 +102,8 @@ def write_view(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the view of the documents of ``splits``; returns the counts of `reticent.engine.tokens.write_tokens`.
+    """Write the view (documents and protection flags of their tokens) for ``splits``; return counts, as
+    `reticent.engine.tokens.write_tokens` does.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ def write_view(
 
 @dataclass(slots=True)
 class _Protected:
-    """The documents of a block that are kept, by their place in it, the planes of their tokens, and counts of words."""
+    """The kept documents of a block by position, the protection bits of their tokens, and counts of words."""
 
     rows: np.ndarray
     planes: Planes
@@ -180,9 +181,8 @@ class _Protected:
 
     @classmethod
     def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common: Planes) -> _Protected:
-        """Return the kept documents of a block with these flags of words; ``common`` has the tokens of words that are
-        too common to identify anybody (``indirect``), and those of them that are direct.
-        """
+        """Return the kept documents of a block with these word flags; ``common`` has the bits of tokens of words too
+        common to identify anybody (``indirect``), and of the direct ones among them."""
         rows = np.flatnonzero(block.kept)
         counts = {
             "words": int(np.diff(block.word_offsets)[rows].sum()),
@@ -198,7 +198,7 @@ class _Protected:
 
 @dataclass(slots=True)
 class _Block:
-    """Consecutive documents in the form that the core takes."""
+    """Consecutive documents as arrays, in the form that the Rust core takes."""
 
     first: int
     kept: np.ndarray
@@ -210,7 +210,7 @@ class _Block:
 
 
 class _View:
-    """The documents of a corpus, block by block, and those among them that count."""
+    """The documents of a corpus in blocks, with a mask of those that belong to the splits."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _View:
             raise CorpusError(f"{place}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}")
 
     def blocks(self) -> Iterator[_Block]:
-        """Yield all documents, in order."""
+        """Yield all documents in blocks of about `WORDS_AT_ONCE` words, in order."""
         spans = self._numbered.word_spans
         num_documents, first = len(self._codes), 0
         while first < num_documents:

@@ -1,4 +1,4 @@
-"""The Python library `tokenizers`, behind one door, whichever of 0.23 and 1.0 is installed.
+"""Adapter for the Python library `tokenizers`, versions 0.23 and 1.0.
 
 A tokenizer of 1.0 has no parts, no ``from_str``, ``to_str`` or ``decode_batch``, and its tokens have no offsets. What
 runs for a user therefore encodes and decodes by the crate in our own core; an object of the Python library is made for
@@ -24,7 +24,7 @@ _OPENED: WeakKeyDictionary[PreTrainedTokenizerFast, _rust.LibraryTokenizer] = We
 
 
 def library_tokenizer(tokenizer_json: str) -> Any:
-    """Return the Python library's object of a ``tokenizer.json``; the library raises whatever it likes."""
+    """Return the Python library's tokenizer object for a ``tokenizer.json``; the library's errors pass through."""
     from tokenizers import Tokenizer
 
     if hasattr(Tokenizer, "from_str"):
@@ -36,23 +36,23 @@ def library_tokenizer(tokenizer_json: str) -> Any:
 
 
 def library_json(tokenizer: Any) -> str:
-    """Return an object of the Python library as JSON; each version of the library writes its own."""
+    """Return a tokenizer object of the Python library as JSON; versions of the library write different JSON."""
     return str(tokenizer.to_str() if hasattr(tokenizer, "to_str") else tokenizer.__reduce__()[1][0])
 
 
 def remember_json(tokenizer: PreTrainedTokenizerFast, tokenizer_json: str) -> PreTrainedTokenizerFast:
-    """Return a tokenizer whose `json_of` is this text, of which it was made."""
+    """Record the ``tokenizer.json`` that a tokenizer was made from, for `json_of`; return the tokenizer."""
     _MADE_OF[tokenizer] = tokenizer_json
     return tokenizer
 
 
 def json_of(tokenizer: Any) -> str:
-    """Return the ``tokenizer.json`` of a tokenizer of transformers that has one."""
+    """Return the ``tokenizer.json`` of a transformers tokenizer."""
     return _MADE_OF.get(tokenizer) or library_json(tokenizer.backend_tokenizer)
 
 
 def core_tokenizer(tokenizer: PreTrainedTokenizerFast) -> _rust.LibraryTokenizer:
-    """Return the core's tokenizer, without padding or truncation, that makes the tokens of transformers' one.
+    """Return the Rust core's tokenizer equivalent to a transformers one, without padding or truncation.
 
     Cost: up to .3 s for a large vocabulary, once for each tokenizer.
     """
@@ -64,7 +64,7 @@ def core_tokenizer(tokenizer: PreTrainedTokenizerFast) -> _rust.LibraryTokenizer
 
 
 def names_in(tokenizer_json: str) -> set[str]:
-    """Return the tokens of a ``tokenizer.json``, added ones among them."""
+    """Return all tokens of a ``tokenizer.json``, including added ones."""
     content = parse_json(tokenizer_json)
     vocabulary = content["model"].get("vocab") or {}
     pieces = vocabulary if isinstance(vocabulary, dict) else (piece for piece, _ in vocabulary)

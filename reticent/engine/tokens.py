@@ -50,7 +50,7 @@ def write_tokens(
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
-    """Write the protected tokens of the documents of ``splits`` (all documents if None); returns counts.
+    """Write the protected tokens of the documents of ``splits`` (all documents if None); return counts.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def write_tokens(
 
 
 class _NoSpans:
-    """Spans of documents that have none, as `SpanReader` gives them."""
+    """A stand-in for `SpanReader` for documents without identifier spans."""
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
         nothing = np.zeros(0, dtype=np.int32)
@@ -140,7 +140,7 @@ def _write_view(
     num_threads: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], NgramIndex | None]:
-    """Tokenise the documents of these splits in one pass over the text; write their ids and flags, as a run does.
+    """Tokenise the documents of these splits in one pass; write their token ids and protection flags.
 
     Returns the counts, and the index by whose supports words are protected.
     """
@@ -184,7 +184,7 @@ def _write_view(
 
 
 class RewrittenTokens:
-    """Tokens of documents whose direct identifiers are replaced, written as often as is wanted.
+    """Writes the tokens of documents with replaced direct identifiers, repeatedly (for each epoch, say).
 
     Parameters
     ----------
@@ -244,8 +244,8 @@ class RewrittenTokens:
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write the tokens to an existing empty folder, and of surrogates the words that are one (`WordSpans`); returns
-        the counts of `write_tokens`.
+        """Write the tokens to an existing empty folder, and for surrogates the words that they take (`WordSpans`);
+        return the counts of `write_tokens`.
 
         Parameters
         ----------
@@ -309,9 +309,8 @@ def _write(
     progress: Callable[[int], None] | None,
     spans: SpanWriter | None = None,
 ) -> dict[str, Any]:
-    """Write the tokens of texts with the flags of their words, and perhaps the words of their replacements; returns the
-    counts of `write_tokens`.
-    """
+    """Write the tokens of rewritten texts with their words' flags, and with ``spans`` the words of replacements; return
+    the counts of `write_tokens`."""
     counts = dict.fromkeys(("words", "direct", "indirect", "protected", "protected_tokens"), 0)
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for documents, text in texts:

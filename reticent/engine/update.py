@@ -1,4 +1,4 @@
-"""Updates of an index: documents that came, individuals who withdrew; no other individual is counted again.
+"""Updates of an n-gram index for new documents and withdrawn individuals, without recounting the others.
 
 Support is a sum over units, so the old documents of some units are subtracted from the tables and their new ones are
 added (``rust_ext/src/index/update.rs``). That needs tables that have forgotten nothing: an index built with
@@ -23,7 +23,7 @@ from reticent.engine.split import Individuals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Numbers of distinct n-grams of one length that an update has moved.
+    """Numbers of distinct n-grams of one length that changed status in an update.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """The new index, the changes for each n, and how many individuals were counted again."""
+    """The updated index, the changes for each n, and how many individuals were counted again."""
 
     index: NgramIndex
     moved: tuple[Moved, ...]
@@ -64,7 +64,7 @@ def update_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Update:
-    """Return the index of ``after``, given that of ``before``; equal to a rebuild to the last byte of its tables.
+    """Return the index of ``after``, updated from that of ``before``; its tables are byte-equal to a rebuild.
 
     An individual is counted again where the ids of the documents, the household or the side of the split differ; with
     one member of a household all are. Row groups without documents of theirs are not read.
@@ -108,7 +108,7 @@ def update_index(
 
 
 def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> pl.DataFrame:
-    """Return a row for each document: its id, individual, unit (number and name), and whether it is on these sides."""
+    """Return one row per document: id, individual, unit (number and name), and whether it belongs to the splits."""
     ids = corpus.scan()
     codes = individuals.individual_codes(ids.column("individual_id"))
     by_individual = np.array_equal(individuals.units, np.arange(len(individuals.units)))
@@ -119,7 +119,7 @@ def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]
 
 
 def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
-    """Names of the units that are counted again, and the number of individuals in them.
+    """Return the names of the units to count again, and the number of individuals in them.
 
     A unit with an individual that changed is counted again, old and new, and with it every individual who is or was in
     it.

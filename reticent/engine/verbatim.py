@@ -1,4 +1,4 @@
-"""Verbatim: finds the stretches of a text that occur in the training documents, with an index that holds no text.
+"""Verbatim: finds passages of a text that occur in the training documents, by a Bloom filter that holds no text.
 
 The index is a Bloom filter over keyed hashes (``rust_ext/src/verbatim.rs``), with two bytes for each byte of training
 text. A stretch of ``length`` characters from a training document is always found, whatever its case, accents, white
@@ -39,7 +39,7 @@ def build_verbatim(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> VerbatimFilter:
-    """Return the index of the documents to keep (bool, one a document; None: all). Does not depend on their order.
+    """Return a Bloom filter of the passages of the kept documents (``keep``: bool, one per document; None: all).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def build_verbatim(
 
 
 def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
-    """Write ``verbatim.bin`` and ``verbatim.json`` (secret); returns counts."""
+    """Write the filter to ``verbatim.bin`` and ``verbatim.json`` (secret); return counts."""
     folder = Path(folder)
     # Not `tofile`, whose error on a full disk has no number of the system, and so no message.
     (folder / "verbatim.bin").write_bytes(index.bits().astype("<u8").data.cast("B"))
@@ -104,7 +104,7 @@ def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
 
 
 def open_verbatim(path: Path | str) -> VerbatimFilter:
-    """Open the index of a guard. Every byte is checked, because a lost bit would let training text through.
+    """Return the filter of a guard folder. Every byte is checked, because a lost bit would let training text through.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Stored tokens held to the text they were made from, without the core: the check that goes the other way.
+"""Verification of stored tokens against the text they were made from, without the Rust core.
 
 Protection is worked out again from the documents, their spans and the policy (:mod:`reticent.engine.oracle`);
 the documents are tokenised again by the Python library; and a token whose characters meet a protected one, white space
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class CheckedText:
-    """The documents of a corpus as the oracle reads them: once for all stores that were made from them.
+    """The documents of a corpus as read by the oracle, for checking all token stores that were made from them.
 
     Cost: one pass over the text, about 1.1 us a word; 20 bytes of memory a word.
     """
@@ -68,7 +68,7 @@ class CheckedText:
         self._words = DocumentWords.concatenated(parts)
 
     def batches(self, splits: tuple[str, ...] | None) -> Iterator[_Documents]:
-        """Yield the documents of these splits."""
+        """Yield the documents of these splits in batches, with their corpus rows and individuals' codes."""
         first, wanted = 0, _mask(self._individuals, splits)
         for batch in self._corpus.batches(columns=("doc_id", "individual_id", "text")):
             rows = codes = np.arange(first, first + batch.num_rows)
@@ -88,11 +88,10 @@ class CheckedText:
         policy: Policy,
         surface: str,
         counted: bool,
-        told: pa.RecordBatch | None = None,
+        other_supports: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Protection of the documents of these splits by these documents, spans and policy; the words that are ``told``
-        have another support.
-        """
+        """Return which words of these splits the policy protects, by the oracle's own counts of support (not used if
+        ``counted`` is False); ``other_supports`` replaces the support of its words."""
         wanted = _mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
@@ -101,10 +100,10 @@ class CheckedText:
         surfaces = self._table.surfaces(surface)
         seen, num_units = self._table.seen(surface), len(np.unique(units))
         supports = count_supports(words, units, surfaces, policy.n if counted else 1)
-        if told is not None:
-            names = told.column("word")
+        if other_supports is not None:
+            names = other_supports.column("word")
             rows = pc.index_in(pa.array(surfaces, names.type), value_set=names).fill_null(-1).to_numpy()
-            instead = np.append(told.column("support").to_numpy().astype(np.int64), -1)[rows][words.spellings]
+            instead = np.append(other_supports.column("support").to_numpy().astype(np.int64), -1)[rows][words.spellings]
             supports = (np.where(instead < 0, support, instead) for support in supports)
         marks = read_spans(spans, self._rows[chosen])
         of_words = next(supports)
@@ -125,7 +124,7 @@ def _mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np
 
 
 def read_spans(reader: SpanReader | None, rows: np.ndarray) -> Spans:
-    """Return the spans of the documents of these rows of the corpus, ascending."""
+    """Return the identifier spans of the documents with these corpus rows, ascending."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(np.empty(0, dtype=np.int64),) * 3]
     names = [pa.array([], pa.string()).dictionary_encode()]
     at_once = 1 << 15
@@ -153,10 +152,10 @@ def verify_tokens(
     spans: SpanReader | None = None,
     surface: str = "exact",
     counted: bool = True,
-    told: pa.RecordBatch | None = None,
+    other_supports: pa.RecordBatch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
-    """Compare every token of a store of original text with its documents.
+    """Return the result of comparing every token of a store of original text with its documents' protection.
 
     Parameters
     ----------
@@ -165,7 +164,7 @@ def verify_tokens(
         Of the index it was made with.
     counted : bool
         Whether support protects words at all.
-    told : record batch, optional
+    other_supports : record batch, optional
         Columns ``word`` and ``support``: words of another support than the text has (n = 1).
 
     Raises
@@ -173,7 +172,7 @@ def verify_tokens(
     ArtifactError
         The store has another number of documents than the splits.
     """
-    protected = text.protected(splits, spans, policy, surface, counted, told)
+    protected = text.protected(splits, spans, policy, surface, counted, other_supports)
     num_documents = len(protected.words.doc_offsets) - 1
     if store.num_documents != num_documents:
         raise ArtifactError(

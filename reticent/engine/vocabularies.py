@@ -1,4 +1,4 @@
-"""``tokenizer.json`` made from plain vocabulary files, in the form of BERT's or GPT-2's."""
+"""Making a ``tokenizer.json`` from plain vocabulary files of BERT or GPT-2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ END = "<|endoftext|>"
 
 
 def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False) -> str:
-    """Return BERT's tokenizer from a ``vocab.txt``; ``lowercase`` is its uncased variant (no accents)."""
+    """Return BERT's ``tokenizer.json`` for a ``vocab.txt``; ``lowercase``: uncased, without accents."""
     vocabulary = {token: number for number, token in enumerate(_lines(vocab_path))}
     missing = [token for token in BERT_SPECIALS if token not in vocabulary]
     if missing:
@@ -36,7 +36,7 @@ def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False)
 
 
 def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) -> str:
-    """Return GPT-2's tokenizer from ``vocab.json`` and ``merges.txt``."""
+    """Return the ``tokenizer.json`` of a GPT-2 tokenizer with this ``vocab.json`` and ``merges.txt``."""
     try:
         vocabulary = parse_json(Path(vocab_path).read_bytes())
     except (OSError, ValueError) as error:
@@ -66,7 +66,7 @@ def _by_number(vocabulary: dict[str, int]) -> dict[str, int]:
 
 
 def _json(special: list[tuple[int, str]], **parts: Any) -> str:
-    """A ``tokenizer.json`` as the library writes it: other bytes would be another tokenizer to a run."""
+    """Return a ``tokenizer.json`` formatted as by the library, as other bytes count as another tokenizer."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": number, "content": token, **plain} for number, token in sorted(special)]
     content = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts}

@@ -12,7 +12,7 @@ _jit = numba.njit(nogil=True, cache=True)
 
 @_jit
 def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into runs of at most ``capacity`` tokens; returns document, start and length of each (int64)."""
+    """Cut documents into windows of at most ``capacity`` tokens; return document, start and length (int64)."""
     num_windows = 0
     for document in range(len(doc_offsets) - 1):
         length = doc_offsets[document + 1] - doc_offsets[document]
@@ -36,7 +36,7 @@ def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, n
 def gather_windows(
     values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, offset: int, fill: int, out: np.ndarray
 ) -> None:
-    """Copy each window of ``values`` to its row of ``out`` (B, T) from column ``offset``; the rest is ``fill``."""
+    """Copy each window of ``values`` to its row of ``out`` (B, T) from column ``offset``; other cells get ``fill``."""
     for row in range(len(starts)):
         out[row, :offset] = fill
         for i in range(lengths[row]):
@@ -46,7 +46,7 @@ def gather_windows(
 
 @_jit
 def pack_rows(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Deal windows of these lengths, longest first, to rows of ``capacity`` tokens; returns the row of each (int64).
+    """Pack windows of these lengths, longest first, into rows of ``capacity`` tokens; return each one's row (int64).
 
     Best fit: each goes to the fullest row that has room. With falling lengths the number of rows depends on nothing
     but the lengths, and is at most 11/9 of the fewest possible, plus one. Cost: ``capacity`` steps a window at worst.
@@ -83,7 +83,7 @@ def lay_rows(
     out_labels: np.ndarray,
     positions: np.ndarray,
 ) -> None:
-    """Lay window w of the arrays (W, S), ``lengths[w]`` long, into row ``rows[w]``, column ``columns[w]``, of (B, T).
+    """Copy window w of the arrays (W, S), ``lengths[w]`` tokens, to row ``rows[w]``, column ``columns[w]`` of (B, T).
 
     Cells of no window stay as they are; the others say in ``positions`` where in their window they stand.
     """

@@ -1,4 +1,4 @@
-"""Individuals who withdrew: lists and tables of their ids, and the record of whom an earlier reading left out.
+"""Individuals who withdrew: lists and tables of their ids, and the record of whom earlier readings left out.
 
 A list is a text file, an id a line; a table (a *register*) stands in the database of the documents. Their ids are held
 to those of the documents as ``corpus.ids`` says. Ids of nobody here are counted: whoever withdrew may have no document,
@@ -48,18 +48,18 @@ _OPTED_IN: Final = "corpus.readmitted lists who opted in again"
 
 @runtime_checkable
 class Registering(Protocol):
-    """A database that can leave individuals out, so that their texts never travel; all of it in its one snapshot."""
+    """A database source that can exclude individuals by id, so that their texts are never sent."""
 
     name: str
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct ids in a register, or of the individuals of the documents (None), as strings."""
+        """Return the distinct ids in a table of withdrawn individuals; for None, those of the documents."""
 
     def leave_out(self, ids: pa.Array) -> None:
-        """Read no document of these individuals from now on."""
+        """Exclude the documents of these individuals from all later reads."""
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id, individual_id and, where it can, the SHA-256 of the text of each document left out."""
+        """Yield doc_id, individual_id and, if available, the text's SHA-256 of each excluded document."""
 
 
 # --------------------------------------------------------------------------------------------------------------- lists
@@ -69,12 +69,13 @@ OfList: TypeAlias = tuple[str, int, int]
 
 
 def form_of(ids: pa.Array | pa.ChunkedArray, choice: Ids) -> pa.Array | pa.ChunkedArray:
-    """Return ids in the form in which those of who withdrew are compared."""
+    """Return ids in the form in which they are compared: unchanged for "exact", otherwise folded."""
     return ids if choice == "exact" else fold_ids(ids)
 
 
 def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = "stop") -> tuple[pa.Array, int]:
-    """Return the individuals of a text file (UTF-8, an id a line, blank lines passed over), and how many ids it has.
+    """Return the ids in a text file (UTF-8, one id a line, blank lines ignored) that are individuals of the documents,
+    and the number of distinct ids in the file.
 
     Parameters
     ----------
@@ -98,12 +99,12 @@ def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = 
 
 
 def read_lines(*files: Path | str) -> pa.Array:
-    """Return the ids in lists; raises `PolicyError` as :func:`read_ids` does."""
+    """Return the ids in list files, concatenated; raises `PolicyError` as :func:`read_ids` does."""
     return pa.array([line for file in files for _, line in _numbered(file)], pa.string())
 
 
 def _numbered(file: Path | str) -> list[tuple[int, str]]:
-    """The ids in a list, each with the number of its line."""
+    """Return the ids in a list file, each with its line number."""
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
@@ -119,7 +120,7 @@ def _numbered(file: Path | str) -> list[tuple[int, str]]:
 def matched(
     ids: pa.Array, known: pa.ChunkedArray | pa.Array, choice: Ids, where: str, place: Any = lambda row: "an id"
 ) -> pa.Array:
-    """Return those of the known ids that a list or register names; raises as :func:`read_ids` does."""
+    """Return the ids of ``known`` that a list or register names; raises as :func:`read_ids` does."""
     names = known.unique().cast(pa.string())
     alike = names.filter(pc.is_in(form_of(names, choice), value_set=form_of(ids, choice)))
     if choice == "stop":
@@ -128,7 +129,7 @@ def matched(
 
 
 def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.Array, list[OfList]]:
-    """Return the corpus without all documents of the individuals in these files; raises as :func:`read_ids` does.
+    """Return the corpus without the documents of individuals listed in these files; raises as :func:`read_ids`.
 
     An individual may be in several files: a list of today may repeat that of yesterday.
 
@@ -144,22 +145,22 @@ def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.A
 def _of_lists(
     files: Sequence[Path | str], known: pa.Array | pa.ChunkedArray, choice: Ids
 ) -> tuple[pa.Array, list[OfList]]:
-    """The individuals whom files name, and what is said of each file."""
+    """Return the individuals listed in files, and each file's name, number of ids and number of individuals."""
     found = [read_ids(file, known, choice) for file in files]
     gone = pa.concat_arrays([pa.array([], pa.string()), *(ids for ids, _ in found)]).unique()
     return gone, [(str(file), num, len(ids)) for file, (ids, num) in zip(files, found, strict=True)]
 
 
-def tell(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, counts: dict[str, Any]) -> None:
-    """Say of each list whom it leaves out, and count it for a manifest; raises as `told` does."""
+def report_lists(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, counts: dict[str, Any]) -> None:
+    """Report how many individuals each list excludes, and add it to ``counts``; raises as `list_message` does."""
     for each in lists:
-        sentence, is_warning = told(*each, settings)
+        sentence, is_warning = list_message(*each, settings)
         progress.tell(sentence, is_warning=is_warning)
         counts.setdefault("withdrawn", []).append({"ids": each[1], "individuals": each[2]})
 
 
-def told(where: str, num_ids: int, num_individuals: int, settings: CorpusConfig) -> tuple[str, bool]:
-    """Return the sentence about a list or register, and whether it is a warning.
+def list_message(where: str, num_ids: int, num_individuals: int, settings: CorpusConfig) -> tuple[str, bool]:
+    """Return the sentence about a list or register of withdrawn individuals, and whether it is a warning.
 
     Raises
     ------
@@ -180,7 +181,7 @@ def told(where: str, num_ids: int, num_individuals: int, settings: CorpusConfig)
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Keyed digests of documents that earlier readings left out, and of whose they are.
+    """The record of withdrawals: keyed digests of documents that earlier readings excluded, and of their individuals.
 
     Attributes
     ----------
@@ -195,7 +196,7 @@ class LeftOut:
 
     @classmethod
     def read(cls, folder: Path) -> LeftOut:
-        """Return the record of a run folder; an empty one where there is none."""
+        """Return the record stored in a run folder; an empty one if there is none."""
         file = folder / RECORD
         if not file.exists():
             return cls()
@@ -206,7 +207,7 @@ class LeftOut:
         return cls(table.column("key")[0].as_py(), table) if table.num_rows else cls()
 
     def keep(self, folder: Path) -> None:
-        """Write the record into a run folder, unless it is empty and there is none."""
+        """Write the record to a run folder, unless it is empty and no earlier one exists."""
         if self.table.num_rows or (folder / RECORD).exists():
             sink = pa.BufferOutputStream()
             pq.write_table(self.table, sink)
@@ -216,12 +217,12 @@ class LeftOut:
         return bool(self.table.num_rows)
 
     def joined(self, other: LeftOut) -> LeftOut:
-        """Return both records as one."""
+        """Return the union of two records of withdrawals."""
         rows = pa.concat_tables([self.table, other.table])
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
     def has(self, name: str, values: pa.Array) -> np.ndarray:
-        """Return which of these values (ids, or SHA-256 of texts; nulls are none) are in a column."""
+        """Return which values (ids, or SHA-256 of texts) are in a column of the record, bool; nulls never are."""
         if name not in self._kept:
             keys, digests = self.table.column("key"), self.table.column(name)
             each = [(key, digests.filter(pc.equal(keys, key)).to_pylist()) for key in keys.unique().to_pylist()]
@@ -232,17 +233,17 @@ class LeftOut:
         return found
 
     def people(self, ids: pa.Array, choice: Ids) -> np.ndarray:
-        """Return which of these individuals are in the record."""
+        """Return which of these individuals are in the record of withdrawals, bool."""
         return self.has(_column_of(choice), form_of(ids, choice))
 
     def num_others(self, ids: pa.Array, choice: Ids) -> int:
-        """Return how many individuals of the record are none of these."""
+        """Return the number of individuals in the record that are not among these."""
         name = _column_of(choice)
         rest = self.without(**{name: form_of(ids, choice)}).table
         return rest.group_by(["key", name]).aggregate([]).num_rows
 
     def marked(self, documents: pa.Table) -> np.ndarray:
-        """Return which documents have the id or the text of one in the record."""
+        """Return which of these documents have the id or the text of a document in the record, bool."""
         marked = np.zeros(documents.num_rows, dtype=bool)
         for column, name in (("doc_id", "document"), ("sha256", "text")):
             if column in documents.column_names:
@@ -250,7 +251,7 @@ class LeftOut:
         return marked
 
     def adding(self, documents: Iterable[pa.RecordBatch | pa.Table], texts: set[bytes]) -> LeftOut:
-        """Return the record with these documents (doc_id, individual_id, SHA-256), which are left out now.
+        """Return the record extended by these newly excluded documents (doc_id, individual_id, SHA-256).
 
         ``texts``: SHA-256 of the texts of those who stay; a text that several share is no mark of one of them.
         """
@@ -265,7 +266,7 @@ class LeftOut:
         return LeftOut(self.key, pa.concat_tables(rows).group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
     def without(self, **values: pa.Array) -> LeftOut:
-        """Return the record without the rows that have one of these values in a column."""
+        """Return the record without the rows that have one of these values; ``values`` maps columns to values."""
         kept = np.ones(self.table.num_rows, dtype=bool)
         keys = self.table.column("key").to_pylist()
         for name, given in values.items():
@@ -276,11 +277,12 @@ class LeftOut:
 
 
 def _column_of(choice: Ids) -> str:
-    """The column of the record by which individuals are compared."""
+    """Return the record's column by which individuals are compared: "exact" or "folded"."""
     return "exact" if choice == "exact" else "folded"
 
 
 def _digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Return a keyed 128-bit digest of each value; ``kind`` separates ids from texts, nulls stay."""
     person = kind.encode()
     return [
         None
@@ -293,14 +295,14 @@ def _digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[
 
 
 def sha256(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the SHA-256 of each text (of its UTF-8); nulls stay."""
+    """Return the SHA-256 of the UTF-8 of each text, binary; nulls stay."""
     return pa.array(
         [hashlib.sha256(text.as_buffer()).digest() if text.is_valid else None for text in texts], pa.binary()
     )
 
 
 def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield documents (doc_id, individual_id, text) with the SHA-256 of their texts, as `DOCUMENTS_LEFT`."""
+    """Yield documents (doc_id, individual_id, text) as tables with the text's SHA-256 (`DOCUMENTS_LEFT`)."""
     for batch in batches:
         ids = [batch.column(number).cast(pa.string()) for number in range(2)]
         yield pa.table([*ids, sha256(batch.column(2))], schema=DOCUMENTS_LEFT)
@@ -311,7 +313,7 @@ def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class Withdrawals:
-    """Who is left out of one reading of documents, and what earlier readings of the run left out.
+    """Who is excluded from one reading of the documents, and whom earlier readings of the run excluded.
 
     Attributes
     ----------
@@ -329,29 +331,28 @@ class Withdrawals:
     _registers: list[pa.Array] = field(default_factory=list)
     _source: Registering | None = None
     _listed: pa.Array | None = None
-    _told: pa.Array | None = None
+    _excluded: pa.Array | None = None
     _passed_over: list[pa.Table] = field(default_factory=list)
 
     def begin(self, source: Any) -> None:
-        """Read lists and registers, and tell a source that can, before a text of it is read, whom to leave out; raises
-        as `end` does.
-        """
+        """Read the lists and registers of withdrawn individuals, and have a database source exclude them before any
+        text is read; raises as `end` does."""
         settings, origin = self.settings, origin_of(source)
         tables = [name for name in settings.readmitted if self._is_table(name)]
         if isinstance(origin, Registering):
             if settings.opt_out is not None or settings.withdrawn or tables or self.record:
-                self._tell_source(origin, tables)
+                self._exclude_at_source(origin, tables)
         elif settings.opt_out is not None or tables:
             raise PolicyError("corpus.opt_out: this source has no table of who withdrew; corpus.withdrawn takes files")
         elif settings.withdrawn:
             self._listed = form_of(read_lines(*settings.withdrawn), settings.ids)
 
-    def _tell_source(self, origin: Registering, tables: Sequence[str]) -> None:
+    def _exclude_at_source(self, origin: Registering, tables: Sequence[str]) -> None:
         settings, known = self.settings, origin.ids_of(None)
         self._registers = [origin.ids_of(table) for table in tables]
         gone = [self.of_lists(known)]
         for each in self.lists:  # nothing is read where a list stops the reading
-            told(*each, settings)
+            list_message(*each, settings)
         if settings.opt_out is not None:
             where = f"{origin.name} opt_out"
             ids = origin.ids_of(settings.opt_out)
@@ -359,25 +360,24 @@ class Withdrawals:
                 raise CorpusError(f"{where}: the table holds no id; leave corpus.opt_out out where nobody withdrew")
             gone.append(matched(ids, known, settings.ids, where))
             self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone[-1])}
-            self.said.append(told(where, len(ids), len(gone[-1]), settings))
+            self.said.append(list_message(where, len(ids), len(gone[-1]), settings))
         out = pa.concat_arrays(gone).unique()
         refuse_people(self.record, known, settings.ids, pa.concat_arrays([out, self.readmitted(known)]))
         if len(out):
-            self._source, self._told = origin, out
+            self._source, self._excluded = origin, out
             origin.leave_out(out)
 
     def of_lists(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
-        """Return the known individuals whom the lists name."""
+        """Return those of the known individuals whom the lists name."""
         gone, self.lists = _of_lists(self.settings.withdrawn, known, self.settings.ids)
         return gone
 
     def staying(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch (doc_id, individual_id, text and more) without those who are left out: all of them where its
-        source cannot do it, and what a database sent all the same (SQLite compares no text with a number).
-        """
+        """Return a record batch (doc_id, individual_id, text and more) without withdrawn individuals: those that the
+        source cannot exclude, or that a database sent nevertheless (SQLite compares no text with a number)."""
         names = batch.column("individual_id").cast(pa.string())
-        if self._told is not None:
-            is_gone = pc.is_in(names, value_set=self._told)
+        if self._excluded is not None:
+            is_gone = pc.is_in(names, value_set=self._excluded)
         elif self._listed is not None:
             is_gone = pc.is_in(form_of(names, self.settings.ids), value_set=self._listed)
         else:
@@ -388,8 +388,8 @@ class Withdrawals:
         return batch
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
-        """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date; neither
-        is asked for where nobody is left out, now or earlier.
+        """Check the documents that were read (doc_id, individual_id, text), and update the record; neither argument is
+        used if nobody is left out, now or earlier.
 
         Raises
         ------
@@ -413,7 +413,8 @@ class Withdrawals:
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
         gone: pa.Array | None = None,
     ) -> None:
-        """As `end`, of documents as `hashed` yields them, among which those of ``gone`` are still to be left out.
+        """Check documents as `end` does, given as tables from `hashed`, among which those of ``gone`` are still to be
+        excluded; update the record.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
         """
@@ -447,7 +448,7 @@ class Withdrawals:
         self.record = record.adding(left, texts)
 
     def require(self, documents: pa.Table, gone: pa.Array) -> None:
-        """Raise as `end` does; ``documents`` have doc_id and individual_id."""
+        """Raise as `end` does if someone would come back; ``documents`` have doc_id and individual_id."""
         individuals = documents.column("individual_id")
         settled = pa.concat_arrays([gone, self.readmitted(individuals)])
         refuse_people(self.record, individuals, self.settings.ids, settled)
@@ -455,16 +456,15 @@ class Withdrawals:
         refuse_moved([rest.filter(pa.array(self.record.marked(rest)))])
 
     def require_named(self) -> None:
-        """Raise as `end` does, of documents that were staged without those whom lists named: where no table is read,
-        the lists of today must name all of them, or who opted in again.
-        """
+        """Raise as `end` does if today's lists no longer name everyone in the record, or who opted in again; used for
+        documents already staged without them, where no database table is read."""
         settings = self.settings
         if self.record and settings.opt_out is None and not any(map(self._is_table, settings.readmitted)):
             named = read_lines(*settings.withdrawn, *settings.readmitted)
             _refuse(self.record.num_others(named, settings.ids))
 
     def readmitted(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
-        """Return the individuals who opted in again, where someone was left out."""
+        """Return the known individuals who opted in again; empty if nobody was ever left out."""
         choice, lists = self.settings.ids, [name for name in self.settings.readmitted if not self._is_table(name)]
         found = [pa.array([], pa.string())]
         if self.record:
@@ -481,12 +481,12 @@ def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
-    """The first eight bytes of each digest that is there, uint64."""
+    """Return the first eight bytes of each non-null digest, uint64."""
     return np.frombuffer(b"".join(each[:8] for each in digests.drop_null().to_pylist()), dtype=np.uint64)
 
 
 def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
-    """Raise `PolicyError`, with their number, for individuals of the record who are neither left out nor opted in."""
+    """Raise `PolicyError`, with their number, if individuals in the record are neither left out nor opted in again."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
     _refuse(int(record.people(names, choice).sum()) if record else 0)
@@ -501,7 +501,7 @@ def _refuse(back: int) -> None:
 
 
 def refuse_moved(moved: Sequence[pa.Table]) -> None:
-    """Raise `PolicyError`, with their number, for documents of who withdrew that have another individual now."""
+    """Raise `PolicyError` if documents of withdrawn individuals now belong to others; it says how many."""
     if count := sum(table.num_rows for table in moved):
         people = len({owner for table in moved for owner in table.column("individual_id").to_pylist()})
         raise PolicyError(

@@ -1,4 +1,4 @@
-"""Words and spans as numbers: what protection needs of a text, so that another k, n or policy reads none.
+"""Words and identifier spans of documents as numbers, so that protection by another k, n or policy reads no text.
 
 *Words* (``words.bin``, ``word_ends.bin``) are the rows that the words of each document have in an index: as many bits
 each as its rows need, all set for a word that it does not hold. The first byte of the file says how many, and each
@@ -28,7 +28,7 @@ LABEL_NAMES = "labels.json"
 
 
 class WordWriter:
-    """Appends the numbers of the words of documents to a folder; ``num_listed`` are the words of the index."""
+    """Appends documents' word numbers (index rows) to a folder; ``num_listed`` is the number of indexed words."""
 
     def __init__(self, folder: Path, num_listed: int):
         self.num_words = 0
@@ -38,7 +38,7 @@ class WordWriter:
         self._words.write(np.array([self._bits], dtype=np.uint8))
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
-        """Append documents: the numbers of all words, uint32, and words before each document, int64 (D + 1,)."""
+        """Append documents: numbers of all their words, uint32, and their word offsets, int64 (D + 1,)."""
 
         self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._bits))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))
@@ -50,7 +50,7 @@ class WordWriter:
 
 
 class NumberedWords:
-    """The numbers of the words of all documents.
+    """The word numbers of all documents, bit-packed and memory-mapped from a folder.
 
     Attributes
     ----------
@@ -81,21 +81,21 @@ class NumberedWords:
         return len(self.doc_offsets) - 1
 
     def of(self, documents: np.ndarray) -> np.ndarray:
-        """Return the numbers of the words of these documents, one document after the other, uint32."""
+        """Return the word numbers of these documents, concatenated, uint32."""
 
         lengths = self.doc_offsets[documents + 1] - self.doc_offsets[documents]
         return _rust.unpack_numbers(*self.stored, self.first_bytes[documents], lengths)
 
 
 class SpanWriter:
-    """Appends the words that spans meet to a folder."""
+    """Appends the word ranges that identifier spans cover, with their labels, to a folder."""
 
     def __init__(self, folder: Path):
         self._folder, self._codes, self._num_spans = folder, dict[str, int](), 0
         self._files = [HashedFile(folder / name) for name in (FIRSTS, ENDS, LABELS, COUNTS)]
 
     def write(self, offsets: np.ndarray, firsts: np.ndarray, ends: np.ndarray, labels: pa.Array) -> None:
-        """Append the spans of some documents.
+        """Append the identifier spans of some documents as word ranges.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class SpanWriter:
 
 
 class WordSpans:
-    """The words that the spans of all documents meet.
+    """The word ranges that the identifier spans of all documents cover, memory-mapped from a folder.
 
     Attributes
     ----------

@@ -1,4 +1,5 @@
-"""One text without its direct identifiers, and back again: ``reticent.redact`` and the command ``reticent redact``.
+"""Redaction of one text, reversible if wanted: ``reticent.redact`` and the command ``reticent
+redact``.
 
 For a corpus take ``reticent scrub``: it knows how all documents write a word, and finds in every document what one of
 them gives away.
@@ -32,14 +33,14 @@ _TAG: Final = re.compile(r"\[[^\[\]]+_\d+\]")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Redacted:
-    """A text with a numbered tag for each identifier, and what stood there (secret: keep it apart from the text)."""
+    """A text with a numbered tag for each identifier, and tag -> identifier (secret: keep it apart from the text)."""
 
     text: str
     #: Tag -> the identifier.
     values: Mapping[str, str]
 
     def restore(self, text: str | None = None) -> str:
-        """Return a text, by default this one, with what stood where its tags are; tags of other texts stay."""
+        """Return a text (default: this one) with its tags replaced by the identifiers; unknown tags stay."""
         given = self.text if text is None else text
         return _TAG.sub(lambda tag: self.values.get(tag[0], tag[0]), given)
 
@@ -48,7 +49,7 @@ class Redacted:
 
 
 def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None) -> str:
-    """Return a text with ``[NAME]``, ``[DATE]``… for its direct identifiers.
+    """Return a text with its direct identifiers replaced by category tags such as ``[NAME]`` and ``[DATE]``.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
 def redact_reversibly(
     text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None
 ) -> Redacted:
-    """Return a text with ``[NAME_1]``, ``[DATE_1]``… for its direct identifiers, and what they were.
+    """Return a text with numbered tags such as ``[NAME_1]`` for its direct identifiers, and what each tag replaced.
 
     Equal values have one tag, so that what is written about them elsewhere can be turned back:
 
@@ -106,7 +107,7 @@ def redact_reversibly(
 def _pieces(
     text: str, record: Mapping[str, str] | None, detectors: Sequence[Any] | None
 ) -> list[tuple[str, str | None]]:
-    """The text in pieces, each with the category of the identifier that it is, or None."""
+    """Return the text as consecutive (piece, category) pairs; the category is None outside identifiers."""
     fields = dict(record or {})
     records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
     if detectors is None:

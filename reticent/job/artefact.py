@@ -1,4 +1,4 @@
-"""An artefact is a value; a step makes one or several of them in one pass.
+"""Artefacts (result folders of a run) and the steps that build them.
 
 The plan of a job is a sequence of steps (:mod:`reticent.job.pipeline`). A step says the name of each result, its
 settings and inputs, and how it is made. Running, the status, the expected end and the deletion of stale results are
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A folder of the run, named by all that it depends on: it is made again exactly if settings or inputs changed.
+    """One result folder of a run, identified by its name, settings and inputs: it is built again exactly if one of
+    these changed.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class Artefact:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where an artefact is being written, and the counts that its manifest will hold (filled by the build)."""
+    """The folder in which an artefact is being written, and the counts for its manifest, which the build fills in."""
 
     folder: Path
     counts: dict[str, Any]
@@ -66,7 +67,7 @@ Outputs = Mapping[str, Callable[[], AbstractContextManager[Output]]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One pass of work and the artefacts that it leaves.
+    """A build that writes one or several artefacts in a single pass.
 
     Attributes
     ----------
@@ -114,7 +115,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training of a job: a recipe on a model, with one of the seeds of ``[train]`` (None: the job's own)."""
+    """One training run of a job: a recipe on a model, with one of the seeds of ``[train]`` (None: the job's own)."""
 
     model: ModelSection
     recipe: str
@@ -122,7 +123,7 @@ class Training:
 
     @property
     def name(self) -> str:
-        """Name of its artefact."""
+        """Name of the training's artefact."""
         folder = f"models/{self.model.name}/{self.recipe}"
         return folder if self.seed is None else f"{folder}/seed-{self.seed}"
 
@@ -134,7 +135,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One model to measure: a checkpoint of a training, or (None) the base model."""
+    """One model that the audit measures: a checkpoint of a training, or the base model where ``training`` is None."""
 
     model: ModelSection
     training: Training | None = None
@@ -150,7 +151,7 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """Name of its artefact."""
+        """Name of the measurement's artefact."""
         seed = "" if self.seed is None else f"seed-{self.seed}-"
         return f"measures/{self.model.name}/{self.recipe}/{seed}epoch-{self.epoch:04d}"
 
@@ -162,7 +163,7 @@ class Measurement:
 
 
 def trainings_of(job: Job) -> list[Training]:
-    """Return every training of a job: all recipes with the first seed, then all with the next, so that a run that stops
+    """Return every training of a job, all recipes of the first seed before those of the next, so that a run that stops
     half-way has compared the recipes.
     """
     found = [
@@ -175,22 +176,24 @@ def trainings_of(job: Job) -> list[Training]:
 
 
 def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
-    """Return the trainings of one model in the order of a report: by recipe, then seed."""
+    """Return the trainings of one model, ordered by recipe, then seed, as in the report."""
     own = (training for training in trainings_of(job) if training.model is model)
     return sorted(own, key=lambda training: model.recipes.index(training.recipe))
 
 
 def starts_of(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
-    """Return what the heads of a section stand on, of one model: its base (None), and its trainings by recipe and seed,
-    as far as the section names them."""
+    """Return the encoders on which a head section is trained, for one model: the base model (None), and the trainings
+    that the section names, by recipe and seed.
+    """
     found: list[Training | None] = [None, *trainings_by_recipe(job, model)]
     wanted = head.from_recipes or ("base", *model.recipes)
     return [start for start in found if (start.recipe if start else "base") in wanted]
 
 
 def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
-    """Return the measurements of a model section: its base model, then every checkpoint by recipe, seed and epoch. A
-    model that was trained elsewhere may have no base model."""
+    """Return the models to measure of a model section: its base model, then every checkpoint by recipe, seed and epoch.
+    A model that was trained elsewhere may have no base model.
+    """
     epochs = job.training(model).epochs_kept()
     kept = epochs if job.audit.every_checkpoint else epochs[-1:]
     own = trainings_by_recipe(job, model)
@@ -199,18 +202,18 @@ def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
 
 
 def is_last(job: Job, measurement: Measurement) -> bool:
-    """Whether a measurement is of a base model, or of the last checkpoint of a training, which is judged."""
+    """Whether a measurement is of a base model or of a training's last checkpoint; only these get a verdict."""
     return measurement.training is None or measurement.epoch == job.training(measurement.model).num_epochs
 
 
 def times_as_long(num_repeated: int, num_members: int) -> float:
-    """Return how many times as long a training takes that repeats so many of its members."""
+    """Return the factor by which training takes longer when ``num_repeated`` of the members are repeated (positive
+    control).
+    """
     return 1 + (TIMES_REPEATED - 1) * min(num_repeated / max(num_members, 1), 1)
 
 
 def time_of_making() -> str:
-    """Return the time for a file that names when it was made: now, or SOURCE_DATE_EPOCH, which is set to get the same
-    bytes twice.
-    """
+    """Return the current time as text, or that of SOURCE_DATE_EPOCH, which is set for reproducible bytes."""
     now = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
     return datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")

@@ -1,4 +1,6 @@
-"""The auditor of a model's tokens and the settings of an audit, as a job defines them; categories of direct words."""
+"""The auditor of a model and its settings, as a job defines them; categories of direct identifiers; estimates of the
+work.
+"""
 
 from __future__ import annotations
 
@@ -61,25 +63,26 @@ TEXT_SIZES = "text-sizes"
 
 
 def own_tokens(run: Run) -> list[str]:
-    """Return the names of the tokens that the job's attacks look at beside those of the audit."""
+    """Return the names of the token stores that the job's attacks read in addition to those of the audit."""
     return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
 
 
 def needs_text_sizes(run: Run) -> bool:
-    """Whether an attack of the job compares with the compressed sizes of the texts."""
+    """Whether an attack of the job needs the compressed sizes of the texts (the zlib baseline)."""
     return not ATTACKS_ON_SIZES.isdisjoint(run.job.audit.attacks)
 
 
 def resampling_settings(run: Run) -> dict[str, str]:
-    """Return what intervals resample, for a manifest: nothing where that is individuals, as before there was another
-    unit."""
+    """Return the manifest's entry for the bootstrap unit: empty for individuals, the default, else households."""
 
     is_split = (run.folder / "split" / "individuals.parquet").exists()  # else nothing is up to date anyway
     return {"resampled": "households"} if is_split and households_of(run.individuals.units) is not None else {}
 
 
 def open_auditor(run: Run, model: str) -> Auditor:
-    """Return the auditor of a model, by its name: it scores and attacks checkpoints. Opens the tokens of the audit."""
+    """Return the auditor of the model section of this name, which scores and attacks checkpoints; opens the audit's
+    tokens.
+    """
     from reticent.audit.evaluate import Auditor
 
     audit_store = audited_tokens(run, model, "audit")
@@ -107,8 +110,9 @@ def open_auditor(run: Run, model: str) -> Auditor:
 
 
 def named_groups(run: Run) -> dict[str, np.ndarray]:
-    """Return the individuals of each group that the job names, bool by code; `PolicyError` where a file cannot be
-    read."""
+    """Return for each group that the job names who belongs to it, bool by individual code; `PolicyError` where its file
+    cannot be read.
+    """
     ids = run.individuals.table.column("individual_id").cast(pa.string())
     found = {}
     for file in run.job.audit.groups:
@@ -118,9 +122,9 @@ def named_groups(run: Run) -> dict[str, np.ndarray]:
 
 
 def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
-    """Return tokens of a model, without those of canaries: only members have some, and they have an audit of their
-    own. The holdout of user inference has none. Of a positive control they are those of whom it repeats, and of the
-    others drawn alike."""
+    """Return a token store of a model for the audit, without canaries: only members have some, and they are audited
+    apart. For a positive control: the repeated members' documents and a sample of non-members drawn in the same way.
+    """
     store = open_tokens(run.folder / f"tokens/{model}/{name}")
     asked = _asked(run, model, store)
     if run.job.canaries is not None and name != OWN_TOKENS[USER_INFERENCE]:
@@ -134,7 +138,7 @@ def _section(run: Run, model: str) -> ModelSection:
 
 
 def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
-    """The documents of a store of whom a positive control draws, int64: the audit asks about no others. None: all."""
+    """Return the numbers of the documents that the audit of a positive control samples, int64; None: all documents."""
     num = _section(run, model).repeated
     if num is None:
         return None
@@ -142,14 +146,16 @@ def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
 
 
 def earlier_epochs(run: Run, measurement: Measurement) -> tuple[int, ...]:
-    """Return the epochs of the checkpoints before a last one that an attack asks too."""
+    """Return the epochs of the earlier checkpoints that an attack on the last one needs
+    too (attack over checkpoints).
+    """
     if CHECKPOINTS not in run.job.audit.attacks or measurement.training is None or not is_last(run.job, measurement):
         return ()
     return run.job.training(measurement.model).epochs_kept()[:-1]
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
-    """Return the categories of the words of the documents of these splits, in the order of their tokens.
+    """Return the categories of the identifying words in the documents of these splits, in token order.
 
     A word in spans of several categories has the one whose name comes first. Cost: two passes over the text.
     """
@@ -167,7 +173,7 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
 
 
 def categories_of(flagged: FlaggedWords, policy: Policy) -> WordCategories:
-    """Return the categories of flagged words; see `read_categories`."""
+    """Return the categories of the flagged words; see `read_categories`."""
     known: dict[str, int] = {"": 0}
     codes, lengths = [np.empty(0, dtype=np.int16)], [np.zeros(1, dtype=np.int64)]
     corpus_wide = [np.empty(0, dtype=np.bool_)]
@@ -195,7 +201,7 @@ def _covered(
     flagged: FlaggedWords, part: Any, words: Any, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray,
     chosen: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Words in the chosen spans, bool."""
+    """Whether each word lies in one of the chosen spans, bool."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
     covered = _rust.cover_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads)
@@ -218,7 +224,7 @@ WORDS_OF_A_TEMPLATE, NUM_TEMPLATES = 8, 3
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Tokens of each part of a step, in the order they run."""
+    """Tokens that pass through the model in each part of a step, in the order of execution."""
 
     parts: dict[str, float]
 
@@ -227,7 +233,7 @@ class Workload:
         return sum(self.parts.values())
 
     def portion(self, *names: str) -> tuple[float, float]:
-        """Return the shares of the step at which these neighbouring parts begin and end.
+        """Return the fractions of the step at which these adjacent parts begin and end.
 
         >>> Workload({"documents": 30.0, "generation": 10.0, "inversion": 40.0}).portion("generation")
         (0.375, 0.5)
@@ -238,7 +244,7 @@ class Workload:
 
 
 def training_work(run: Run, training: Training) -> Work:
-    """Return the work of a training; `ArtifactError` where its tokens are not there."""
+    """Return the estimated work of a training; `ArtifactError` where its tokens are missing."""
     model = training.model
     tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
     if model.repeated:
@@ -250,7 +256,7 @@ def training_work(run: Run, training: Training) -> Work:
 
 
 def work_of_measurement(run: Run, measurement: Measurement) -> Work:
-    """Return the work of a measurement."""
+    """Return the estimated work of a measurement."""
     return Work(
         name=measurement.name, title=f"scoring {measurement.title}", kind="score", model=measurement.model.name,
         recipe="", work=scoring_work(run, measurement).total,
@@ -258,7 +264,7 @@ def work_of_measurement(run: Run, measurement: Measurement) -> Work:
 
 
 def work_of_extraction(run: Run, measurement: Measurement) -> Work:
-    """Return the work of asking one model for canaries and passages."""
+    """Return the estimated work of extracting canaries and passages from one model."""
     return Work(
         name=measurement.name.replace("measures/", "extraction/", 1), title=f"extraction from {measurement.title}",
         kind="score", model=measurement.model.name, recipe="extraction", work=extraction_work(run, measurement.model),
@@ -266,7 +272,7 @@ def work_of_extraction(run: Run, measurement: Measurement) -> Work:
 
 
 def scoring_work(run: Run, measurement: Measurement) -> Workload:
-    """Return the work of measuring one model; `ArtifactError` where its tokens are not there.
+    """Return the estimated work of measuring one model, by part; `ArtifactError` where its tokens are missing.
 
     A masked model reads a window once for each fold of the words that it has to predict. Embedding shift and
     all that is computed from scores need no model.
@@ -304,8 +310,9 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Count a window for each target, and for each of its candidates, and a sentence for each term, candidate and
-    template."""
+    """Return the forward passes of inversion: one window for each target and each of its candidates, and one sentence
+    for each term, candidate and template.
+    """
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
@@ -319,8 +326,8 @@ def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) 
 
 
 def extraction_work(run: Run, model: ModelSection) -> float:
-    """Return the work of asking one model for canaries and passages. The scoring of canaries among their references is
-    counted, their greedy decoding is not.
+    """Return the tokens that extracting canaries and passages from one model costs. Scoring canaries among their
+    references is counted, their greedy decoding is not.
     """
     audit, masked, job = token_counts(run, model, "audit"), model.objective == "mlm", run.job
     work = 0.0
@@ -337,7 +344,7 @@ def extraction_work(run: Run, model: ModelSection) -> float:
 
 
 def token_counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
-    """Return the counts of the tokens of a model; `ArtifactError` where they are not there."""
+    """Return the counts of a model's token store; `ArtifactError` where it is missing."""
 
     return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts
 

@@ -1,4 +1,4 @@
-"""Checks before a run: a setting that would fail hours later fails at once."""
+"""Checks before a run, so that a setting that would fail after hours fails at once."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ OF_RMIA: Mapping[str, tuple[str, ...]] = {"rmia_slope": ("rmia",), "population":
 
 
 def refuse_idle(job: Job, *, models: bool, trains: bool, audits: bool) -> None:
-    """Raise `PolicyError` for settings without an effect on the stages of a run: on those that need models, that train,
-    and that audit.
+    """Raise `PolicyError` for settings that have no effect, among those of the stages that need models, train, or
+    audit.
     """
     found = [*_of_deduplication(job.dedup)]
     if models:
@@ -58,13 +58,13 @@ def refuse_idle(job: Job, *, models: bool, trains: bool, audits: bool) -> None:
 
 
 def refuse_idle_scope(dedup: DedupConfig) -> None:
-    """Raise `PolicyError` for a scope where copies are only counted, within individuals and between them alike."""
+    """Raise `PolicyError` for a deduplication scope in a mode that only counts copies, where it has no effect."""
     for said in _of_deduplication(dedup):
         raise PolicyError(said)
 
 
 def _given(section: Section, *names: str) -> list[str]:
-    """Return those of these fields that are not their defaults."""
+    """Return those of these fields whose values differ from their defaults."""
     return [name for name in names if getattr(section, name) != type(section).model_fields[name].get_default()]
 
 
@@ -73,7 +73,9 @@ def _idle(setting: str, why: str, instead: str = "") -> str:
 
 
 def _of_deduplication(dedup: DedupConfig) -> Iterator[str]:
-    """The scope alone: `reticent dedup RUN` counts copies by the other settings, whatever the mode."""
+    """Yield a message for a scope without effect. Only the scope is checked: `reticent dedup RUN` uses the other
+    settings in every mode.
+    """
     if dedup.mode == "off" and _given(dedup, "scope"):
         yield _idle("dedup.scope", "where dedup.mode is off", 'set dedup.mode to "exact" or "near"')
 
@@ -134,7 +136,7 @@ def _of_training(job: Job) -> Iterator[str]:
 
 
 def _late_epochs(job: Job, models: list[ModelSection], table: str) -> Iterator[str]:
-    """Checkpoints after the last epoch of all models that share this list of them."""
+    """Yield a message for checkpoint epochs after the last epoch of every model that shares this list."""
     longest = max(map(job.training, models), key=lambda training: training.num_epochs)
     last = longest.num_epochs
     if late := longest.late_epochs():
@@ -188,8 +190,7 @@ def _of_parts(job: Job) -> Iterator[str]:
 def check_run(
     run: Run, *, counts: bool, models: bool, trains: bool, classifies: bool, audits: bool, reports: bool = False
 ) -> None:
-    """Check the requirements of a run's stages: of those that count n-grams, need models, train, classify, audit, and
-    report.
+    """Check what the stages of a run require: those that count n-grams, need models, train, classify, audit, or report.
 
     Raises
     ------
@@ -230,7 +231,7 @@ def check_run(
 
 
 def require_same_documents(job: Job) -> None:
-    """Raise `PolicyError` if the run folder holds tokens of other documents, which an index would make useless."""
+    """Raise `PolicyError` if the run folder holds tokens of other documents, which a new index would make useless."""
 
     folder = Path(job.out)
     if not (folder / "tokens").exists() or not (folder / JOB).exists():
@@ -245,7 +246,7 @@ def require_same_documents(job: Job) -> None:
 
 
 def require_models(run: Run) -> None:
-    """Raise `PolicyError` for a job without models: every stage after the index works on a model's tokens."""
+    """Raise `PolicyError` for a job without models, which every stage after the index needs."""
     if not run.job.model:
         raise PolicyError(
             "the job names no model; add a [[model]] section, or give reticent protect --model NAME=PATH and --recipe"
@@ -253,7 +254,7 @@ def require_models(run: Run) -> None:
 
 
 def _require_extras(run: Run) -> None:
-    """Raise `PolicyError` for a library that is not installed, before the trainings that come before its own."""
+    """Raise `PolicyError` for an optional library that is not installed, before any training."""
 
     for model in run.job.model:
         settings = run.job.training(model)
@@ -272,7 +273,9 @@ def _require_extras(run: Run) -> None:
 
 
 def _check_noise(job: Job) -> None:
-    """Raise `PolicyError` for a noisy threshold where one individual more changes the documents of others."""
+    """Raise `PolicyError` for a noisy threshold together with a setting by which one individual changes the documents
+    of others.
+    """
     if job.threshold.epsilon is not None and job.dedup.mode != "off" and job.dedup.scope == "corpus":
         raise PolicyError(
             'threshold.epsilon: bounds nothing with dedup.scope = "corpus", where the copy of one individual takes '
@@ -281,8 +284,8 @@ def _check_noise(job: Job) -> None:
 
 
 def _check_private(run: Run) -> None:
-    """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later, and for settings of
-    DP-SGD, or of plain training, that no recipe looks at.
+    """Raise `PolicyError` for a private recipe that its training would refuse, and for settings of DP-SGD or of plain
+    training that no recipe uses.
     """
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
@@ -313,7 +316,7 @@ def _refuse_plain_clip(settings: TrainConfig, table: str) -> None:
 
 
 def _require_devices(run: Run) -> None:
-    """Raise `PolicyError` for a device that is not there, before any time is spent on earlier stages."""
+    """Raise `PolicyError` for a device that is not available, before any stage runs."""
     devices = {run.job.train.device, *(run.job.training(model).device for model in run.job.model)}
 
     for device in sorted(devices):
@@ -324,8 +327,8 @@ def _require_devices(run: Run) -> None:
 
 
 def _require_bases(run: Run, *, trains: bool) -> None:
-    """Raise `ArtifactError` for a base model that is not there, and `TrainingError` for one that reads no such windows,
-    before hours are spent on earlier stages.
+    """Raise `ArtifactError` for a missing base model, and `TrainingError` for one whose context is shorter than the
+    windows, before any stage runs.
     """
     for model in run.job.model:
         if model.foundation is not None:
@@ -338,8 +341,8 @@ def _require_bases(run: Run, *, trains: bool) -> None:
 
 
 def _tell_of_tokenizers(run: Run, *, trains: bool) -> None:
-    """Say what is to know of the tokenizer of a base model before it makes any tokens, or before the first training:
-    what transformers would build is asked where a training loads torch in any case.
+    """Warn of peculiarities of a base model's tokenizer before tokens are made or the first training starts;
+    transformers is only loaded for this where a training loads torch anyway.
     """
     for model in run.job.model:
         is_new = run.tokenizer_of_ids(model) is None or (trains and not (run.folder / "models" / model.name).exists())
@@ -362,7 +365,7 @@ def _require_there(path: str | None, setting: str, beside: tuple[str, ...] = ())
 
 
 def _require_pool(run: Run) -> None:
-    """Raise `PolicyError` for public words or names that cannot be read, where a recipe needs them."""
+    """Raise `PolicyError` for lists of public words or names that a recipe needs and that cannot be read."""
     recipes = [run.job.recipe(recipe) for model in run.job.model for recipe in model.recipes]
     sources = {"protect.public_words": run.job.protect.public_words}
     if any(recipe.context_indirect == "surrogate" for recipe in recipes):
@@ -375,7 +378,9 @@ def _require_pool(run: Run) -> None:
 
 
 def require_audit(run: Run) -> None:
-    """Raise `PolicyError` for faults that the audit would find only after the training, such as a misspelt attack."""
+    """Raise `PolicyError` for faults that the audit would otherwise find only after training, such as a misspelt
+    attack.
+    """
 
     run.job.audit.check_complete()
     open_earlier(run)
@@ -387,8 +392,8 @@ def require_audit(run: Run) -> None:
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published, and
-    for a positive control of more members than there are.
+    """Raise `PolicyError` for shadow models with too few members or non-members for any number to be published, and for
+    a positive control with more repeated members than there are.
     """
     if job.audit.shadow is not None:
         least = job.audit.small_cell
@@ -407,8 +412,8 @@ def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
 
 
 def check_sides(run: Run) -> None:
-    """Raise `PolicyError` for attacks that cannot work with these members, once they are known and before the first
-    training.
+    """Raise `PolicyError` for attacks that cannot work with this many members and non-members, after the split and
+    before the first training.
     """
     refuse_too_few(run.job, run.sides)
     if run.job.probe is not None:
@@ -420,15 +425,15 @@ def check_sides(run: Run) -> None:
 
 
 def check_budget(run: Run) -> None:
-    """Say what the private trainings of a job cost together; `PolicyError` where the budget does not hold all of them.
-    Once the members are known, and before the first training.
+    """Print the total privacy cost of the job's private trainings; `PolicyError` where the budget is smaller. Runs
+    after the split and before the first training.
     """
     if any(run.job.recipe(recipe).private for recipe in recipes_of(run.job)):
         resolve("reticent.ext.dp.charges:check_charges")(run)
 
 
 def _require_room(run: Run) -> None:
-    """Raise `PolicyError` for passages that are longer than a causal model reads at once."""
+    """Raise `PolicyError` for extraction passages longer than the context of a causal model."""
     asked = []
     if (extraction := run.job.extraction) is not None:
         asked.append(("extraction", max(extraction.prefix_tokens), extraction.suffix_tokens))
@@ -445,7 +450,7 @@ def _require_room(run: Run) -> None:
 
 
 def _positions(run: Run, model: ModelSection) -> int | None:
-    """Return the tokens that a base model reads at once; None where only its loader knows."""
+    """Return the context length of a base model in tokens; None where only its loader knows it."""
     if model.foundation is not None:
         return run.job.train.window_length
     return positions_of(run.base_of(model), None)

@@ -1,4 +1,4 @@
-"""The demo: the whole job on a hospital that does not exist, at a size that two CPU cores finish in minutes.
+"""The demo: a whole job on a generated hospital, at a size that two CPU cores finish in minutes.
 
 The stand-in foundation models are a small BERT and a small GPT-2, pre-trained here on generated public text, so
 that the demo needs no network. Nothing else differs from a real run: the same job, the same stages.

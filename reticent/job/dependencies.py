@@ -1,4 +1,4 @@
-"""Dependencies of a training, for the models of members and for shadow models."""
+"""Settings and inputs that the training of a model or of a shadow model depends on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from reticent.trainer.recipes import Recipe
 def training_dependencies(
     run: Run, training: Training, tokens: str | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings and inputs of a training; ``tokens`` names others than the members'.
+    """Return the settings and inputs that a training depends on; ``tokens`` names another token store than the
+    members'.
 
     The seed is that of the training alone: it decides the order of the windows, the masks and the new weights of the
     model. Split, index and protection follow the job's seed, so trainings with several seeds have the same members. A
@@ -47,12 +48,12 @@ def training_dependencies(
 
 
 def repeated_settings(model: ModelSection) -> dict[str, int]:
-    """Return what a positive control depends on beside its training, for a manifest: nothing for another model."""
+    """Return the additional settings that the training of a positive control depends on; empty for any other model."""
     return {"repeated": model.repeated} if model.repeated else {}
 
 
 def surrogate_names(job: Job) -> SurrogateNames:
-    """Return the names that stand for direct identifiers.
+    """Return the pool of surrogate names that replace direct identifiers.
 
     Raises
     ------
@@ -63,7 +64,7 @@ def surrogate_names(job: Job) -> SurrogateNames:
 
 
 def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> PrivacyConfig:
-    """Return DP-SGD of a model's private recipe; its cost is noted for the documents as they were given.
+    """Return the DP-SGD settings of a model's private recipe; its cost is charged to the documents as they were given.
 
     ``recipe`` says what is protected, and so what epsilon includes; None: nothing is.
     """
@@ -87,8 +88,8 @@ def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> P
 
 
 def privacy_unit(job: Job, settings: PrivacyConfig) -> Literal["individual", "household", "record"]:
-    """Return the unit of epsilon, of models and heads alike: a household where these are kept together, and not a
-    record.
+    """Return the privacy unit of models and heads: the household where households are kept together and the unit is not
+    the record.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def privacy_unit(job: Job, settings: PrivacyConfig) -> Literal["individual", "ho
 
 
 def by_household(job: Job) -> bool:
-    """Return whether households are kept together, where they count and vote once."""
+    """Return whether households are kept together, and then count and vote as one individual."""
     return job.corpus.household_id is not None and job.split.by != "individual"
 
 

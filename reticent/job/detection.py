@@ -1,4 +1,4 @@
-"""`reticent detect`: find identifiers in documents, or in those of a run or a job, count and evaluate them.
+"""`reticent detect`: find identifiers in the documents of a run or job, count them, and evaluate them.
 
 This module joins the floors: the engine detects, the audit compares with annotations.
 """
@@ -70,7 +70,7 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
 
 
 def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int]]:
-    """Return how many spans each detector found of each category; also of detectors that found none."""
+    """Return the number of spans by detector and category, with an entry for detectors that found none."""
 
     table = pq.read_table(Path(folder) / "spans.parquet", columns=["detector", "label"])
     counted = table.group_by(["detector", "label"]).aggregate([([], "count_all")])

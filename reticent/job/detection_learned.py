@@ -1,4 +1,6 @@
-"""The tagger of a run, as those know it who do not make it: where it is, and whom it was taught by."""
+"""The learned tagger of a run, for code that uses it: its location, its key, and the
+individuals whose notes taught it.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,22 @@ TAUGHT: Final = "taught.parquet"
 
 
 def learn_config_of(job: Job) -> LearnConfig | None:
-    """Return the settings of learning the run's tagger; None where there is none, or the job gives it as a file."""
+    """Return the settings for learning the run's tagger; None where it has none, or the
+    job gives the tagger as a file.
+    """
     return LearnConfig.of(job.detect.of("learned")) if "learned" in job.detect.detectors else None
 
 
 def keep_key(before: Path, folder: Path) -> None:
-    """Take the key of a run before, where this one has none: an update reads features as that one did."""
+    """Copy the feature-hashing key of the previous run where this one has none, so that an update hashes features
+    alike.
+    """
     if (before / KEY).exists() and not (folder / KEY).exists():
         write_private(folder / KEY, read_or_draw_key(before / KEY))
 
 
 def options_of(job: Job) -> dict[str, dict[str, Any]]:
-    """Return the options of a job's detectors, with the tagger that its run has learned."""
+    """Return the options of a job's detectors, including the tagger that its run has learned."""
     options = dict(job.detect.options)
     if learn_config_of(job) is not None:
         folder = Path(job.out)
@@ -47,7 +53,7 @@ def options_of(job: Job) -> dict[str, dict[str, Any]]:
 
 
 def languages_of(job: Job) -> tuple[str, ...]:
-    """Return the languages that the detectors of a job know: of the rules, and of its tagger."""
+    """Return the languages that the job's detectors cover: those of the rules and of its tagger."""
     options = options_of(job).get("learned")
     if options is None or not Path(options["model"]).exists():
         return KNOWN
@@ -55,7 +61,7 @@ def languages_of(job: Job) -> tuple[str, ...]:
 
 
 def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return of each id whether a document of the individual taught the tagger of the run: bool."""
+    """Return for each id whether a document of that individual was training data of the run's tagger, bool."""
     path = run.folder / LEARNED / TAUGHT
     if learn_config_of(run.job) is None or not path.exists():
         return np.zeros(len(individual_ids), dtype=bool)
@@ -64,6 +70,6 @@ def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def read_learned(run: Run) -> dict[str, Any]:
-    """Return what was learned, and how well."""
+    """Return the learned tagger's training sources and its cross-validated recall and precision."""
     report: dict[str, Any] = read_json(run.folder / LEARNED / REPORT)
     return report

@@ -1,4 +1,4 @@
-"""The experiment of [@boutet2025] as a job file: every recipe, five lengths of training, three seeds, at four sizes.
+"""The experiment of [@boutet2025] as a job file: every recipe, five training lengths, three seeds, at four sizes.
 
 It has all that the figures need: also the recipe with n = 3, differential privacy, text that the causal models write,
 and the classification of documents that have a class. The file is a job like any other, with a comment for each choice,
@@ -28,7 +28,7 @@ HOSPITAL = "hospital"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of an experiment.
+    """The settings that differ between the sizes of the experiment.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ def minimal_job(
     bases: Mapping[str, str] | None = None,
     num_individuals: int | None = None,
 ) -> str:
-    """Return a short job file: one model, protected, beside its unprotected twin, which shows that attacks succeed.
+    """Return a short job file: one protected model beside its unprotected twin, which shows that the attacks work.
 
     Parameters are those of `experiment_job`; without ``bases`` a small causal model is pre-trained first.
 
@@ -164,13 +164,13 @@ def minimal_job(
 
 
 def _synthetic(size: Size) -> int:
-    """Individuals of the generated hospital."""
+    """Return the number of individuals of the generated hospital."""
     return int(size.synth.split("--individuals ")[1].split()[0])
 
 
 def _with_reach(text: str, num_individuals: int | None) -> str:
-    """The job file with what it can show, said before it; with shadow models where they can show that membership is
-    within its threshold.
+    """Return the job file preceded by comments on what it can show; with shadow models where they can show that
+    membership is within its threshold.
     """
     job = parse_job(parse_toml(text))
     sides = None if num_individuals is None else expected_sides(job, num_individuals)
@@ -292,13 +292,13 @@ _OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-lik
 
 
 def _longer(objectives: Iterable[str]) -> list[str]:
-    """Recipes that protect sequences of up to three words (§6.5)."""
+    """Return the recipes that protect sequences of up to three words (§6.5)."""
     lines = [[f"[recipes.pp{each}-n3]", f'base = "pp{each}"', "n = 3"] for each in objectives]
     return [*(line for recipe in lines for line in (*recipe, ""))]
 
 
 def _classes(size: Size) -> list[str]:
-    """The downstream task (§6.2)."""
+    """Return the lines of the downstream classification task (§6.2)."""
     return [
         "[classify]        # documents by their class, from the last layer of the models of 8 epochs and of 64",
         *_fields(size.classify, {"learning_rate": "published: 2e-5; small models learn nothing with it"}),

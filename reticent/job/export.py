@@ -1,4 +1,4 @@
-"""The members' tokens of a run, for another machine that trains."""
+"""Export of the members' tokens of a run to another machine, which trains."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def tokens_of(run: Run) -> dict[str, str]:
-    """Name of each table of tokens, and its artefact: those of the members, whom models learn from."""
+    """Return for each token store of members, from which models learn, the name of its artefact."""
     return {f"tokens-{model.name}": f"tokens/{model.name}/train" for model in run.job.model}
 
 
 def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
-    """Name of the tokens of a model, and the recipes that are trained on nothing else than these."""
+    """Return for each token store of a model the recipes that are trained on it alone."""
     found: dict[str, list[str]] = {"train": []}
     for name in model.recipes:
         if run.job.recipe(name).context != "surrogate":  # which trains on others in each epoch
@@ -31,7 +31,7 @@ def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
 
 
 def warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) -> None:
-    """Name the recipes that are trained on none of the tokens that leave, which have another protection or text."""
+    """Warn of recipes that are trained on none of the exported tokens, as they have another protection or text."""
     taken = _recipes_by_tokens(run, model)
     others = set(model.recipes).difference(*(taken[name] for name in leaving))
     if others:
@@ -48,7 +48,7 @@ def warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) 
 
 
 def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
-    """Write the members' tokens of each model, with ids of their own; returns the counts of each folder.
+    """Write the members' tokens of each model with new individual ids; returns the counts by folder.
 
     The tokens with the job's protection are the artefact ``folder/MODEL``, those of recipes with another k, n or policy
     ``folder/MODEL-kK-nN-POLICY``. Tokens of rewritten text are not copied.

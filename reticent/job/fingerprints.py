@@ -1,4 +1,4 @@
-"""Fingerprints of the inputs and results of a run: each is computed once, however many stages need it.
+"""Fingerprints (digests) of a run's inputs and results, each computed once for all stages.
 
 A plan that is only looked at (:meth:`Fingerprints.for_a_look`) trusts the manifests of results and reads none of
 their bytes. A result that is missing or stale has the fingerprint `TO_DO`: then no result that follows from it is up to
@@ -20,7 +20,7 @@ TO_DO = "to do"
 
 
 def replaced(path: Path) -> ArtifactError:
-    """Return the error for a result that is not the one that this run made or found."""
+    """Return the error for a result that has been replaced since this run made or read it."""
     return ArtifactError(
         f"{path}: replaced by another process while this run needs it; let one job at a time work in a run folder, and "
         "start again"
@@ -28,7 +28,7 @@ def replaced(path: Path) -> ArtifactError:
 
 
 class Fingerprints:
-    """Fingerprints by path; those of results by their names in the run folder.
+    """Fingerprints by path, and by name for results in the run folder.
 
     Parameters
     ----------
@@ -45,14 +45,16 @@ class Fingerprints:
         self._texts: dict[str, str] = {}
 
     def for_a_look(self) -> Fingerprints:
-        """Return a copy that trusts manifests; fingerprints that were computed already are kept."""
+        """Return a copy for reading only, which trusts manifests; fingerprints that were computed already are kept."""
         copy = Fingerprints(self.folder, looking=True)
         copy._known = dict(self._known)
         copy._texts = dict(self._texts)
         return copy
 
     def trust_manifests(self) -> None:
-        """Read no bytes of results from here on; one that is missing has the fingerprint `TO_DO`."""
+        """From here on take the fingerprints of results from their manifests; a missing result has the fingerprint
+        `TO_DO`.
+        """
         self.looking = True
 
     def of(self, name: str) -> str:
@@ -70,7 +72,7 @@ class Fingerprints:
         return self._known[path]
 
     def require_unchanged(self, inputs: Collection[str]) -> None:
-        """Raise `ArtifactError` where a result with one of these fingerprints has been replaced by another process."""
+        """Raise `ArtifactError` where another process has replaced a result with one of these fingerprints."""
 
         for path, digest in list(self._known.items()):  # other views may be at work
             is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()
@@ -78,7 +80,7 @@ class Fingerprints:
                 raise replaced(path)
 
     def of_text(self, name: str) -> str:
-        """Return the fingerprint of protected tokens without their flags."""
+        """Return the fingerprint of a store of protected tokens without its flags."""
 
         if name not in self._texts:
             whole = self.of(name)  # it is of the bytes as they were written
@@ -96,6 +98,6 @@ class Fingerprints:
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
     def set(self, name: str, digest: str) -> None:
-        """Keep the fingerprint of a result that was just written, or is stale (`TO_DO`)."""
+        """Record the fingerprint of a result that was just written, or `TO_DO` for one that is out of date."""
         self._known[self.folder / name] = digest
         self._texts.pop(name, None)

@@ -1,4 +1,4 @@
-"""The gates of a job: they are written down before anything is trained, and judged when the evidence is there."""
+"""The gates of a job (thresholds at which a run fails): written before any training, judged on the audit's evidence."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ def gate_settings(run: Run) -> dict[str, Any]:
 
 
 def judge_settings(run: Run) -> dict[str, Any]:
-    """Return all that an audit is judged by: the gates, and who gets the model, which decides the risks that count."""
+    """Return all settings that the verdict depends on: the gates, and the release context, which decides the risks that
+    count.
+    """
     access = run.job.dossier.access
     return gate_settings(run) | ({} if access is None else {"access": access})
 
 
 def gate_step(run: Run) -> Step:
-    """Return the step of the artefact ``gates``, which says whether anything was trained already."""
+    """Return the step of the artefact ``gates``, which records whether anything had been trained before."""
     return Step.of(Artefact("gates", "gates", gate_settings(run), {}), partial(_build, run))
 
 
@@ -49,8 +51,8 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the verdict of the job's gates and of the default one, or without a verdict if the job
-    has no gate and the default one does not fail.
+    """Return the evidence with the results of the job's gates and of the default one; unchanged if the job has no gate
+    and the default one does not fail.
     """
 
     found = verdict(
@@ -68,7 +70,9 @@ def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 
 def judge_again(run: Run) -> None:
-    """Replace the verdict in a finished audit by that of the job's gates and release; nothing is measured again."""
+    """Replace the verdict of a finished audit by that of the job's present gates and release context; nothing is
+    measured again.
+    """
 
     gates, made = gate_settings(run), require_kind(run.folder / "audit", "audit")
     config = {name: value for name, value in made.config.items() if name not in ("gates", "verdict", "access")}

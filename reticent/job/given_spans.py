@@ -1,4 +1,5 @@
-"""Spans of the documents as they were given, from those that a run has found: nothing is searched twice.
+"""Spans of the original documents, before deduplication and quarantine, from those of a run, so that none is searched
+twice.
 
 A run that holds documents back from training, or plants canaries, has spans of other documents than it was given. Those
 of the documents that it has searched are taken as they are; only the documents that were held back are searched.
@@ -29,7 +30,7 @@ from reticent.job.stages.detect import detect_steps
 
 
 def has_spans(run: Run) -> bool:
-    """Whether the run folder has the spans that the run's job asks for."""
+    """Whether the run folder has the spans that its job requests."""
     look = run.for_a_look()
     try:
         return all(is_up_to_date(look, output) for step in detect_steps(look) for output in step.outputs)
@@ -83,7 +84,9 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
 
 
 def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Search the documents of these rows, which were held back: rows that did not fail, those that did, and spans."""
+    """Run the detectors on these rows, which the run had held back; returns the rows that succeeded, those that failed,
+    and the spans.
+    """
 
     job = run.job
     detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)
@@ -97,6 +100,6 @@ def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np
 
 
 def _moved(spans: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Spans with ``rows[document]`` as their documents."""
+    """Return the spans with document numbers mapped by ``rows``."""
     number = pa.array(rows[spans.column("document").to_numpy()], pa.int64())
     return spans.set_column(0, SPANS.field("document"), number).cast(SPANS)

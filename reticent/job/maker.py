@@ -1,4 +1,4 @@
-"""Making a step of the plan: only its stale outputs, each whole or not at all; and the states of artefacts."""
+"""Building the outputs of a step that are not up to date, each whole or not at all; and the states of artefacts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def build_step(run: Run, step: Step) -> None:
-    """Build the outputs of a step that are missing, were made from other settings or inputs, or have changed on disk.
+    """Build the outputs of a step that are missing, were made with other settings or inputs, or have changed on disk.
 
     Where torchrun started several processes, the first decides. The others take part in the steps that may be
     resumed, and skip all others.
@@ -81,13 +81,13 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
 
 @contextmanager
 def _helping(run: Run, artefact: Artefact) -> Iterator[Output]:
-    """The output as a helping process sees it: the main process opens and ends it."""
+    """Yield the output for a helping process of a distributed training; the main process opens and finishes it."""
     yield Output(unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs), {})
 
 
 def is_up_to_date(run: Run, artefact: Artefact) -> bool:
-    """Return whether an artefact was made with these settings and inputs, by its manifest alone: a plan must not read
-    every byte. `make` checks the bytes before it trusts the manifest.
+    """Return whether an artefact's manifest has these settings and inputs. Only the manifest is read; `make` verifies
+    the bytes before it relies on it.
     """
 
     try:
@@ -98,8 +98,8 @@ def is_up_to_date(run: Run, artefact: Artefact) -> bool:
 
 
 def look_at(run: Run, artefact: Artefact) -> str:
-    """Return the state of an artefact: "done", "to do", "out of date", or "begun" where a saved state is there to go on
-    from. One that is not done loses its fingerprint, and so does all that follows from it.
+    """Return the state of an artefact: "done", "to do", "out of date", or "begun" where a saved state allows resuming.
+    The fingerprint of one that is not done is cleared, and so are those of all that depends on it.
     """
     if is_up_to_date(run, artefact):
         return "done"

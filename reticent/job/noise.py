@@ -1,4 +1,5 @@
-"""The index that protects: that of the members, or with `[threshold] epsilon` one whose threshold is noisy.
+"""The index by which tokens are protected: the members' index, with a noisy threshold where ``[threshold] epsilon`` is
+set.
 
 Where the words of a recipe are not counted, the words of a public list are shared, whoever uses them, and no others: or
 with a private vocabulary also those that are drawn into it. An individual then moves no flag of another but through
@@ -40,7 +41,7 @@ KEY = "threshold.key"
 def protecting(
     run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None, *, words: Words = "counted"
 ) -> NgramIndex:
-    """Return the index by which tokens are protected: ``index`` itself where words are counted without noise.
+    """Return the index by which tokens are protected: ``index`` itself where no noise is added.
 
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
@@ -55,15 +56,15 @@ def protecting(
 
 
 def noise_of(run: Run, k: int, words: Words) -> Noise | None:
-    """Return the noise by which the words of a recipe are told; None where none is."""
+    """Return the noise of a recipe's word threshold; None where it has none."""
     if words == "public":
         return None
     return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise in the threshold of words that are counted; None without noise, and in a job of private
-    vocabularies none of whose recipes counts words: nothing is drawn, and charged, that no training reads.
+    """Return the noise for words that are protected by counted support; None without noise, and where no recipe of the
+    job uses counted support, so that nothing is drawn and charged in vain.
     """
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
@@ -71,14 +72,14 @@ def counted_noise(job: Job) -> Noise | None:
 
 
 def recipes_of(job: Job) -> list[str]:
-    """Return the recipes, and the heads, that a job has tokens for."""
+    """Return the recipes and heads for which a job makes tokens."""
     return [*(name for model in job.model for name in model.recipes), *(head.section for head in job.heads)]
 
 
 def vocabulary_noise(run: Run, k: int) -> Noise | None:
-    """Return the noise of the private vocabulary; None where it could buy nothing, and its recipe is that of the public
-    list alone: a word that everybody votes for is not drawn more often than not. The number of members that decides is
-    public, or the one that is declared in its place.
+    """Return the noise of the private vocabulary; None where even a word used by every member would more likely be left
+    out than drawn, so that the recipe is that of the public list alone. This depends on the number of members alone,
+    which is public or declared.
     """
     noise = run.job.threshold.noise
     assert noise is not None  # the job was checked
@@ -93,13 +94,13 @@ def vocabulary_noise(run: Run, k: int) -> Noise | None:
 
 
 def _declared(job: Job) -> int:
-    """The number of individuals that the job's trainings by DP-SGD take for public; 0 where they count the members."""
+    """Return the number of individuals that DP-SGD treats as public; 0 where the members are counted."""
     settings = filter(None, (job.training(model).dp for model in job.model))
     return max((dp.num_units or 0 for dp in settings), default=0)
 
 
 def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
-    """Whether each word of an index is on the public list, whatever its case; bool (num words,)."""
+    """Whether each word of an index is on the public list, in any case, bool (num words,)."""
     source = run.job.protect.public_words
     assert source is not None  # the job was checked
     public = {word.lower() for word in read_public_words(source).words}
@@ -125,7 +126,9 @@ def _noisy(
 def _voters(
     run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes, listed: np.ndarray | None
 ) -> np.ndarray:
-    """The voters of each word of an index among the members; none for words that are ``listed``, which need no vote."""
+    """Return for each word of an index how many members vote for it; 0 for words on the public list (``listed``), which
+    need no vote.
+    """
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:
@@ -144,8 +147,8 @@ def _voters(
 
 
 def noise_settings(run: Run, policy: Policy) -> dict[str, Any]:
-    """Return what tokens depend on beside their index and policy: nothing without noise; the key by its hash. A look at
-    a plan draws no key: where there is none, no tokens are up to date.
+    """Return the noise settings that tokens depend on beside index and policy: empty without noise, else with the key's
+    hash. Inspecting a plan draws no key; without one no tokens are up to date.
     """
     told: dict[str, Any] = {}
     if policy.words != "counted":
@@ -166,13 +169,15 @@ def _settings(noise: Noise) -> dict[str, Any]:
 
 
 def vocabulary_name(run: Run, words: Words) -> str:
-    """Return what a budget calls the vocabulary of a job, by its key; a look at a plan draws no key."""
+    """Return the name of the private vocabulary in the budget's ledger, derived from its key; inspecting a plan draws
+    no key.
+    """
     is_keyed = (run.folder / KEY).exists()
     return f"vocabulary-{hashlib.sha256(_key(run, words)).hexdigest()[:8] if is_keyed else words}"
 
 
 def _key(run: Run, words: Words = "counted") -> bytes:
-    """The key of the draws for these documents and settings: 32 bytes that follow from the folder's key and them.
+    """Return the 32-byte key for random draws, derived from the folder's key, the documents and the settings.
 
     A private vocabulary beside a list has one of its own, and so has that of another list: the votes are others, and
     the same noise on both would cancel in their difference.

@@ -1,4 +1,4 @@
-"""What audits of a run found, kept beside its models: a result that was seen once cannot be dropped by the next audit.
+"""Outcomes that a run's audits have found, kept beside its models so that the next audit cannot drop one.
 
 ``outcomes.json`` has the outcome of every risk of every training that was audited, with the digest of the model's
 files, the attacks, the seed and the version. Rows are only added, each once. The judgement names those that are worse
@@ -35,18 +35,18 @@ T = TypeVar("T")
 
 
 def of_the_model(files: Mapping[str, T]) -> dict[str, T]:
-    """Return the files of a model folder, by name, without its card, which does not change what the model does."""
+    """Return the files of a model folder by name, without its model card, which does not change what the model does."""
     return {name: about for name, about in files.items() if name != CARD}
 
 
 def digest_of(files: Mapping[str, str]) -> str:
-    """Return the SHA-256 over file -> SHA-256 of a model folder, without its card."""
+    """Return the SHA-256 over the file digests of a model folder, without its model card."""
     return hashlib.sha256(canonical(of_the_model(files))).hexdigest()
 
 
 def with_files(measured: ModelEvidence, manifest: Manifest, place: str | None = None) -> ModelEvidence:
-    """Return what was measured with the digest of the model's files, and of its training but for the seed; ``manifest``
-    is that of the training, and ``place`` where in it the model is, by default its epoch.
+    """Return a measurement with the digest of its model's files and of its training settings without the seed.
+    ``manifest`` is that of the training, ``place`` the model's subfolder, by default that of its epoch.
     """
     start = f"{place or f'epoch-{measured.epoch:04d}'}/"
     files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
@@ -61,7 +61,9 @@ def _read(folder: Path) -> list[KeptOutcome]:
 
 
 def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the outcomes that audits of this run found before, and what the job says of them."""
+    """Return the evidence with the outcomes that earlier audits of this run found, and
+    the job's explanations of them.
+    """
     why: dict[tuple[str, str, str, str], str] = {}
     for each in run.job.audit.explained:
         why[each.model, each.recipe, each.risk, each.created] = each.why
@@ -73,7 +75,9 @@ def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 
 def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None = None) -> None:
-    """Add the outcomes of an audit to those of the run. ``arithmetic``: of an audit that an older version made."""
+    """Add the outcomes of an audit to those kept in the run. ``arithmetic`` is the version of the computations of an
+    audit made by an older version.
+    """
     known = _read(run.folder)
     seen = {_same(row) for row in known}
     found = [replace(row, arithmetic=arithmetic or row.arithmetic) for row in outcomes_of(evidence)]
@@ -83,7 +87,7 @@ def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None =
 
 
 def keep_those_of_an_older_version(run: Run) -> None:
-    """Keep the outcomes of the audit that stands in a run which kept none before."""
+    """Keep the outcomes of a finished audit that was made before outcomes were kept."""
     if (run.folder / OUTCOMES).exists():
         return
     try:
@@ -102,5 +106,5 @@ def keep_those_of_an_older_version(run: Run) -> None:
 
 
 def _same(row: KeptOutcome) -> KeptOutcome:
-    """What makes two rows one: all but the time."""
+    """Return a row without the time, for comparing outcomes."""
     return replace(row, created="", numbers=tuple(row.numbers), explained=None)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Parts of a run, for many machines or the array of a scheduler: each makes its share of the models and their scores.
+"""Splitting a run over machines or the array of a job scheduler: each part makes its share of the models and their
+scores.
 
     part 0 of N      all that the models share: documents, protected tokens, scores of the base models, the gates
     part i of N      every N-th training with its scores, every N-th draw of shadow models
@@ -32,28 +33,28 @@ SHARED = ("classify", "shadows", "measures", "extraction")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part ``number`` of ``total``; number 0 is the part that comes first."""
+    """Part ``number`` of ``total``; number 0 makes what all others need first."""
 
     number: int
     total: int
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """Return the part that ``i/N`` names; `PolicyError` where it names none."""
+        """Return the part given as ``i/N``; `PolicyError` for any other text."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
         if found is None or not 0 <= int(found[1]) <= int(found[2]) or int(found[2]) == 0:
             raise PolicyError("--part: expected i/N, with i from 1 to N, or 0/N for all that the parts share")
         return cls(int(found[1]), int(found[2]))
 
     def groups(self, run: Run) -> frozenset[str]:
-        """Return the groups of steps that are this part's: every N-th, trainings before shadow models."""
+        """Return the groups of steps in this part: every N-th, those of trainings before those of shadow models."""
         found = [training.name for training in trainings_of(run.job)]
         found += dict.fromkeys(shadow.group for shadow in shadows_of(run))
         return frozenset(found[self.number - 1 :: self.total] if self.number else ())
 
 
 def execute_part(run: Run, part: Part) -> dict[str, int]:
-    """Make the steps of a part; returns ``made``, ``up_to_date`` and ``waiting``: how many of its models and scores.
+    """Make the steps of a part; returns the numbers ``made``, ``up_to_date`` and ``waiting`` of its models and scores.
 
     Raises
     ------
@@ -89,7 +90,9 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
 
 
 def _train(run: Run, part: Part) -> dict[str, int]:
-    """Make the part's trainings, in all processes together where torchrun started several; part 0 writes the gates."""
+    """Make the part's trainings, in all processes of a distributed training where torchrun started several; part 0
+    writes the gates.
+    """
     world = join_world()
     world.barrier()
     run.fingerprints.trust_manifests()  # of other parts, which may be at work; those of before were read

@@ -1,4 +1,4 @@
-"""The plan of a job: the order of its steps. Running a job and showing its status are loops over that plan.
+"""The plan of a job: its stages and their order. Running a job and showing its status are loops over this plan.
 
     corpus -> dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
 
@@ -44,7 +44,9 @@ class Stage:
     within: str = ""
 
     def steps_of(self, run: Run) -> Iterator[Step]:
-        """Yield the steps of a run, lazily: a later one may depend on the bytes of an earlier one."""
+        """Yield the stage's steps for a run, lazily: a later step may depend on the bytes
+        that an earlier one writes.
+        """
         steps = resolve(self.steps) if isinstance(self.steps, str) else self.steps
         yield from steps(run)
 
@@ -79,18 +81,18 @@ EXPERIMENT = ("base models", "train", "classify", "heads", "shadows", "measures"
 
 
 def stages_until(until: str) -> list[Stage]:
-    """Return the stages of the plan up to and including one, with the parts of all of them."""
+    """Return the stages of the plan up to and including ``until``, with their parts."""
     wanted = STAGES[: STAGES.index(until) + 1]
     return [stage for stage in _PLAN if (stage.within or stage.name) in wanted]
 
 
 def stages_named(*names: str) -> list[Stage]:
-    """Return the stages and parts of stages with these names, in order."""
+    """Return the stages, or parts of stages, with these names, in the plan's order."""
     return [stage for stage in _PLAN if stage.name in names]
 
 
 def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
-    """Run every stage up to and including ``until``; returns the run folder.
+    """Run every stage up to and including ``until``; return the run folder.
 
     With ``alone`` only the reading of the documents and deduplication run before it: a stage that looks at documents
     one by one needs no split, unless canaries are planted in some of them.
@@ -128,7 +130,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
 
 
 def run_stages(run: Run, stages: Iterable[Stage]) -> None:
-    """Make the steps of these stages; the expected end is shown from the first stage of an experiment on."""
+    """Build the steps of these stages; from an experiment's first stage on, the expected end is shown."""
     stages = list(stages)
     audits = any("audit" in (stage.name, stage.within) for stage in stages)
     with ExitStack() as stack:
@@ -150,7 +152,7 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
 
 
 def report_again(run: Run) -> None:
-    """Judge the gates of the job by a finished audit, and write the report and the dossier; nothing is measured."""
+    """Judge the job's gates on a finished audit and write report and dossier again, without measuring anything."""
     judge_again(run)
     for stage in stages_named("report", "dossier"):
         for step in stage.steps_of(run):
@@ -158,7 +160,7 @@ def report_again(run: Run) -> None:
 
 
 def _train(run: Run) -> None:
-    """Make the trainings, in all processes together where torchrun started several."""
+    """Make the trainings, in all processes of a distributed training where torchrun started several."""
 
     (train,), world = stages_named("train"), join_world()
     world.barrier()  # the tokens must be there
@@ -171,8 +173,8 @@ def _train(run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One step of a plan that is only read: its stage, and the state of each output by name. A stage has no step here
-    if its steps depend on an earlier stage that is not done.
+    """The states of one step's outputs, by name, as found without building anything. Stages that depend on an
+    unfinished one have no steps yet.
     """
 
     stage: Stage
@@ -185,7 +187,7 @@ class Look:
 
 
 def look_at_all(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Look]:
-    """Yield every step of the plan without making any; ``run`` must be :meth:`Run.for_a_look`."""
+    """Yield the state of every step of the plan without building any; ``run`` must be from :meth:`Run.for_a_look`."""
     for stage in stages:
         told = False
         try:
@@ -198,7 +200,7 @@ def look_at_all(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Look]:
 
 
 def _plan_of(run: Run, stages: list[Stage]) -> Plan:
-    """Return the expected end of the experiment from here on."""
+    """Return the remaining work of the experiment, with its expected end."""
     looked = list(look_at_all(run.for_a_look(), [stage for stage in stages if stage.name in EXPERIMENT]))
     if any(look.stage.name == "classify" and not look.is_done for look in looked):
         resolve("reticent.ext.classify.stage:check_documents")(run)

@@ -1,5 +1,5 @@
-"""What a run can show of its models, said before it: how many individuals *within* of each risk needs, what a recipe
-lowers and what it does not, and what attacks with shadow models cost.
+"""What a run's audit will be able to show, printed beforehand: how many individuals the verdict *within* needs for each
+risk, what the recipes lower and do not, and what shadow models cost.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Sides = tuple[int, int]
 
 
 def expected_sides(job: Job, num_individuals: int) -> Sides:
-    """Return how many of these individuals the split will make members, and how many it will hold out."""
+    """Return the numbers of members and of held-out individuals that the split will make of so many individuals."""
     split = job.split
     return round(num_individuals * (1 - split.heldout - split.reference)), round(num_individuals * split.heldout)
 
 
 def sides_of(run: Run) -> Sides | None:
-    """Return the two sides of a run: as they were split, or else as its documents will be; None where they cannot be
-    read yet.
+    """Return the numbers of members and of held-out individuals of a run, from its split or else estimated from its
+    documents; None where these cannot be read yet.
     """
     try:
         return run.sides
@@ -43,12 +43,12 @@ def sides_of(run: Run) -> Sides | None:
 
 
 def membership_is_reachable(job: Job, sides: Sides) -> bool:
-    """Return whether a risk that needs shadow models can be within with so many individuals."""
+    """Return whether a risk that needs shadow models can be judged *within* with so many individuals."""
     return any(_is_enough(risk, job, sides) for risk in RISKS.values() if risk.by_shadows)
 
 
 def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield sentences, without a full stop: what is needed and what is there, what is lowered, and what it costs."""
+    """Yield sentences, without a full stop, on what is needed and available, what is lowered, and what it costs."""
     yield t("reach.heading")
     objectives = {model.objective for model in job.model}
     for risk in RISKS.values():
@@ -67,7 +67,9 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
 
 
 def _num_shadow_heads(job: Job) -> int:
-    """Of the heads of each start, and of the unprotected ones beside those that protect."""
+    """Return the number of shadow models of heads: for each encoder, and for the unprotected twin of heads that
+    protect.
+    """
     starts = [(head, starts_of(job, head, model)) for head in job.heads for model in job.model]
     heads = sum(len(found) + (head.protects and bool(found)) for head, found in starts)
     return heads * job.audit.heads.num_shadows if job.audit.heads is not None else 0
@@ -116,7 +118,9 @@ def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
 
 
 def _control(job: Job, sides: Sides | None, t: Texts) -> str:
-    """The cheaper positive control, with as many shadow models of its own as the fewest that count."""
+    """Return the sentence on the cheaper positive control, with the fewest shadow models
+    that are enough for *within*.
+    """
     how, often = t("reach.longer", longer=LONGER), float(LONGER)
     if sides is not None and sides[0] >= FEWEST_REPEATED and _often(FEWEST_REPEATED, sides) < LONGER:
         how, often = t("reach.repeated", num=FEWEST_REPEATED), _often(FEWEST_REPEATED, sides)
@@ -124,12 +128,14 @@ def _control(job: Job, sides: Sides | None, t: Texts) -> str:
 
 
 def _often(num_repeated: int, sides: Sides | None) -> float:
-    """How many times as long a training takes that repeats so many members."""
+    """Return the factor by which training takes longer when so many members are repeated."""
     return 1.0 if sides is None else times_as_long(num_repeated, sides[0])
 
 
 def _times(job: Job, num_shadows: float) -> int:
-    """As long as how many trainings of a model so many shadow models take: each sees half of both sides."""
+    """Return how many trainings of the model cost as much as so many shadow models, each on half of members and
+    held-out.
+    """
     split = job.split
     return max(round(num_shadows * (1 - split.reference) / 2 / (1 - split.heldout - split.reference)), 1)
 
@@ -139,7 +145,9 @@ def _is_enough(risk: Risk, job: Job, sides: Sides) -> bool:
 
 
 def _fewest(risk: Risk, job: Job) -> Sides:
-    """The fewest of each side; an attack of the job does not attack the others whom it compares with."""
+    """Return the fewest individuals a side that *within* needs; individuals whom an attack uses for comparison are not
+    attacked and come on top.
+    """
     members, others = risk.fewest(_at_most(risk, job))
     shadow = job.audit.shadow
     if risk.by_shadows and shadow is not None and not set(OF_RMIA["population"]).isdisjoint(shadow.attacks):

@@ -1,4 +1,4 @@
-"""Two releases of one model, before and after a withdrawal: what their difference tells of who left.
+"""The attack on two releases of one model, before and after a withdrawal: does their difference show who left?
 
 The earlier run (``audit.earlier``) has the documents of those who withdrew, which this run has no more. Its last model
 of the same section and recipe, and the model that is measured, are scored on the earlier run's tokens.
@@ -25,13 +25,13 @@ from reticent.job.stages.near_copies import copied_individuals
 
 
 class Earlier:
-    """The release before a measured model: its run, its training, and its last checkpoint."""
+    """The previous release of a measured model: its run, its training, and its last checkpoint."""
 
     def __init__(self, run: Run, training: Training, epoch: int, path: Path):
         self.run, self.training, self.epoch, self.path = run, training, epoch, path
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of what the attack reads of the earlier run."""
+        """Return the fingerprints of what the attack reads in the previous release's run."""
         known = self.run.fingerprints
         return {
             "earlier checkpoint": known.of_checkpoint(self.training.name, self.epoch),
@@ -40,7 +40,9 @@ class Earlier:
 
 
 def open_earlier(run: Run) -> Run | None:
-    """Return the run of ``audit.earlier``, None where the job names none; `PolicyError` where it is no run folder."""
+    """Return the run of the previous release (``audit.earlier``), None where the job names none; `PolicyError` where it
+    is no run folder.
+    """
     if run.job.audit.earlier is None:
         return None
     folder = Path(run.job.audit.earlier)
@@ -52,8 +54,9 @@ def open_earlier(run: Run) -> Run | None:
 
 
 def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
-    """Return the release before a measured model: the last checkpoint of each training has one, where the earlier run
-    trained the same recipe on a model section of the same name."""
+    """Return the previous release of a measured model; only a training's last checkpoint has one, where the earlier run
+    trained the same recipe on a model section of the same name.
+    """
     training = measurement.training
     if training is None or not is_last(run.job, measurement):
         return None
@@ -71,10 +74,11 @@ def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
 
 
 def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> KindAttack | None:
-    """Return the attack on members of the earlier release who are in the documents of this run no more, against
-    individuals whom both hold out; None where nobody left."""
+    """Return the attack on members of the previous release whose documents have been withdrawn, against individuals
+    held out in both releases; None where nobody was withdrawn.
+    """
     from reticent.audit.membership.releases import withdrawn_attack
-    from reticent.audit.scoring.gradients import asked_documents
+    from reticent.audit.scoring.gradients import sampled_documents
     from reticent.audit.scoring.scores import score_models
     from reticent.audit.stats.intervals import bootstrap_of
     from reticent.job.auditing import audited_tokens
@@ -93,7 +97,7 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     if not left.any():
         return None
     rows = np.flatnonzero(chosen)
-    asked = rows[asked_documents(store.individual[rows], left[rows], settings.seed, units=before.units)]
+    asked = rows[sampled_documents(store.individual[rows], left[rows], settings.seed, units=before.units)]
     store = store.select(np.union1d(np.flatnonzero(left), asked))
     path = run.checkpoint_of(measurement)
     special = special_ids(load_tokenizer(path), objective)

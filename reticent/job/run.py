@@ -1,4 +1,4 @@
-"""A run: a job and its folder, the results that it has opened, and the documents that each stage sees.
+"""A run: a job bound to its folder, the results that it has opened, and the documents that each stage reads.
 
 The job of the last run is kept as ``job.json``; an earlier one stays until the first result of the new one stands.
 The documents of each stage are decided here alone: ``whole_corpus`` holds the given documents without those of
@@ -96,11 +96,11 @@ class Run:
 
     @cached_property
     def verified(self) -> VerifiedFiles:
-        """Files of documents and finished results that need not be hashed again."""
+        """Digests of documents and finished results that were verified already and need not be hashed again."""
         return VerifiedFiles(self.folder, reread=self._reread)
 
     def verify_all(self) -> None:
-        """Where every byte is to be read again, read the results too that no stage of this run asked for.
+        """With full verification, also read the results that no stage of this run has read.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Run:
             self.verified.verify(path, read_manifest(path))
 
     def for_a_look(self) -> Run:
-        """Return this run as one that is only read: it is silent and trusts manifests."""
+        """Return this run for reading only: it prints nothing and trusts manifests."""
         look = Run(self.job, Progress(quiet=True))
         look._opened = dict(self._opened)
         look.fingerprints = self.fingerprints.for_a_look()
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def whole_corpus(self) -> Any:
-        """The documents as they were given, without those of individuals who have withdrawn; opened once."""
+        """The documents as given, without those of withdrawn individuals; opened once."""
         if "whole_corpus" not in self._opened:
             corpus, record = self.given_corpus, LeftOut.read(self.folder)
             self.withdrawn = []
@@ -136,7 +136,7 @@ class Run:
 
     @property
     def given_corpus(self) -> Any:
-        """The documents as they were given, also those of individuals who have withdrawn; opened once."""
+        """The documents as given, including those of withdrawn individuals; opened once."""
         if "given_corpus" not in self._opened:
             corpus = open_configured(staged_job(self.job).corpus)
             if isinstance(corpus.source, Files):
@@ -151,8 +151,8 @@ class Run:
             self._opened["whole_corpus"].require_unchanged()
 
     def left_out(self, *, again: bool = False) -> LeftOut:
-        """Return the record of who was left out; ``again`` brings it up to date with the lists of this job, as is done
-        where a run of an earlier version has none.
+        """Return the record of left-out documents; ``again`` updates it with the lists of this job, as for a run of an
+        earlier version without a record.
 
         Cost: one pass over the text, where someone is left out and it is brought up to date.
 
@@ -174,7 +174,7 @@ class Run:
         return reading.record
 
     def _tell_reading(self, corpus: Corpus) -> None:
-        """Count the files that are skipped and, once documents were read, the documents that were left out."""
+        """Report skipped files and, once documents were read, the number of documents left out."""
         found = corpus.reading.found
         if notice := found.notice():
             (self.progress.warn_once if found.surprising else self.progress.say_once)(notice)
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def deduplicated(self) -> Any:
-        """The documents without the copies that deduplication leaves out; the split is over their individuals."""
+        """The documents without the copies that deduplication removes; the split is drawn over their individuals."""
         if "deduplicated" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
@@ -193,12 +193,12 @@ class Run:
 
     @property
     def remaining(self) -> Any:
-        """The same without the holdout of user inference, if there is one: all stages after the split see these."""
+        """The deduplicated documents without the holdout of user inference; all stages after the split read these."""
         return self._parted[0] if self.job.split.user_inference_holdout else self.deduplicated
 
     @property
     def user_inference_holdout(self) -> Any:
-        """The documents that only the attack user_inference sees; the job must have a share for it."""
+        """The documents set aside for the attack user_inference; the job must reserve a share for it."""
         return self._parted[1]
 
     @property
@@ -211,7 +211,7 @@ class Run:
 
     @property
     def documents(self) -> Any:
-        """The same, with canaries if the job plants some; detectors see these."""
+        """The remaining documents, with canaries if the job inserts some; detectors read these."""
         if self.job.canaries is None:
             return self.remaining
         if "documents" not in self._opened:
@@ -221,14 +221,14 @@ class Run:
 
     @property
     def corpus(self) -> Any:
-        """The documents without those in quarantine; every stage after ``detect`` sees these."""
+        """The documents without quarantined ones; every stage after ``detect`` reads these."""
         if "corpus" not in self._opened:
             self._opened["corpus"] = self._without_quarantined(self.documents)
         return self._opened["corpus"]
 
     @property
     def unplanted(self) -> Any:
-        """The documents of ``corpus`` as they are without canaries."""
+        """The documents of ``corpus`` without canaries."""
         if self.job.canaries is None:
             return self.corpus
         return self._without_quarantined(self.remaining)
@@ -239,7 +239,7 @@ class Run:
 
     @property
     def canaries_left_out(self) -> dict[str, str]:
-        """What a manifest says of a result without canaries; nothing where the job plants none."""
+        """Return the manifest's entry for a result without canaries; empty where the job inserts none."""
         return {} if self.job.canaries is None else {"canaries": "left out"}
 
     @property
@@ -251,7 +251,7 @@ class Run:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """How many members the split has, and how many held-out individuals (households, where it has some)."""
+        """The numbers of members and of held-out individuals (households, where there are some)."""
         members, heldout = (
             len(np.unique(self.individuals.units[self.individuals.mask(side)])) for side in (MEMBERS, HELDOUT)
         )
@@ -265,20 +265,20 @@ class Run:
         return self._opened[name]
 
     def once(self, name: str, key: bytes, make: Callable[[], T]) -> T:
-        """Return what ``make`` gives; it is made again only where ``key`` is another than before."""
+        """Return the result of ``make``, cached under ``name`` until ``key`` changes."""
         if (kept := self._opened.get(name)) is None or kept[0] != key:
             kept = self._opened[name] = key, make()
         made: T = kept[1]
         return made
 
     def forget_tables(self, *names: str) -> None:
-        """Free the tables of n-grams that protection made of these indexes, where they are open."""
+        """Free the n-gram lookup tables of these indexes, where they are open."""
         for name in set(names) & set(self._opened):
             self._opened[name].forget_tables()
 
     @property
     def numbered(self) -> NumberedCorpus:
-        """The documents as numbers, opened once; the step over the text must be done."""
+        """The documents as word numbers, opened once; the step that reads the text must be done."""
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
@@ -289,25 +289,25 @@ class Run:
 
     @property
     def policy(self) -> Policy:
-        """The policy of protection."""
+        """The protection policy of the job."""
         return self.job.protect
 
     def checkpoints(self, model: ModelSection, recipe: str, seed: int | None = None) -> dict[int, Path]:
-        """Return epoch -> model folder of one training; by default that of the first seed."""
+        """Return the checkpoints of one training, epoch -> model folder; by default of the first seed."""
         seeds = self.job.training(model).seeds
         training = Training(model, recipe, seeds[0] if seed is None and seeds else seed)
         folder = self.folder / training.name
         return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
 
     def checkpoint_of(self, measurement: Measurement) -> Path:
-        """Return the folder of the model that is measured."""
+        """Return the folder of a measured model."""
         if measurement.training is None:
             return Path(self.base_of(measurement.model))
         return self.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
     def base_of(self, model: ModelSection) -> str:
-        """Return the folder of the base model; a hub name where the local cache has no snapshot of it. A run that does
-        more than look fetches one, once, where the hub may be asked.
+        """Return the folder of the base model, or its hub name where the local cache has no snapshot. A run that does
+        more than look downloads one, once, where the hub may be used.
         """
         if model.base is None:
             return str(self.folder / "foundation" / model.name / "model")
@@ -327,7 +327,7 @@ class Run:
         return {"base": self.fingerprints.at(Path(base)) if Path(base).exists() else base}
 
     def tokenizer_of(self, model: ModelSection) -> str:
-        """Return the tokenizer of the base model, as JSON; of a given base it is read once, as it can have 10 MB.
+        """Return the tokenizer of the base model as JSON; cached for a base model given as files, as it can have 10 MB.
 
         One that made the model's ids is not tested again.
         """
@@ -341,7 +341,7 @@ class Run:
         return str(self._opened[name])
 
     def dataset(self, recipe: str, *, model: str | None = None, window_length: int | None = None) -> Any:
-        """Return the members' windows under a recipe of the job as a Hugging Face dataset, for any trainer.
+        """Return the members' windows under a recipe as a Hugging Face dataset with protected labels, for any trainer.
 
         ``model`` is the first model that has the recipe, ``window_length`` that of its training. Columns and errors are
         those of :func:`reticent.trainers.protected_dataset`; `ArtifactError` before ``execute(run, until="protect")``,
@@ -365,21 +365,21 @@ class Run:
 
     @property
     def evidence(self) -> AuditEvidence:
-        """The finished audit before publication; it is read from its file each time."""
+        """The finished audit's evidence before publication, read from its file each time."""
 
         require_kind(self.folder / "audit", "audit")
         return from_json(AuditEvidence, read_json(self.folder / "audit" / "audit.json"), "audit")
 
     def invalidate(self, *names: str) -> None:
-        """Forget the opened results with these names, because their inputs have changed."""
+        """Close the opened results with these names, because their inputs have changed."""
         for name in names:
             self._opened.pop(name, None)
 
     # -------------------------------------------------------------- bookkeeping
 
     def prepare_folder(self) -> None:
-        """Make the private run folder, with the resolved job if it is new; a folder of something else is refused, and a
-        job that would bring back who has withdrawn there.
+        """Make the private run folder, with the resolved job if it is new; refuse a folder of something else, and a job
+        that would include withdrawn individuals again.
         """
 
         if not (self.folder / RECORD).exists():  # a run of an earlier version has none
@@ -393,9 +393,9 @@ class Run:
                 self.keep_job()
 
     def keep_job(self) -> None:
-        """Write this job into the run folder. An earlier job stays until the first result of this one is there, so a
-        job that fails at its start leaves no settings to later commands. That its documents were others is said even
-        when quiet, because all results of the run are then replaced.
+        """Write this job into the run folder. The previous job stays until the first result of this one is written, so
+        a job that fails at its start leaves the previous settings. A change of documents is reported even when
+        quiet, because it replaces all results of the run.
         """
 
         if self._job_kept:
@@ -422,7 +422,7 @@ class Run:
             raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
     def recover(self) -> None:
-        """Delete the remains of an interrupted run, once and before anything can fail."""
+        """Delete the remains of an interrupted run, once, before anything can fail."""
 
         if not self._recovered:
             recover_folder(self.folder)
@@ -431,7 +431,7 @@ class Run:
         self._recovered = True
 
     def warn_of_memory(self, name: str, peak: int) -> None:
-        """Warn if a stage has taken a tenth more than the memory limit, and again if a later one takes still more."""
+        """Warn if a stage's peak memory exceeds the limit by a tenth, and again if a later stage exceeds that."""
         limit = self.job.memory_limit
         if limit is not None and peak > 1.1 * max(limit, self._told_peak):
             self._told_peak = peak

@@ -1,4 +1,4 @@
-"""Samples of the text that tokens are checked against where views are made."""
+"""Samples of documents whose tokens are checked against the text when views (token stores with flags) are written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Samples:
-    """Documents whose tokens are checked against their text where views are made, by splits; one pass reads them for
+    """Samples of documents, by splits, for checking tokens against the text; a single pass over the text reads them
     all.
     """
 
@@ -34,7 +34,9 @@ class Samples:
         self._tokenizers: dict[str, Retokenizer] = {}
 
     def on_batch(self) -> Callable[[int, pa.RecordBatch], None]:
-        """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
+        """Draw the samples and return a callback for each batch of documents: it takes the number of the batch's first
+        row, and the batch.
+        """
         from reticent.engine.text_sample import TextSample  # it compiles patterns of Unicode's properties
 
         run = self._run
@@ -49,16 +51,16 @@ class Samples:
         return take
 
     def read(self, model: ModelSection, splits: tuple[str, ...], index: NgramIndex, policy: Policy) -> SampledText:
-        """Read the sample of these splits as the text that a model's tokens are checked against; ``index`` has the
-        supports that protect.
+        """Return the sampled text of these splits, against which a model's tokens are checked; ``index`` has the
+        supports by which they are protected.
         """
 
         spans = SpanReader(self._run.folder / "spans")
         return self._of(splits).read(spans, index, self._tokenizer_of(model), max_n=policy.n)
 
     def _of(self, splits: tuple[str, ...]) -> TextSample:
-        """Return the sample of these splits. Where no pass over the text went before, what is read of the corpus is
-        the row groups and files that hold a document of a sample.
+        """Return the sample of these splits. Without an earlier pass over the text, only the row groups and files that
+        hold sampled documents are read.
         """
 
         if not self._taken:
@@ -76,7 +78,7 @@ class Samples:
         return self._taken[splits]
 
     def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
-        """Return the tokenizer of a model's ids, which its views share."""
+        """Return the tokenizer of a model, which its views share."""
         from reticent.engine.oracle.retokenizer import Retokenizer
 
         if model.name not in self._tokenizers:
@@ -86,7 +88,7 @@ class Samples:
 
 
 def require_text(store: TokenStore, text: SampledText, policy: Policy) -> TextCheck:
-    """Return the check of a store against a sample of its text; `ArtifactError` where its tokens do not fit."""
+    """Return the result of checking a token store against sampled text; `ArtifactError` where they differ."""
     check = text.check(store, policy)
     if not check.holds:
         raise ArtifactError(f"tokens: {check.failure()}")

@@ -1,5 +1,5 @@
-"""Where the documents of a job are read from: local files, or the artefact ``corpus`` that the run folder holds of a
-database, an object store or a lake.
+"""The source of a job's documents: local files, or the artefact ``corpus``, a copy in the run folder of a database, an
+object store or a lake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ NAME = "corpus"
 
 
 def corpus_artefact(job: Job) -> Artefact:
-    """Return the artefact: the address without its user and parameters, the query as a digest, the columns."""
+    """Return the artefact ``corpus``, whose settings hold the address without user and parameters, the query's digest,
+    and the columns.
+    """
     settings, address = job.corpus, str(job.corpus.remote)
     kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
     kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
@@ -38,7 +40,7 @@ def corpus_artefact(job: Job) -> Artefact:
 
 
 def more_columns(job: Job) -> list[str]:
-    """Return the columns of the source that later stages read beside those of documents."""
+    """Return the additional columns of the source that later stages read."""
     columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
     label = job.classify.label if job.classify is not None else None
     ladder = job.audit.diagnoses
@@ -52,7 +54,7 @@ def _digest(text: str) -> str:
 
 
 def staged_job(job: Job) -> Job:
-    """Return a job whose documents are local files: those of the run folder, where the job's own are not.
+    """Return a job whose documents are local files: its own, or the copy in the run folder.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Status of a job: artefacts done and left, and the time they will take. It only reads; the job may be running.
+"""The status of a job: artefacts done and remaining, and the expected time. It only reads, so the job may be running.
 
 It goes through the plan as a run does, but makes nothing: an artefact is done if its manifest has the settings and
 inputs that a run would make it with. An artefact that follows from one not done is not done either. Bytes of results
@@ -41,7 +41,7 @@ def job_status(run: Run) -> dict[str, Any]:
 
 
 def _plan_of(looked: list[Look], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Counts and expected time of the experiment; None before there are tokens to train on."""
+    """Return the counts and expected time of the experiment; None before there are tokens to train on."""
     try:
         works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
     except ReticentError:
@@ -61,7 +61,7 @@ def _plan_of(looked: list[Look], earlier: dict[str, dict[str, Any]]) -> dict[str
 
 
 def _text_check(run: Run, name: str) -> dict[str, Any] | None:
-    """Return the counts of the check of tokens against their text: of all documents, or else of a sample."""
+    """Return the counts of a token store's check against the text: of all documents, or else of a sample."""
 
     tokens = read_manifest(run.folder / name)
     try:

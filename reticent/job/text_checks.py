@@ -1,4 +1,4 @@
-"""The check of all tokens of a run against their text, and the proof of it on a machine without the text.
+"""Checking all tokens of a run against their text, and the proof of that check for a machine without the text.
 
 A check is an artefact of its own, ``text-check/MODEL/VARIANT``, bound to the tokens by the fingerprint of their flags:
 so a machine that trains and has no text can say whether the flags it uses were checked. This needs no torch.
@@ -34,7 +34,7 @@ KIND, FILE = "text-check", "check.json"
 
 
 def check_text(run: Run) -> dict[str, TextCheck | None]:
-    """Check every token of a run's tokens of original text against its documents; a check that exists is not repeated.
+    """Check every token of original text of a run against its documents; a check that exists is not repeated.
 
     Returns
     -------
@@ -64,9 +64,7 @@ def check_text(run: Run) -> dict[str, TextCheck | None]:
 
 
 def _original(run: Run, variant: str) -> tuple[tuple[str, ...], Policy] | None:
-    """The sides whose documents tokens of original text are of, and that shape their protection, and the policy; None
-    for tokens of another text.
-    """
+    """Return the splits of a token store of original text, and its protection policy; None for rewritten text."""
     if variant == "audit":
         return (MEMBERS, HELDOUT), run.policy
     policies = {run.job.tokens(name): run.job.protection(name) for model in run.job.model for name in model.recipes}
@@ -119,14 +117,14 @@ class _Reader:
                 splits=splits,
                 spans=SpanReader(run.folder / "spans"),
                 surface=run.job.index.surface,
-                told=_told(run, policy) if splits == (MEMBERS,) else None,
+                other_supports=_told(run, policy) if splits == (MEMBERS,) else None,
                 progress=advance,
             )
 
 
 def _told(run: Run, policy: Policy) -> pa.RecordBatch | None:
-    """The words (``word``, ``support``) whose support the noise of the threshold, or a list, sets in place of that of
-    the text; None where all are counted. Which they are is the engine's: the text knows supports alone.
+    """Return the words (``word``, ``support``) whose support noise or a public list replaces; None where support is
+    counted. The text shows counted supports alone, so the index names these words.
     """
     if run.job.threshold.noise is None and policy.words == "counted":
         return None
@@ -134,7 +132,8 @@ def _told(run: Run, policy: Policy) -> pa.RecordBatch | None:
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:
-    """Return how far the flags of tokens were checked against their text, and whether the check was of these flags.
+    """Return a text on how far a store's flags were checked against the text, and whether these very flags were
+    checked.
 
     Without a text it goes by the kept check of all documents, or else by the sample that was checked when the tokens
     were made.

@@ -1,4 +1,4 @@
-"""Which tokens a recipe of a job is trained on, and the proof of a training's ledger against them. Needs no torch."""
+"""The tokens that a recipe is trained on, and the verification of a training's ledger against them. Needs no torch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ SURROGATES_KEY = "surrogates.key"
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Others than the members of the run: the split that says who, their tokens' artefact, what gives their index."""
+    """Individuals other than the run's members: their split, their tokens' artefact, and a function that opens their
+    index.
+    """
 
     individuals: Individuals
     tokens: str
@@ -51,7 +53,9 @@ class Drawn:
 
 
 def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> TokenStore:
-    """Return the audit's tokens of these individuals, bool by code: the flags say which words are ordinary."""
+    """Return the audit's tokens of these individuals (``is_heldout``: bool by code); flags show which words are
+    ordinary.
+    """
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     return store.select(np.flatnonzero(is_heldout[store.individual]))
 
@@ -60,9 +64,9 @@ def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> Tok
 def training_tokens(
     run: Run, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
-    """Yield the tokens of the members for a recipe and, where they change, what gives those of each epoch; with ``of``
-    those of other individuals. The documents of those whom a positive control repeats stand there several times, in
-    memory.
+    """Yield the members' tokens for a recipe and, where they change by epoch, a function that returns those of an
+    epoch; with ``of`` the tokens of other individuals. For a positive control, repeated members' documents occur
+    several times, in memory.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. In DP-SGD, where one individual must not move the
@@ -91,7 +95,9 @@ def training_tokens(
 
 
 def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | None) -> Callable[[Path, int], object]:
-    """Return what writes the tokens of an epoch: other surrogates for the identifiers of the documents of a store."""
+    """Return a function that writes the tokens of an epoch, with new surrogates for the direct identifiers of a store's
+    documents.
+    """
 
     @functools.cache
     def rewritten() -> RewrittenTokens:
@@ -124,7 +130,9 @@ def _protecting(run: Run, policy: Policy, of: Drawn | None) -> NgramIndex:
 
 
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
-    """Return the public words for a recipe that replaces indirect identifiers in the context; None for any other."""
+    """Return the public words for a recipe that replaces indirect identifiers in its
+    context; None for other recipes.
+    """
     if not recipe.replaces_indirect:
         return None
 
@@ -140,7 +148,7 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
 
 
 def find_run(ledger: Path) -> tuple[Path, str, str]:
-    """Return the run folder of a ledger ``models/MODEL/RECIPE/…/ledger.json``, and its model and recipe.
+    """Return the run folder of a ledger ``models/MODEL/RECIPE/…/ledger.json``, with its model and recipe.
 
     Raises
     ------
@@ -164,7 +172,7 @@ def verify_training(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Verdict:
-    """Draw all targets of a training again from the run's tokens and compare with what its ledger says.
+    """Draw all prediction targets of a training again from the run's tokens and compare them with its ledger.
 
     The recipe is the job's, the settings are those of the manifest beside the ledger.
 
@@ -214,7 +222,7 @@ def verify_training(
 
 
 def _fingerprint(tokens: Path) -> str:
-    """The fingerprint of tokens, every byte of which was read, those of the ids of a view too."""
+    """Return the fingerprint of a token store after reading every byte, including the ids that a view refers to."""
 
     ids = ids_of(tokens)
     if ids != tokens and fingerprint(ids) != read_manifest(tokens).inputs.get("ids"):
@@ -225,7 +233,7 @@ def _fingerprint(tokens: Path) -> str:
 def _text_check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
-    """How far the flags that a recipe goes by were held to the text, and whether nothing speaks against them."""
+    """Return a text on how far the flags of a recipe were checked against the text, and whether no check failed."""
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:

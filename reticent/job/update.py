@@ -1,4 +1,4 @@
-"""An update of a run: documents are added or individuals withdraw, and the indexes are made from those of before.
+"""Updating a run: documents are added or individuals withdrawn, and the indexes are derived from the previous ones.
 
 The job of the new run is the old job with more sources and more files of withdrawn individuals. So every later command,
 and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte, and so
@@ -53,19 +53,21 @@ READ_ANEW = ("version", "opt_out", "readmitted", "row_security", "time_zone")
 
 
 class Reuse:
-    """An update of a run, seen from the new run ``run``."""
+    """What an update takes over from the previous run; ``run`` is the new one."""
 
     def __init__(self, refresh: Refresh, run: Run):
         self._before, self._refresh, self._run = refresh.before, refresh, run
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """Of each document of the new run, its number among those of before, or -1."""
+        """For each document of the new run its number in the previous run, or -1."""
         return rows_before(self._before.corpus, self._run.documents)
 
     @cached_property
     def _differing(self) -> np.ndarray:
-        """Documents of both runs whose texts are not the same. Local files are: the index of before has their bytes."""
+        """The documents of both runs whose texts differ. For local files none can: the previous index depends on their
+        bytes.
+        """
         if not self._may_differ:
             return np.empty(0, dtype=np.int64)
         if self._refresh.changed is not None:
@@ -83,7 +85,7 @@ class Reuse:
         return bool(old != new)
 
     def changed_individuals(self) -> set[str]:
-        """Return the ids of the individuals who have a document in both runs whose text is not the same."""
+        """Return the ids of individuals with a document in both runs whose text differs."""
         if not len(self._differing):
             return set()
         sides = ((self._before.corpus, self._rows[self._differing]), (self._run.documents, self._differing))
@@ -98,11 +100,11 @@ class Reuse:
 
     @cached_property
     def has_spans(self) -> bool:
-        """Whether spans were found in the run before, so that the new one has some too."""
+        """Whether the previous run has spans, so that the new one finds them too."""
         return (self._before.folder / "spans").exists()
 
     def spans(self) -> ReusedSpans | None:
-        """Return the spans that are taken; None, and a line that says why, where all documents are searched again."""
+        """Return the spans to take over; None, and a printed reason, where all documents are searched again."""
         if why := self._why_not_spans():
             self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
             if self._run.job.detect.cache:
@@ -135,7 +137,7 @@ def _is_whole(run: Run, artefact: Artefact) -> bool:
 def _count_update(
     before: Run, reuse: Reuse, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Return the first of the wanted indexes, as an update of that of the run ``before``."""
+    """Return the first of the wanted indexes as an update of the previous run's (``before``)."""
     name = wanted[0]
     update = update_index(
         open_index(before.folder / name),
@@ -164,7 +166,8 @@ def update_run(
     refresh: bool = False,
     corpus: CorpusConfig | None = None,
 ) -> Run:
-    """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
+    """Make the run folder ``out``: the split and the indexes of ``before`` with documents added, or individuals
+    withdrawn.
 
     ``before`` stays as it is. If it has spans the new run has some; only new and changed documents are read for them,
     unless detectors must see all again, which is said. Tokens are left to later commands. With ``refresh`` documents
@@ -273,7 +276,7 @@ def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AffectedArtifacts:
-    """Models and dossiers of the run before an update.
+    """Models and dossiers of the previous run that an update affects.
 
     A model cannot forget an individual: where one withdraws, each model that was trained on the documents of that
     individual has to be made again, and each dossier about it holds no more.
@@ -295,7 +298,7 @@ class AffectedArtifacts:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """Say it in sentences; none where the run has neither models nor dossiers."""
+        """Return sentences on them; empty where the run has neither models nor dossiers."""
         found = []
         if self.models and self.trained_on_withdrawn:
             found.append(

@@ -1,4 +1,6 @@
-"""The stores of tokens that a run makes of a model's ids: whose documents, flagged by which index, in which style."""
+"""The token stores that a run makes for a model's tokenizer: whose documents, which index flags them, which style of
+text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ AUDIT: tuple[str, ...] = (MEMBERS, HELDOUT)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One store of tokens of a model: whose documents, flagged by which index, in which style."""
+    """One token store of a model: whose documents it holds, which index flags them, and the style of their text."""
 
     name: str
     index: str = "index"

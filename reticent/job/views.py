@@ -1,4 +1,4 @@
-"""Views of a run: written from numbers, and checked against a sample of the text.
+"""Writing the views of a run (token stores with protection flags), checked against a sample of the text.
 
 They come one after the other: two would wait for the same memory, and hold the tables of n-grams of both indexes.
 """
@@ -51,7 +51,7 @@ def write_view_of(
     policy: Policy,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the view of the documents of these splits, protected by an index and a policy; returns its counts."""
+    """Write the view of these splits' documents, protected by an index and a policy; return its counts."""
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
     written = write_view(
@@ -81,7 +81,7 @@ def write_rewritten(
     original: Path,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the tokens of the documents of these splits with their direct identifiers replaced; returns the counts.
+    """Write the tokens of these splits' documents with direct identifiers replaced; return the counts.
 
     ``original`` is the folder of the view of the same documents, whose flags are carried over, and ``supports`` the
     index that protects them.
@@ -103,7 +103,7 @@ def write_rewritten(
 
 
 def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
-    """Raise `PolicyError` where the n-grams that protect one of these do not fit into the memory limit."""
+    """Raise `PolicyError` where the n-grams that protect one of these variants exceed the memory limit."""
 
     limit = run.job.memory_limit
     if limit is None:
@@ -121,7 +121,7 @@ def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
 def build_views(
     run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
 ) -> None:
-    """Write those views of a model that are among the outputs; ``variants`` by the names of their artefacts."""
+    """Write those of a model's views that are among the outputs; ``variants`` maps artefact names to variants."""
     stale = {name: variant for name, variant in variants.items() if name in outputs}
     for name in KEPT_BEFORE:
         shutil.rmtree(run.folder / name, ignore_errors=True)
@@ -155,7 +155,7 @@ def _build_view(
 
 
 def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
-    """The index that flags a variant; the members' has the noise of the threshold, the audit's has none."""
+    """Return the index that flags a variant: the members', with a noisy threshold, or the audit's, without."""
     index = run.index(variant.index)
     return protecting(run, index, policy.k, words=policy.words) if variant.index == "index" else index
 

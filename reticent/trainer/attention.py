@@ -1,4 +1,4 @@
-"""How attention is told what it may not see, in training and in scoring, without a wait for the device.
+"""Attention masks chosen on the host, in training and in scoring, so that no forward pass waits for the device.
 
 transformers decides on the device whether a batch has padding, and the host waits for the answer in each forward pass.
 Here the host, which made the batch, decides: no padding, no mask. Packed rows need no mask at all: attention runs over
@@ -22,13 +22,13 @@ from reticent.core.errors import TrainingError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Names of our ways of attention, for transformers: padding, and windows side by side.
+#: Names under which our attention functions are registered in transformers: for padded and for packed rows.
 _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 
 @contextmanager
 def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
-    """Let a model attend as said above while the block runs, and then as before.
+    """Make a model use the attention described above within the context, and its own afterwards.
 
     A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
     keeps its own.
@@ -46,7 +46,7 @@ def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterat
     AttentionInterface.register(_PADDED, sdpa_attention_forward)
     AttentionMaskInterface.register(_PADDED, _mask_unread)
     AttentionInterface.register(_PACKED, _packed_attention)  # without a function for masks: none is made
-    without_looking(model)
+    without_padding_warning(model)
     try:
         if (packed or before == "sdpa") and model._can_set_attn_implementation():
             model.set_attn_implementation(_PACKED if packed else _PADDED)
@@ -59,29 +59,28 @@ def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterat
 
 
 def seeing(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
-    """Return a context of forward passes with this mask, which is None where no cell is padding."""
+    """Return a context for forward passes with this attention mask; None means that no token is padding."""
     return nullcontext() if mask is None else attention_by_host(model)
 
 
-def without_looking(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the model, which from now on does not look for padding in its inputs to warn of it: on a GPU each forward
-    pass would wait for that.
-    """
+def without_padding_warning(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the model with its check for padding without a mask disabled, for which each forward pass would wait on a
+    GPU."""
     for module in model.modules():
         if hasattr(module, "warn_if_padding_and_no_attention_mask"):
-            module.warn_if_padding_and_no_attention_mask = _say_nothing  # type: ignore[assignment]
+            module.warn_if_padding_and_no_attention_mask = _no_warning  # type: ignore[assignment]
     return model
 
 
-def _say_nothing(*_: Any) -> None:
-    """In place of a warning."""
+def _no_warning(*_: Any) -> None:
+    """Do nothing, in place of transformers' warning."""
 
 
 def _mask_unread(
     *arguments: Any, attention_mask: torch.Tensor | None = None, allow_is_causal_skip: bool = True,
     allow_is_bidirectional_skip: bool = False, **options: Any,
 ) -> torch.Tensor | None:  # fmt: skip
-    """transformers' mask for sdpa; it is left out where no padding is given, and never by what stands in it."""
+    """Return transformers' mask for sdpa; it is omitted if no padding mask is given, never because of its values."""
     from transformers.masking_utils import sdpa_mask
 
     whole = attention_mask is None
@@ -103,11 +102,11 @@ def _packed_attention(
     cu_seq_lens_q: torch.Tensor | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return the attention of each window over itself, (B, T, H, D).
+    """Return the attention of each packed window over itself, (B, T, H, D), and None for the weights.
 
     ``cu_seq_lens_q``, int32 (W + 1,), are the bounds of the windows in the flattened batch; without them each row is
-    one window. A token sees those less than ``sliding_window`` away. `TrainingError` for what changes scores in another
-    way.
+    one window. A token attends to those less than ``sliding_window`` away. `TrainingError` if a mask or another
+    modification of the attention scores is given.
     """
     changed = [name for name in ("softcap", "s_aux", "position_bias") if others.get(name) is not None]
     if attention_mask is not None or changed:
@@ -130,7 +129,8 @@ def _flash(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, longest: int, *,
     dropout: float, scale: float | None, causal: bool, reach: int | None,
 ) -> torch.Tensor:  # fmt: skip
-    """Flash attention of variable length; torch's public form of it, `varlen_attn`, has no dropout."""
+    """Return variable-length flash attention of the windows, (tokens, H, D); torch's public `varlen_attn` has no
+    dropout."""
     behind = -1 if reach is None else reach - 1
     return torch.ops.aten._flash_attention_forward(
         query, key, value, bounds, bounds, longest, longest, dropout, causal, False,
@@ -143,6 +143,7 @@ def _one_by_one(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, *,
     dropout: float, scale: float | None, causal: bool, reach: int | None,
 ) -> torch.Tensor:  # fmt: skip
+    """Return the attention of the windows, (tokens, H, D), by one call of sdpa for each window."""
     lengths = bounds.diff().tolist()
     parts = [[part.transpose(0, 1)[None] for part in states.split(lengths)] for states in (query, key, value)]
     attended = []

@@ -33,7 +33,7 @@ READ = (
 )
 
 
-#: The parts of ``tokenizer.json`` that decide how a text is cut.
+#: The parts of ``tokenizer.json`` that determine how a text is tokenised.
 PARTS = ("normalizer", "pre_tokenizer", "model")
 #: Keys that name code, hold a template that is run as code, or hold a path on the machine that wrote the file.
 FOREIGN_KEYS = frozenset(
@@ -76,31 +76,32 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
 
 
 def positions_in(folder: Path) -> int | None:
-    """Return how many tokens the model of a folder reads at once; None where ``config.json`` does not say."""
+    """Return the context length of the model in a folder, in tokens; None if ``config.json`` does not say."""
     file = folder / "config.json"
     return next(_positions(read_json(file) if file.is_file() else {}), None)
 
 
 def _positions(config: Any) -> Iterator[int]:
-    """What a config says of the tokens that its model reads at once."""
+    """Yield the context lengths that a config names."""
     for name in ("max_position_embeddings", "n_positions") if isinstance(config, dict) else ():
         if isinstance(config.get(name), int):
             yield int(config[name])
 
 
-#: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.
+#: Largest plausible numbers of a config: positions or bytes of a table, and layers (a thousand in published models).
 MOST, MOST_PARTS = 1 << 27, 2_000
-#: Names of numbers that count modules, each of which is made one by one.
+#: Names of config numbers that count modules.
 COUNTED = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
 
 
 def num_weights(folder: Path) -> int:
-    """Return how many numbers the matrices of the safetensors files in a folder have, from their headers."""
+    """Return the number of weights in the matrices of a folder's safetensors files, from their headers."""
     return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file) if len(shape) > 1)
 
 
 def _check_numbers(value: Any, where: str) -> None:
-    """Raise `ArtifactError` for a number that no model has: it would fill the memory, or take days, while loading."""
+    """Raise `ArtifactError` for an implausibly large number in a config, which would exhaust memory or time in
+    loading."""
     if isinstance(value, dict):
         for name, inner in value.items():
             # An id may be of a token that the model does not have; the vocabulary has a check of its own.
@@ -117,6 +118,7 @@ def _check_numbers(value: Any, where: str) -> None:
 
 
 def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:
+    """Raise `ArtifactError` unless the vocabulary size fits the weights and the tokenizer's ids."""
     where = f"{folder / 'config.json'}: vocab_size"
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         got = size if isinstance(size, int) else type(size).__name__
@@ -134,7 +136,8 @@ def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str |
 
 
 def shapes_of(file: Path) -> list[list[int]]:
-    """Return the shapes of the tensors in a safetensors file, from its header; `ArtifactError` where it is none."""
+    """Return the shapes of the tensors in a safetensors file, from its header; raise `ArtifactError` if it is
+    unreadable."""
     try:
         with file.open("rb") as opened:
             (length,) = struct.unpack("<Q", opened.read(8))
@@ -150,14 +153,12 @@ def shapes_of(file: Path) -> list[list[int]]:
 
 
 def _may_reach(tokenizer: str, size: int) -> bool:
-    """Whether the vocabulary may have an id of ``size`` or more. An id follows a colon or is the place of a list, so
-    False is certain; it takes a third of the time of parsing.
-    """
+    """Whether a tokenizer's vocabulary may have an id of ``size`` or more, by a fast search of its JSON text."""
     return re.search(rf":\s*{_at_least(size)}", tokenizer) is not None or tokenizer.count("[") >= size
 
 
 def _at_least(number: int) -> str:
-    """A pattern of the numbers that are as large or larger: it finds none, so no number of a text is made an object."""
+    """Return a regular expression of the decimal numbers that are at least ``number``."""
     digits = str(number)
     larger = (
         f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"
@@ -168,7 +169,8 @@ def _at_least(number: int) -> str:
 
 
 def _largest_id(tokenizer: str) -> int:
-    """The largest id of the model's own vocabulary. Added tokens may lie beyond the embeddings if none is used."""
+    """Return the largest id of the model's own vocabulary. Added tokens may lie beyond the embeddings if none is
+    used."""
     model = parse_json(tokenizer).get("model") or {}
     vocabulary = model.get("vocab") or {}
     if isinstance(vocabulary, list):  # Unigram: by place
@@ -177,7 +179,7 @@ def _largest_id(tokenizer: str) -> int:
 
 
 def without_foreign_keys(path: Path) -> None:
-    """Remove keys that hold or name code from a JSON file, at any depth; a file without such a key is not rewritten."""
+    """Remove keys that hold or name code from a JSON file, at any depth; a file without such keys is not rewritten."""
     content = read_json(path)
     kept = _without(content)
     if kept != content:
@@ -191,11 +193,11 @@ def _without(value: Any) -> Any:
 
 
 def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
-    """Return the text of a ``tokenizer.json`` that works; `ArtifactError` names the file.
+    """Return the text of a ``tokenizer.json``, tested for use; raise `ArtifactError` that names the file.
 
     Parameters
     ----------
-    tested : SHA-256 (hex) of a text that was tested before; it is not tested again
+    tested : SHA-256 (hex) of a text that was tested before and is not tested again
     """
     try:
         data = Path(file).read_bytes()
@@ -210,7 +212,7 @@ def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
 
 
 def checked_tokenizer_json(text: str, where: str) -> str:
-    """Return the text of a tokenizer after a test.
+    """Return the text of a tokenizer unchanged after a test of it.
 
     Raises
     ------
@@ -224,7 +226,8 @@ def checked_tokenizer_json(text: str, where: str) -> str:
 
 @lru_cache(maxsize=4)
 def _fault_of(text: str) -> str | None:
-    """The faults of a tokenizer, or None. Each text is tested once, because many models of a run share it.
+    """Return the fault of a tokenizer's JSON text, or None; each text is tested once, because many models of a run
+    share it.
 
     A machine that only trains may lack the core; its tokenizers were tested where the tokens were made.
     """
@@ -240,7 +243,7 @@ def _fault_of(text: str) -> str | None:
 
 
 def differing_parts(one: str, other: str) -> list[str]:
-    """Return the names of the parts in which two tokenizers, as JSON, cut texts otherwise; none if they are the same.
+    """Return the names of the parts in which two tokenizers, as JSON, tokenise texts differently; empty if they agree.
 
     Raises
     ------
@@ -255,7 +258,8 @@ def differing_parts(one: str, other: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _parts(text: str) -> dict[str, Any]:
-    """The parts as the library reads them: it fills up what an older version left out."""
+    """Return the `PARTS` of a tokenizer as the library reads them, with defaults filled in that an older version left
+    out."""
     try:
         with without_panic("tokenizer.json"):
             content = parse_json(library_json(library_tokenizer(text)))
@@ -268,7 +272,8 @@ def _parts(text: str) -> dict[str, Any]:
 
 @contextmanager
 def without_panic(where: str) -> Iterator[None]:
-    """Raise `ArtifactError` for a panic of the tokenizers library, which is not an `Exception` and would end a run."""
+    """Raise `ArtifactError` in place of a panic of the tokenizers library, which is not an `Exception` and would end a
+    run."""
     try:
         yield
     except Exception:

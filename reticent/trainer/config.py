@@ -23,12 +23,12 @@ from reticent.core.names import require_name
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.trainer.recipes import Context, Head, Objective, Recipe
 
-#: The fewest members of a positive control, and how many times an epoch of it has their documents.
+#: Fewest members of a positive control, and how many times each epoch repeats their documents.
 FEWEST_REPEATED: Final = 100
 TIMES_REPEATED: Final = 8
 
 Bf16 = Literal["auto", "on", "off"]
-#: Settings that there were not yet when the first trainings were kept.
+#: Settings that did not exist when the first trainings were kept.
 YOUNGER: Final = (
     "gradient_checkpointing", "dtype", "fsdp", "max_steps", "eval_strategy", "early_stopping_patience",
 )  # fmt: skip
@@ -83,7 +83,7 @@ class LoraSettings(Section):
 
 
 def _epsilons(value: Any) -> Any:
-    """One message for what is neither an epsilon nor a list of them."""
+    """Return an epsilon unchanged, or a list of epsilons as floats; raise `ValueError` for anything else."""
     listed = isinstance(value, list | tuple)
     found = tuple(value) if listed else (value,)
     if value is not None and not (
@@ -174,7 +174,7 @@ class PrivacyConfig(Section):
             raise PolicyError("train.dp.budget_epsilon: needs a budget file")
 
     def cache_key(self) -> dict[str, object]:
-        """These settings without those that change no weight.
+        """Return these settings without those that do not change the weights.
 
         The size of physical batches is included, because it changes weights through the draws of dropout. If a run were
         resumed with another size, it would repeat steps with the same noise on another sum, and the noise would cancel
@@ -183,7 +183,7 @@ class PrivacyConfig(Section):
         return self.all_values({"budget_file", "budget_epsilon", "budget_delta", "includes"} | self.untouched())
 
     def untouched(self) -> set[str]:
-        """Settings that there were not yet when the first trainings were kept, and that are not given."""
+        """Return the names of unset settings that did not exist when the first trainings were kept."""
         return {name for name in ("num_units", "vocabulary") if getattr(self, name) is None}
 
 
@@ -303,11 +303,11 @@ class TrainConfig(Section):
         return self
 
     def cache_key(self, *, private: bool = False, causal: bool = True) -> dict[str, Any]:
-        """The settings that the weights of a training depend on.
+        """Return the settings that the weights of a training depend on.
 
-        Left out are settings that only monitor a training or where it takes place, the list of seeds (each training has
-        one), ``dp`` if the recipe is not private, ``end_of_text`` where no end is a target, and `YOUNGER` settings at
-        their defaults, as in a key of before there were these.
+        Omitted are settings that only monitor or place a training, the list of seeds (each training has one), ``dp`` if
+        the recipe is not private, ``end_of_text`` if no end is a target, and `YOUNGER` settings at their defaults, so
+        that older keys stay valid.
         """
         watched = {"save_steps", "save_minutes", "logging_steps", "report_to", "eval_strategy", "seeds", "dp"}
         said = self.model_dump(exclude=watched | self._untouched())
@@ -323,26 +323,24 @@ class TrainConfig(Section):
 
     @property
     def ends_early(self) -> bool:
-        """Whether training may end before the last epoch."""
+        """Whether training may end before the last epoch (``max_steps`` or early stopping)."""
         return self.max_steps is not None or self.early_stopping_patience > 0
 
     def epochs_kept(self) -> tuple[int, ...]:
-        """Epochs after which a checkpoint is kept, ascending; the last epoch is always one, and the only one where
-        training may end before."""
+        """Return the epochs after which a checkpoint is kept, ascending; the last epoch is always among them, and the
+        only one if training may end early."""
         if self.ends_early:
             return (self.num_epochs,)
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
     def late_epochs(self) -> tuple[int, ...]:
-        """Epochs of ``checkpoint_epochs`` that come after the last one."""
+        """Return the epochs of ``checkpoint_epochs`` that come after the last one."""
         return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
 
     def of_one_training(self) -> dict[str, Any]:
-        """Return the settings of one training, in the form that its ledger and its saved state keep: without
-        ``save_minutes``, ``end_of_text`` where it is off, and `YOUNGER` settings at their defaults, as those of before
-        there were these.
-        """
+        """Return the settings of one training as its ledger and saved state keep them: without ``save_minutes``,
+        ``end_of_text`` if off, and `YOUNGER` settings at their defaults, so that older records still match."""
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
         left_out = {"seeds", "dp", "save_minutes", *self._untouched(), *(() if self.end_of_text else ("end_of_text",))}
         return {name: value for name, value in values.items() if name not in left_out}
@@ -366,7 +364,8 @@ class ModelSection(Section):
 
     @field_serializer("train")
     def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-        """Dump only the fields that the model sets: a default that is read back would be taken for a difference."""
+        """Return only the training settings that the model sets: a default that is read back would count as a
+        difference."""
         return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
 
     @model_validator(mode="after")
@@ -428,15 +427,15 @@ class HeadConfig(Section):
 
     @property
     def protects(self) -> bool:
-        """Whether its training protects anyone: by differential privacy, or as it reads no identifier."""
+        """Whether its training protects anyone: by differential privacy, or because it reads no identifier."""
         return self.private or self.text != "keep"
 
     def recipe(self, objective: Objective = "mlm") -> Recipe:
-        """Return the recipe of its training, from a base model with this objective."""
+        """Return the recipe of the head's training, from a base model with this objective."""
         return Recipe(name=self.section, objective=objective, head=self.head, context=self.text, private=self.private)
 
     def training(self, num_windows: int) -> TrainConfig:
-        """Return the settings of its training, of which so many windows make an epoch."""
+        """Return the training settings of the head, given the number of windows of an epoch."""
         num_steps = self.num_epochs * -(-num_windows // self.batch_size)
         shared = ("num_epochs", "learning_rate", "weight_decay", "max_grad_norm", "batch_size", "save_minutes")
         return TrainConfig(

@@ -1,9 +1,8 @@
-"""Indirect identifiers in the context of a batch: replaced before targets are made, and the proof that none is read.
+"""Indirect identifiers in the context of a batch: replaced before targets are made, with a check that none is read.
 
-The proof is about the inputs and goes by their characters. The words that stand in a batch are spelt again and looked
-for among those that fewer than k individuals use, whatever the flags say. Where no word was replaced none may be found;
-where words were, no more than the public words that happen to identify. A word that a window cuts, and that no flag
-protects, is passed over: part of a word may happen to be another.
+The check decodes the input words of a batch and looks them up among those that fewer than k individuals use,
+independently of the flags. Where no word was replaced none may be found; where words were, no more than the public
+words that happen to identify. An unprotected word that a window cuts is skipped: part of a word may equal another word.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # a machine that only trains may lack the core
 
 
 def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | None:
-    """Return the public words of a recipe, None where it keeps indirect identifiers in the context.
+    """Return the public words of a recipe, for replacing indirect identifiers; None if it keeps these in the context.
 
     Raises
     ------
@@ -44,7 +43,7 @@ def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | Non
 
 @dataclass(frozen=True, slots=True)
 class BatchContext:
-    """Replaces indirect identifiers in the batches of some windows, and counts into the ledger."""
+    """Replaces indirect identifiers in the batches of some windows, and counts them into the ledger."""
 
     words: ContextWords
     windows: Windows
@@ -53,12 +52,12 @@ class BatchContext:
     epoch: int
 
     def __call__(self, batch: Batch, ledger: Ledger) -> Batch:
-        """Return the batch as a model may read it.
+        """Return the batch with its indirect identifiers replaced, checked that the model reads none.
 
         Raises
         ------
         TrainingError
-            A word that identifies stands in it.
+            The batch still holds an identifying word.
         """
         indirect = (batch.flags & INDIRECT) != 0
         made = self.words.replace(
@@ -84,10 +83,11 @@ class BatchContext:
         return replace(batch, input_ids=made.input_ids)
 
     def _count(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
+        """Return the number of identifying words in the input, without those whose tokens are ``skipped``."""
         return self.words.count_read(input_ids, batch.word_ids, skipped)
 
     def _split_words(self, batch: Batch) -> np.ndarray:
-        """Mask, bool (B, T), of the tokens of words that the end of a window cuts."""
+        """Return a mask, bool (B, T), of the tokens of words that the edge of a window cuts."""
         cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
         if (batch.windows < 0).any():  # a dummy, of no window
             return cut
@@ -107,7 +107,7 @@ class BatchContext:
         return cut & (batch.word_ids >= 0)
 
     def _words_at(self, documents: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """The words of tokens of documents, int32."""
+        """Return the word id of the token at each position of a document, int32."""
         shape = (len(positions), 1)
         out = np.empty(shape, np.int64), np.empty(shape, np.int32), np.empty(shape, np.uint8)
         self.windows.store.gather(documents, positions, np.ones_like(positions), 0, 0, out)

@@ -36,7 +36,8 @@ class World:
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
-        """Sum each value over all processes, in float64: counts below 2^53 are exact. Waits for every process."""
+        """Return each value summed over all processes, in float64: counts below 2^53 are exact. Waits for every
+        process."""
         if self.size == 1:
             return list(values)
         import torch
@@ -46,7 +47,7 @@ class World:
         return totals.tolist()
 
     def broadcast_from_main(self, value: bool) -> bool:
-        """Return the main process's value; the values of the others are ignored. Waits for every process."""
+        """Return the main process's value in every process. Waits for every process."""
         return bool(self.sum(value and self.is_main)[0])
 
     def barrier(self) -> None:
@@ -54,7 +55,7 @@ class World:
         self.sum(0)
 
     def device(self, name: str) -> torch.device:
-        """The device of this process; "auto" and "cuda" mean the GPU with its local rank."""
+        """Return the device of this process; "auto" and "cuda" mean the GPU with its local rank."""
         import torch
 
         if self.size > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
@@ -66,9 +67,8 @@ class World:
 
 
 def shard(network: torch.nn.Module, model: PreTrainedModel, world: World, device: torch.device) -> None:
-    """Share the weights of a model, within the module that runs it, among all processes: each layer by itself, and the
-    rest with tied embeddings together.
-    """
+    """Distribute a model's weights over all processes (FSDP): each layer by itself, and the rest with tied embeddings
+    together. ``network`` is the module that runs ``model``."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -82,12 +82,12 @@ def shard(network: torch.nn.Module, model: PreTrainedModel, world: World, device
 
 
 def whole(value: torch.Tensor) -> torch.Tensor:
-    """Return all of a tensor; every process must ask where it is shared."""
+    """Return the full tensor of a sharded one (every process must call it), or the tensor itself."""
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
 def like(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return a whole tensor on the device of a weight, and shared as the weight is, if it has its shape."""
+    """Return a full tensor on the device of a weight, sharded like it if their shapes agree."""
     moved = value.to(weight.device)
     if not hasattr(weight, "full_tensor") or value.shape != weight.shape:
         return moved
@@ -97,9 +97,8 @@ def like(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def whole_state(model: torch.nn.Module, world: World) -> dict[str, torch.Tensor] | None:
-    """Return the state of a shared model with whole weights, on the host of the first process; None in the others, and
-    for a model that is not shared. Every process must ask.
-    """
+    """Return the state dict of a sharded model with full weights, on the host of the first process; None in the others,
+    and for a model that is not sharded. Every process must call it."""
     if not any(hasattr(weight, "full_tensor") for weight in model.parameters()):
         return None
     weights = {}
@@ -114,7 +113,7 @@ def whole_state(model: torch.nn.Module, world: World) -> dict[str, torch.Tensor]
 
 
 def launched() -> World:
-    """The world that the launcher's variables describe; does not join it and imports nothing."""
+    """Return the world that the launcher's environment variables describe, without joining it."""
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _VARIABLES)
     return World(rank, size, local) if size > 1 else World()
 
@@ -123,7 +122,7 @@ _VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
 def join_world() -> World:
-    """Join the other processes, once; returns at once in a program that was started alone."""
+    """Join the process group, once, and return the world; a program that was started alone joins nothing."""
     world = launched()
     if world.size > 1:
         import torch
@@ -137,7 +136,7 @@ def join_world() -> World:
 
 
 def leave_world() -> None:
-    """Leave the group of processes."""
+    """Leave the process group."""
     if launched().size > 1:
         import torch
 

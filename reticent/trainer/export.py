@@ -76,11 +76,11 @@ def write_model(
     spent: Guarantee | None = None,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Save model, tokenizer and card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
+    """Save model, tokenizer and model card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
 
-    ``weights`` are those of a model that holds a part of them alone. A model with an ``adapter`` is saved merged, with
-    the adapter beside it in ``adapter/``. The card of a privately trained model names its ``guarantee``, and what this
-    checkpoint and those before it have ``spent`` of it.
+    ``weights`` are the full weights of a sharded model. A model with an ``adapter`` is saved merged, and the adapter in
+    ``adapter/``. The card of a privately trained model names its ``guarantee``, and the part of it ``spent`` up to this
+    checkpoint.
 
     An old model in ``folder`` is kept as a backup until the new one is in place, so ``folder`` never holds half a
     model.
@@ -118,9 +118,8 @@ def write_model(
 
 
 def recover_checkpoints(folder: Path) -> None:
-    """Remove what a `write_model` that was killed left beside the checkpoints of a training, and put the only copy of
-    one back.
-    """
+    """Delete the temporary files of a `write_model` that was killed, and restore a checkpoint whose only copy is its
+    backup."""
     for left in folder.glob(".epoch-[0-9]*.tmp-*"):
         shutil.rmtree(left)
     for backup in sorted(folder.glob(".epoch-[0-9]*.old-*")):
@@ -132,7 +131,7 @@ def recover_checkpoints(folder: Path) -> None:
 
 
 def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any) -> None:
-    """Write the card of a model. The hub reads ``tags`` and ``data``, which stand in YAML at its head."""
+    """Write the model card; ``tags`` and ``data`` are its YAML front matter, which the hub reads."""
     from huggingface_hub import ModelCard, ModelCardData  # type: ignore[attr-defined]
 
     about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)
@@ -140,7 +139,7 @@ def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any
 
 
 def keep_allowed(folder: Path) -> None:
-    """Delete every file but those of `ALLOWED`, and remove code, templates and paths from the JSON.
+    """Delete every file of a folder that `ALLOWED` does not match, and remove code, templates and paths from its JSON.
 
     A base model may come with code (``auto_map``) or a template that is run as code (``chat_template.jinja``). Nothing
     here has checked it, but a user who loads the checkpoint would trust it.
@@ -183,7 +182,7 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | Non
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
     """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty), without code, templates and paths in
-    their JSON; returns the names of the files left behind. An error or a signal leaves no part of a model there.
+    their JSON, and return the names of the files left behind. An error or a signal leaves no part of a model there.
 
     Links are not followed, because their targets may not belong to the model.
 

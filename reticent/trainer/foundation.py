@@ -1,4 +1,5 @@
-"""Small replacements for a foundation model: a tokenizer trained on public text, and a random BERT or GPT-2.
+"""Small replacements for a foundation model: a tokenizer trained on public text, and a randomly initialised BERT or
+GPT-2.
 
 A vocabulary that is trained on the documents of individuals holds their words in ``tokenizer.json``: what may leave is
 trained on public text.
@@ -23,7 +24,7 @@ BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Characters of every WordPiece vocabulary, at the start of a word and inside, whether the public text has them or not.
 #: Words with other characters become [UNK], which no model can predict as a word.
 ALPHABET = [chr(code) for code in (*range(0x21, 0x7F), *range(0xC0, 0x100), 0x152, 0x153)]
-#: Characters that BERT splits off as single words, so they never stand inside a word.
+#: Characters that BERT splits off as single words, so they never occur inside a word.
 PUNCTUATION = frozenset(string.punctuation)
 #: Marks the beginning of a word while a vocabulary is learned; BERT's normaliser removes this character from texts.
 WORD_START = "\ue000"
@@ -32,7 +33,7 @@ WORD_START = "\ue000"
 def train_tokenizer(
     texts: Iterable[list[str]], kind: Literal["wordpiece", "bytelevel"] = "wordpiece", vocab_size: int = 4000
 ) -> str:
-    """Train a tokenizer on batches of public text; returns the text of its ``tokenizer.json``.
+    """Return the ``tokenizer.json`` text of a tokenizer that is trained on batches of public text.
 
     "wordpiece" is BERT's cased variant, "bytelevel" is GPT-2's byte-level BPE. tokenizers 1.0 cannot train: 0.23 does.
     """
@@ -63,7 +64,8 @@ def train_tokenizer(
 
 
 def _wordpieces(texts: Iterable[list[str]], vocab_size: int) -> dict[str, int]:
-    """A reproducible WordPiece vocabulary: special tokens, the alphabet, then pieces in the order of BPE merges.
+    """Return a reproducible WordPiece vocabulary (token -> id): special tokens, the alphabet, then pieces in the order
+    of BPE merges.
 
     The library's own WordPiece trainer numbers the pieces inside words in the order of a hash table, and breaks ties by
     these numbers. Plain BPE does not. A mark before each word distinguishes its first piece from the others.
@@ -155,7 +157,7 @@ def new_model(
 
 @torch.no_grad()
 def _start_as_sinusoids(positions_TD: torch.Tensor) -> None:
-    """Overwrite position embeddings by sines and cosines (Vaswani et al. 2017) of the same standard deviation."""
+    """Overwrite position embeddings with sinusoids (Vaswani et al. 2017) of the same standard deviation."""
     length, width = positions_TD.shape
     rates = torch.exp(-math.log(10_000.0) * torch.arange(0, width, 2) / width)
     angles = torch.arange(length)[:, None] * rates

@@ -1,14 +1,14 @@
-"""Norms of the gradients of many units at once, from what a layer read and what came back to it.
+"""Gradient norms of many units (individuals or documents) at once, from a layer's input and the gradient of its output.
 
-The gradient of a unit is a sum of products over its places, so its squared norm follows from the products of these
-places with each other ("ghost" norms [@li2022]); it is made itself, of few units at a time, where that is less work.
-DP-SGD clips by these norms, and the audit asks them of documents.
+The gradient of a unit is a sum of products over its token positions, so its squared norm follows from inner products of
+these positions ("ghost" norms [@li2022]); where that costs more, the gradients themselves are made, few at a time.
+DP-SGD clips by these norms, and the audit measures them of documents.
 
-Every function returns the squares, float, shape (U,), which rounding may leave below 0. Places that a unit lacks are
-zeros in what came back.
+Every function returns squared norms, float, shape (U,), which rounding may leave below 0. Padding positions of a unit
+have zero output gradients.
 
-Shapes: U units, L places of the longest, K of an embedding that is a linear layer too, I and O numbers that a layer
-reads and writes.
+Shapes: U units, L positions of the longest unit, K the same of an embedding that is a linear layer too, I inputs and O
+outputs of a layer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-#: Numbers of products or gradients that are made at once.
+#: Number of intermediate values in memory, by device.
 MOST_NUMBERS = {"cuda": 1 << 27, "cpu": 1 << 23}
 
 
 def linear_squares(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
-    """Return those of the weight of a linear layer."""
+    """Return the squared gradient norm of a linear layer's weight for each unit, (U,), from its inputs and output
+    gradients."""
     (length, num_in), num_out = read_ULI.shape[1:], back_ULO.shape[-1]
     by_places = length * (num_in + num_out) < num_in * num_out
     most = _at_once(read_ULI, 2 * length * length if by_places else num_in * num_out)
@@ -34,7 +35,7 @@ def linear_squares(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tens
 
 
 def row_squares(ids_UL: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
-    """Return those of the rows of an embedding: places with the same id share a row, and no other row is made."""
+    """Return the squared gradient norm of an embedding for each unit, (U,): positions with the same id share a row."""
     order = ids_UL.argsort(dim=1)
     ordered = ids_UL.gather(1, order)
     slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))[:, : ids_UL.shape[1]]  # one an id
@@ -46,9 +47,8 @@ def row_squares(ids_UL: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
 def tied_products(
     ids_UK: torch.Tensor, back_UKI: torch.Tensor, read_ULI: torch.Tensor, back_ULO: torch.Tensor
 ) -> torch.Tensor:
-    """Return the products of the gradients that one matrix has as an embedding and as a linear layer: of the latter
-    only the rows count that the former has. The squares of the sum of both are theirs and twice this.
-    """
+    """Return the inner product, for each unit, of the two gradients that a tied matrix has as an embedding and as a
+    linear layer; the squared norm of their sum is that of both plus twice this."""
     most = _at_once(back_ULO, 2 * ids_UK.shape[1] * back_ULO.shape[1])
     return torch.cat(
         [

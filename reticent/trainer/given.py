@@ -1,4 +1,4 @@
-"""A model that was trained elsewhere, taken in: its files are checked, and it is written as a plain folder of weights.
+"""A model that was trained elsewhere: its files are checked, and it is written as a plain folder of weights.
 
 Everything behind this sees one form only: ``config.json``, safetensors and the tokenizer. A folder that has that form
 is copied, byte for byte. An adapter is added to its base, GGUF and quantised weights are turned into float32 numbers of
@@ -30,11 +30,11 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 #: Files of an adapter or of GGUF, beside those of a plain model folder.
 OWN = (*ALLOWED, ADAPTER, "*.gguf")
-#: Ends of the names of model classes -> the objective that they predict by.
+#: Suffix of a model class name -> its objective.
 CLASSES = {"ForMaskedLM": "mlm", "ForPreTraining": "mlm", "ForCausalLM": "clm", "LMHeadModel": "clm"}
-#: End of the names of model classes that have no head: they give states, and predict no word.
+#: Suffix of the names of model classes without a head, which predict no word.
 HEADLESS = "Model"
-#: How weights are quantised, as ``config.json`` says -> the package that reads them.
+#: Quantisation method in ``config.json`` -> the package that reads such weights.
 READERS = {
     "bitsandbytes": "bitsandbytes",
     "compressed-tensors": "compressed_tensors",
@@ -48,6 +48,7 @@ EIGHT_BITS = 127
 
 
 def _folder(model: str, what: str) -> Path:
+    """Return the local folder of a model (path or hub name); raise `ArtifactError` if there is none."""
     found = folder_of_model(model, download=True)
     if found is None or not found.is_dir():
         kind = "a file; give its folder" if found else "no such folder, and no such model in the local cache of the hub"
@@ -56,7 +57,8 @@ def _folder(model: str, what: str) -> Path:
 
 
 def _form(folder: Path) -> str:
-    """The form of the weights: adapter, plain, gguf; `ArtifactError` where there is none that is read."""
+    """Return the form of the weights, "adapter", "plain" or "gguf"; raise `ArtifactError` if there is none that can be
+    read."""
     if (folder / ADAPTER).exists():
         if not (folder / ADAPTER_WEIGHTS).is_file():
             raise ArtifactError(f"{folder}: an adapter without {ADAPTER_WEIGHTS}; weights in pickle are not read")
@@ -74,15 +76,16 @@ def _form(folder: Path) -> str:
 
 
 def check_given(model: str, base: str | None, *, window_length: int = 0) -> None:
-    """Check the files of a model that was trained elsewhere, and that its base has its tokenizer; no weight is read.
+    """Check the files of a model that was trained elsewhere, and that its base has the same tokenizer; no weight is
+    read.
 
     Raises
     ------
     ArtifactError
         There is no such model, its weights are pickle alone, it brings code of its own, it is an adapter without a
-        base, its vocabulary does not fit its tokenizer, or its base cuts texts otherwise.
+        base, its vocabulary does not fit its tokenizer, or its base tokenises texts differently.
     TrainingError
-        A window is longer than what it reads at once.
+        A window is longer than its context.
     """
     folder = _folder(model, "subject.model")
     form = _form(folder)
@@ -121,7 +124,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The content of a file of JSON; nothing where it is not there, or is no object."""
+    """Return the content of a JSON file; empty if it does not exist or is no object."""
     content = read_json(file) if file.is_file() else {}
     return content if isinstance(content, dict) else {}
 
@@ -131,7 +134,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def objective_of(model: str, base: str | None) -> str | None:
-    """Return "mlm" or "clm", from the class that the files of a model name; None where they name none."""
+    """Return "mlm" or "clm", from the class that a model's files name; None if they name none."""
     for each in (model, base):
         folder = folder_of_model(each, download=True) if each is not None else None
         if folder is None or not folder.is_dir():
@@ -151,7 +154,7 @@ def objective_of(model: str, base: str | None) -> str | None:
 
 
 def is_headless(model: str) -> bool:
-    """Return whether the files of a model are those of an encoder that gives states of a text and predicts no word."""
+    """Whether the files of a model are those of an encoder without a head, which predicts no word."""
     folder = folder_of_model(model, download=True)
     names = _architectures(folder) if folder is not None and folder.is_dir() else []
     return bool(names) and all(
@@ -160,12 +163,12 @@ def is_headless(model: str) -> bool:
 
 
 def _architectures(folder: Path) -> list[str]:
-    """The names of the classes that a model was saved as."""
+    """Return the names of the classes that a model was saved as."""
     return [str(name) for name in _read(folder / "config.json").get("architectures") or ()]
 
 
 def positions_of(model: str, base: str | None) -> int | None:
-    """Return how many tokens a model reads at once, from its files or those of its base; None where they do not say."""
+    """Return the context length of a model, in tokens, from its files or those of its base; None if unknown."""
     for each in (model, base):
         folder = folder_of_model(each) if each is not None else None
         if folder is not None and (positions := positions_in(folder)) is not None:
@@ -174,7 +177,8 @@ def positions_of(model: str, base: str | None) -> int | None:
 
 
 def digests_of_given(model: str) -> dict[str, str]:
-    """Return the SHA-256 of each file of a model as it was handed over: what those who brought it can compare."""
+    """Return the SHA-256 of each file of a model as it was handed over, by file name, for comparison with the
+    source."""
     return {path.name: hash_file(path) for path in _files(_folder(model, "subject.model"))}
 
 
@@ -191,14 +195,14 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     Parameters
     ----------
     model, base : as for `check_given`, which was called
-    made_as : "merged": rounded to the numbers that the base is stored in; "int8": each row of each matrix rounded to
-        255 levels up to its largest value, as weights of eight bits are stored; None: as it is
+    made_as : "merged": rounded to the dtype in which the base is stored; "int8": each row of each matrix rounded to
+        255 levels up to its largest value, like 8-bit weights; None: unchanged
 
     Raises
     ------
     ArtifactError
         It cannot be loaded, lacks weights other than a head that it never had, or has weights or predictions that are
-        no numbers.
+        not finite.
 
     Cost: the model once in memory, in float32; a plain folder is copied.
     """
@@ -262,6 +266,7 @@ def _round(net: PreTrainedModel, made_as: str, base: str | None) -> None:
 
 
 def _require_numbers(net: PreTrainedModel, model: str) -> None:
+    """Raise `ArtifactError` if a weight or a prediction on ordinary tokens is not finite."""
     import torch
 
     broken = sum(not bool(torch.isfinite(weights).all()) for weights in net.parameters())

@@ -1,4 +1,4 @@
-"""The one place where protection becomes an ignored label, and the ledger that proves it.
+"""The one module where protection becomes an ignored label, and the ledger that proves it.
 
 Existing collators rebuild labels from the input, which would switch the protection off silently. So labels are made
 here, and every batch is checked before it reaches a model: the number of protected tokens among the targets must be 0.
@@ -27,8 +27,8 @@ _MADE_FROM = {"direct": (DIRECT, "spans"), "indirect": (INDIRECT, "index")}
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Inputs of the model, int64 (B, T), and labels to predict, int64 (B, T) or, with ends of texts, (B, T + 1); a
-    label stands at the position of its token."""
+    """Inputs of the model, int64 (B, T), and prediction labels, int64 (B, T) or, with end-of-text targets, (B, T + 1);
+    a label is at the position of its own token."""
 
     input_ids: np.ndarray
     labels: np.ndarray
@@ -50,7 +50,7 @@ def make_targets(
     random_ids: np.ndarray | None = None,
     context: BatchContext | None = None,
 ) -> Targets:
-    """Return inputs and labels of a batch for a recipe, checked and counted.
+    """Return the inputs and labels of a batch for a recipe, checked and counted in the ledger.
 
     CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected,
     and its end is one where the batch has ends.
@@ -97,7 +97,7 @@ def make_targets(
 def draw_targets(
     batch: Batch, recipe: Recipe, ledger: Ledger, *, mask_share: float, seed: int, epoch: int
 ) -> np.ndarray:
-    """Return the labels of `make_targets`, int64 (B, T), checked and counted."""
+    """Return the labels of `make_targets`, int64 (B, T), checked and counted in the ledger."""
     protected = (batch.flags & recipe.protected_flags) != 0
     if recipe.objective == "clm":
         is_target = batch.is_text & ~protected
@@ -116,13 +116,14 @@ def draw_targets(
 def label_windows(
     batch: Batch, ledger: Ledger, *, windows: Windows, labels: np.ndarray, recipe: Recipe, seed: int, epoch: int
 ) -> Targets:
-    """Return the inputs of a batch and the labels that a head learns, counted; no word is a target.
+    """Return the inputs of a batch and the labels that a classifier or tagger head learns, counted; no word is a
+    target.
 
     Parameters
     ----------
     labels : int64 array
-        A class of each document, which stands at the first token of a window, or a tag of each token; `IGNORE_INDEX`
-        is learned by nobody.
+        A class of each document, put at the first token of its windows, or a tag of each token; `IGNORE_INDEX` is no
+        target.
     """
     shape, own = batch.input_ids.shape, np.full(batch.input_ids.shape, IGNORE_INDEX, dtype=np.int64)
     if recipe.head == "class":
@@ -139,7 +140,7 @@ def label_windows(
 
 @dataclass(frozen=True, slots=True)
 class ProtectedStore:
-    """The tokens that a recipe trains on, with the tokens that its goldfish loss drops flagged too.
+    """The training tokens of a recipe, with those that its goldfish loss drops flagged too.
 
     ``random_ids`` is an argument of `make_targets`; ``fingerprint`` is that of the protection before the drops.
     """
@@ -152,7 +153,8 @@ class ProtectedStore:
 def protect_store(
     store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int, *, has_spans_and_index: bool = False
 ) -> ProtectedStore:
-    """Return the tokens of one epoch, checked and ready to be cut into windows; ``has_spans_and_index`` as for `train`.
+    """Return the training tokens of one epoch for a recipe: checked, and with the tokens dropped by its goldfish loss
+    flagged.
 
     Raises
     ------
@@ -183,7 +185,8 @@ def protect_store(
 
 
 def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
-    """Return the store with a flag on the tokens that the recipe's goldfish loss drops; the store itself without one.
+    """Return the store with the `DROPPED` flag on tokens that the recipe's goldfish loss drops; unchanged without that
+    loss.
 
     The hash reads the document, not the window, so the cut into windows changes nothing.
     """
@@ -194,7 +197,7 @@ def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
 
 
 def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> np.ndarray | None:
-    """Return the ids that random tokens are drawn from, ascending int64, or None if the recipe has no random tokens.
+    """Return the token ids from which random replacements are drawn, ascending int64; None if the recipe has none.
 
     The pool is the vocabulary, as in BERT, without the special tokens and every id of a protected token of the store.
     ``vocab_size`` is the number of ids that both tokenizer and model have.

@@ -1,4 +1,4 @@
-"""The ledger of a training: counts of the tokens that may be targets, must not be, were, and were against the rule."""
+"""The ledger of a training: counts of tokens that may be targets, must not be, were, and were in violation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Ledger:
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the counts: four, or eight where words of the context were replaced."""
+        """Return the counts by name: four, or eight if context words were replaced."""
         return {name: getattr(self, name) for name in (COUNTS + CONTEXT_COUNTS if self.replaced else COUNTS)}
 
     def state(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Ledger:
 
     @classmethod
     def from_states(cls, *states: Mapping[str, Any]) -> Ledger:
-        """Return the sum of ledgers in the form of `state`; a resumed run has one."""
+        """Return the sum of ledgers in the form of `state`."""
         ledger = cls()
         for state in states:
             for row in state["epochs"]:
@@ -66,7 +66,8 @@ class Ledger:
         return ledger
 
     def summed(self, add: Callable[..., Sequence[float]]) -> Ledger:
-        """Return the ledger over all processes; ``add`` sums each of its arguments over them, exact below 2^53."""
+        """Return the ledger summed over all processes; ``add`` sums each of its arguments over them, exact below
+        2^53."""
         rows = [self._row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
         # Digests in halves.
         numbers = [
@@ -84,7 +85,7 @@ class Ledger:
         return total
 
     def add(self, other: Ledger) -> None:
-        """Add the counts of another ledger, as of a step that was prepared ahead and is taken now."""
+        """Add the counts of another ledger, such as that of a step prepared ahead."""
         for epoch, row in other.epochs.items():
             for names, digest in _PARTS:
                 self._add(epoch, {name: row[name] for name in names}, row[digest], digest)
@@ -96,7 +97,7 @@ class Ledger:
     def check(
         self, labels: np.ndarray, protected: np.ndarray, num_eligible: int, *, epoch: int = 0, digest: int = 0
     ) -> None:
-        """Count a batch; `TrainingError` if a protected token is a target."""
+        """Count a batch, and raise `TrainingError` if a protected token is a target."""
         is_target = labels != IGNORE_INDEX
         violations = int(np.count_nonzero(is_target & protected))
         counts = (num_eligible, int(np.count_nonzero(protected)), int(np.count_nonzero(is_target)), violations)
@@ -107,7 +108,7 @@ class Ledger:
             )
 
     def check_context(self, counts: dict[str, int], *, epoch: int, digest: int) -> None:
-        """Count the words that were replaced in a batch; `TrainingError` if a word that identifies is read."""
+        """Count the replaced words of a batch, and raise `TrainingError` if the model reads an identifying word."""
         self._add(epoch, counts, digest, "inputs")
         if counts["read"]:
             raise TrainingError(
@@ -115,6 +116,7 @@ class Ledger:
             )
 
     def _add(self, epoch: int, counts: dict[str, int], value: int, digest: str = "digest") -> None:
+        """Add counts, and the digest ``value`` modulo 2^64, to the totals and to an epoch."""
         row = self._row(epoch)
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)
@@ -127,6 +129,6 @@ class Ledger:
 
 
 def _written(row: dict[str, Any]) -> dict[str, Any]:
-    """An epoch as it stands in JSON: without words of the context where none was replaced."""
+    """Return an epoch's counts as JSON values, without counts of context words if none was replaced."""
     names = (*COUNTS, "digest", "protection", *((*CONTEXT_COUNTS, "inputs") if row["replaced"] else ()))
     return {name: f"{row[name]:016x}" if name in ("digest", "inputs") else row[name] for name in names}

@@ -90,8 +90,8 @@ def make_optimizer(
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, num_steps: int) -> LambdaLR:
-    """Return transformers' schedule of this name, set to the rate of ``step`` (counted from 0); call its ``step()``
-    after each step.
+    """Return transformers' learning-rate schedule of the settings, positioned at ``step`` (counted from 0); call its
+    ``step()`` after each step.
 
     A new schedule is made for each epoch, because ``num_steps`` changes if the text changes with the epoch.
     `get_scheduler` cannot begin at a later step, so its functions are called directly.
@@ -125,7 +125,7 @@ SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """The signals that this process has received."""
+    """The signals that this process has received, in order (``came``)."""
 
     came: list[int] = field(default_factory=list)
 
@@ -136,7 +136,8 @@ class Stop:
 
 @contextmanager
 def graceful_stop() -> Iterator[Stop]:
-    """Yield the signals received while the block runs. Only the main thread can defer signals; others do nothing."""
+    """Yield the record of stop signals, which are deferred until the block ends. Only the main thread can defer
+    signals."""
     stop = Stop()
     before: dict[int, Any] = {}
 
@@ -166,7 +167,8 @@ def graceful_stop() -> Iterator[Stop]:
 
 @torch.no_grad()
 def require_packable(model: PreTrainedModel) -> None:
-    """`TrainingError` unless a window has the same logits in a packed row as alone; within `attention_by_host`."""
+    """Raise `TrainingError` unless a window has the same logits in a packed row as alone; call within
+    `attention_by_host`."""
     config: Any = model.config
     training = model.training
     model.eval()
@@ -200,15 +202,15 @@ NO_TARGET = "recipe {}: no token of the corpus is eligible as a target"
 
 
 def _has_target(store: TokenStore, recipe: Recipe) -> bool:
-    """Whether a model of ends would learn anything else."""
+    """Whether any token of the store may be a target, besides ends of texts."""
     return any(bool(((flags & recipe.protected_flags) == 0).any()) for flags in store.blocks("flags"))
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
-    share of each epoch's time in which the loop waited for data, the guarantee of DP-SGD, and by epoch that of the
-    checkpoints up to it; the mean loss on ordinary words of held-out individuals after each epoch, if it was asked for.
+    share of each epoch's time spent waiting for data (``waited``), the guarantee of DP-SGD, the part of it ``spent`` up
+    to each checkpoint, and the held-out losses of each epoch if requested.
 
     ``ended`` is empty but where training may end early: then it has the last ``epoch`` and ``step``, with early
     stopping the ``best_epoch``, which is the one of the checkpoint, and the ``batches`` of an epoch that was cut.
@@ -246,8 +248,8 @@ def train(
     heldout: TokenStore | None = None,
     keep_state: bool = False,
 ) -> TrainResult:
-    """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
-    folders. Where processes share the weights (``fsdp``), each keeps its part: the checkpoints have all.
+    """Fine-tune ``model`` in place with a recipe, and return the results; checkpoints go to ``out/epoch-NNNN`` as plain
+    ``save_pretrained`` folders.
 
     A training saves its state from time to time, in a thread of its own. On SIGTERM or Ctrl-C it finishes its step,
     saves its state and ends as the signal would have ended it.
@@ -260,7 +262,7 @@ def train(
     store : TokenStore
         Protected tokens of the members (of the pseudonymised text for ``mlma`` and ``clma``).
     tokenizer : path, hub name or ``tokenizer.json`` text
-        The model's own tokenizer; it is saved beside the model.
+        The model's own tokenizer; it is saved with the model.
     progress : callable, optional
         Called with a dict (step, num_steps, epoch, loss) after each step; on CUDA the loss is the last one read.
     epoch_store : callable, optional
@@ -274,7 +276,7 @@ def train(
     world : World, optional
         The processes that take part; default: those that torchrun started.
     context : ContextWords, optional
-        Public words, which a recipe with ``context_indirect`` puts where indirect identifiers stood.
+        Public words, with which a recipe with ``context_indirect`` replaces indirect identifiers.
     has_spans_and_index : bool
         The tokens were made with both, as those of a run: a kind of identifiers of which none was found is
         no error, if there is one of another kind that the recipe protects.
@@ -286,8 +288,8 @@ def train(
         the same ones after each epoch, and they move no weight. With ``early_stopping_patience`` the best epoch is on
         the disk; ``model`` itself keeps the last weights.
     keep_state : bool
-        The state stays, so that after a kill in what comes next the same call returns and trains nothing; who is done
-        with that calls `delete_state`.
+        Keep the saved state, so that after a later kill the same call returns without training; the caller then calls
+        `delete_state`.
 
     Raises
     ------
@@ -464,7 +466,7 @@ def train(
 
 @dataclass(slots=True)
 class _Heldout:
-    """Ordinary words of individuals who are not trained on, drawn once: the same after each epoch."""
+    """Held-out individuals' tokens for ``eval_loss``: ordinary words drawn once, the same after each epoch."""
 
     windows: Windows
     make: MakeTargets
@@ -475,6 +477,7 @@ class _Heldout:
         cls, store: TokenStore, recipe: Recipe, config: TrainConfig, special: SpecialIds, world: World,
         device: torch.device,
     ) -> _Heldout:  # fmt: skip
+        """Return the windows and planned batches of the held-out tokens."""
         store.check()
         ordinary = Recipe(name="ordinary words", objective=recipe.objective, never_target=DIRECT | INDIRECT)
         special = replace(special, end=None)
@@ -485,7 +488,7 @@ class _Heldout:
 
     @torch.no_grad()
     def loss(self, run: _Run, *, causal: bool, device: torch.device) -> tuple[float, int]:
-        """Return the mean loss in nats, and of how many targets. Every process must ask; each reads its part."""
+        """Return (mean loss in nats, number of targets) over all processes. Every process must call it."""
         network = run.step.network or TargetLoss(run.model)
         losses: list[torch.Tensor] = []
         num_targets = 0
@@ -532,14 +535,14 @@ class _Run:
 
     @property
     def is_due(self) -> bool:
-        """Whether the first process is to save a state before the next step."""
+        """Whether the first process should save a state before the next step."""
         steps, minutes = self.config.save_steps, self.config.save_minutes
         by_steps = steps > 0 and self.state.step % steps == 0 and self.state.step > self.saved_step
         by_time = minutes > 0 and time.monotonic() - self.saved >= 60 * minutes
         return self.world.is_main and (by_steps or by_time)
 
     def save(self) -> None:
-        """Save the state for a resumed run. Every process must call it, because ledgers are summed."""
+        """Save the state for a resumed training. Every process must call it, because ledgers are summed."""
         self.reader.read()
         self.state.ledger = self.ledger.summed(self.world.sum)
         self.state.sizes = self.metrics.sizes()
@@ -551,7 +554,7 @@ class _Run:
 def _take_steps(
     run: _Run, windows: Windows, make: MakeTargets, progress: Callable[[dict[str, Any]], None] | None
 ) -> int:
-    """Take the remaining steps of the epoch; returns how many the whole of it has."""
+    """Take the remaining steps of the epoch, and return the number of steps of the whole epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
@@ -601,7 +604,8 @@ def _take_steps(
 def _end_epoch(
     run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, adapter: Adapter | None, num_steps: int
 ) -> bool:
-    """Log the epoch, decide whether it is the last, and write its checkpoint if one is kept; returns whether it is."""
+    """Log the epoch, decide whether it is the last, write its checkpoint if one is kept, and return whether it is
+    kept."""
     state, config = run.state, run.config
     if state.step == state.first_step:
         raise TrainingError(NO_TARGET.format(recipe.name))
@@ -653,7 +657,7 @@ def _choose_step(
 
 
 def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:
-    """Choose the weights that are trained, and check that the model supports packing if it is configured."""
+    """Choose the trainable weights, check packing if configured, and return the LoRA adapter or None."""
     adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
     if recipe.freeze_embeddings:
         freeze_embeddings(model)
@@ -664,7 +668,7 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
 
 @contextmanager
 def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
-    """Keep no activations of layers while the block runs; they are made again."""
+    """Recompute layer activations in the backward pass (gradient checkpointing) within the context."""
     try:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError:
@@ -689,7 +693,8 @@ def _cut(
 def _with_end(
     special: SpecialIds, recipe: Recipe, config: TrainConfig, model: PreTrainedModel, world: World
 ) -> SpecialIds:
-    """The special tokens, with an end of a text only where it is a target; the checkpoints then stop at it."""
+    """Return the special tokens, with an end-of-text token only if it is a target; checkpoints then stop generating at
+    it."""
     if not recipe.is_causal or not config.end_of_text:
         return replace(special, end=None)
     if special.end is None or special.end >= num_rows(model):
@@ -715,6 +720,8 @@ def _maker(
     random_ids: np.ndarray | None,
     context: BatchContext | None,
 ) -> Callable[[Batch, Ledger], Targets]:
+    """Return the function that makes the targets of a batch in one epoch and counts them."""
+
     def make(batch: Batch, ledger: Ledger) -> Targets:
         return make_targets(
             batch,
@@ -732,4 +739,5 @@ def _maker(
 
 
 def _folder(out: Path, epoch: int) -> Path:
+    """Return the checkpoint folder of an epoch."""
     return out / f"epoch-{epoch:04d}"

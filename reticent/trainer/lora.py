@@ -1,4 +1,4 @@
-"""LoRA through peft: low-rank adapters are trained, the base model is frozen, and a checkpoint holds both merged.
+"""LoRA through peft: low-rank adapters are trained, the base model is frozen, and a checkpoint has both merged.
 
 The adapters are inserted into the given model, so the loop treats it as any other. Embeddings are never adapted: input
 and output share them, and a merged checkpoint would have to separate them.
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Adapter:
-    """The adapters in a model; see :func:`add_adapter`."""
+    """The LoRA adapters in a model; see :func:`add_adapter`."""
 
     def __init__(self, wrapped: Any, trained_before: list[str]):
         self._wrapped, self._trained_before = wrapped, trained_before
 
     def merged(self) -> PreTrainedModel:
-        """Return a copy of the model with the adapters in its weights. Cost: the model's memory once more."""
+        """Return a copy of the model with the adapters merged into its weights. Cost: the model's memory once more."""
         return copy.deepcopy(self._wrapped).merge_and_unload()
 
     def save(self, folder: Path) -> None:
-        """Write the adapters alone, in peft's format, without the path of the base model on this machine."""
+        """Write the adapters alone, in peft's format, without the local path of the base model."""
         self._wrapped.save_pretrained(folder, save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)
         path = folder / "adapter_config.json"
@@ -43,14 +43,14 @@ class Adapter:
         path.write_text(json.dumps(about, indent=1, sort_keys=True), encoding="utf-8")
 
     def merge(self) -> None:
-        """Merge the adapters into the weights of the model itself, which has its original layers again."""
+        """Merge the adapters into the weights of the model itself, which gets its original layers back."""
         model = self._wrapped.merge_and_unload()
         for name, weight in model.named_parameters():
             weight.requires_grad_(name in self._trained_before)
 
 
 def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) -> Adapter:
-    """Insert adapters into ``model`` and freeze all other weights.
+    """Insert adapters into ``model``, freeze all other weights, and return the adapters.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Private metrics of a running training: numbers of the model, and, in a file of their own, times.
+"""Private metrics of a running training: reproducible numbers of the model, and, in a separate file, times.
 
 ``metrics.jsonl`` holds the numbers that another run with the same seed repeats: a line every ``logging_steps`` steps
 and one for each epoch. ``timings.jsonl`` holds the others: seconds, and the share of them in which the loop waited for
@@ -34,7 +34,7 @@ class Metrics:
         self._files, self._board = files, board
 
     def log(self, values: dict[str, Any], file: str = "metrics.jsonl") -> None:
-        """Write one line; its ``step`` is TensorBoard's step."""
+        """Write ``values`` as one line of ``file``, and to TensorBoard at their ``step``."""
         if file in self._files:
             self._files[file].write(json.dumps(values) + "\n")
             self._files[file].flush()
@@ -45,13 +45,14 @@ class Metrics:
                     self._board.add_scalar(f"{kind}/{name}", value, values["step"])
 
     def sizes(self) -> dict[str, int]:
-        """The length of each file in bytes; a resumed run truncates to it."""
+        """Return the length of each file in bytes, to which a resumed training truncates it."""
         return {name: file.tell() for name, file in self._files.items()}
 
 
 @contextmanager
 def open_metrics(out: Path, state: State, report_to: tuple[str, ...], *, write: bool) -> Iterator[Metrics]:
-    """Open the files of ``out``, truncated to their length when the state was saved; no files if ``write`` is False."""
+    """Yield the metrics of ``out``, its files truncated to their length when the state was saved; no files if ``write``
+    is False."""
     files: dict[str, Any] = {}
     board = None
     try:
@@ -88,14 +89,14 @@ class LossReader:
         self._pending: list[tuple[int, float, list[torch.Tensor], torch.Tensor, float]] = []
 
     def add(self, num_targets: float, losses: list[torch.Tensor], norm: torch.Tensor, rate: float) -> None:
-        """Add the losses (sums) of a step's micro-batches and the norm of its gradient, before the step is taken."""
+        """Keep the summed losses of a step's micro-batches and its gradient norm, before the step is taken."""
         self._pending.append((self.state.step + 1, num_targets, losses, norm, rate))
         if norm.device.type != "cpu":
             bad = (~torch.isfinite(norm)).float()
             self.found_inf = bad if self.found_inf is None else torch.maximum(self.found_inf, bad)
 
     def read(self) -> None:
-        """Add the pending losses to the state and log them; `TrainingError` if a value is not finite."""
+        """Add the pending losses to the state and log them; raise `TrainingError` if a value is not finite."""
         if not self._pending:
             return
         pending, self._pending = self._pending, []
@@ -124,7 +125,7 @@ class LossReader:
 
 
 class Clock:
-    """Measures the time of an epoch, and the part in which the loop waits for data (the device waits no longer).
+    """Measures the time of an epoch, and the part in which the loop waits for data.
 
     If SOURCE_DATE_EPOCH is set, for builds that are reproduced byte for byte, every time is 0.
     """
@@ -135,7 +136,7 @@ class Clock:
         self._waited = 0.0
 
     def lap(self) -> float:
-        """Seconds since the last call."""
+        """Return the seconds since the last call."""
         before, self._lap = self._lap, self._now()
         return self._lap - before
 
@@ -143,7 +144,8 @@ class Clock:
         self._epoch, self._waited = self._now(), 0.0
 
     def watch(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield ``items`` and add up the waiting times; the planning of the epoch before the first item counts too."""
+        """Yield ``items`` and add up the time spent waiting for each; the planning of the epoch before the first item
+        counts too."""
         since = self._epoch
         for item in items:
             self._waited += self._now() - since
@@ -151,12 +153,13 @@ class Clock:
             since = self._now()
 
     def of_epoch(self) -> dict[str, float]:
-        """Seconds of this epoch, and the share of them in which the loop waited for data."""
+        """Return the seconds of this epoch, and the share of them in which the loop waited for data."""
         seconds = self._now() - self._epoch
         return {"seconds": round(seconds, 3), "waited": round(self._waited / seconds, 5) if seconds else 0.0}
 
 
 def _tensorboard(out: Path, step: int) -> Any:
+    """Return a TensorBoard writer that drops events after ``step``."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

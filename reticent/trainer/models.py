@@ -1,7 +1,7 @@
 """Models and tokenizers, by local folder or hub name: always safetensors, never code from the hub.
 
 This module is also the only place that computes logits. It does so at chosen positions only, so no logits over a
-vocabulary of 50,000 entries are made for tokens that are not read.
+vocabulary of 50,000 entries are made for tokens whose logits are not used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import log_warning
 from reticent.engine.store import TokenStore
 from reticent.engine.tokenizer_library import json_of, library_tokenizer, names_in, remember_json
-from reticent.trainer.attention import without_looking
+from reticent.trainer.attention import without_padding_warning
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ from reticent.trainer.base_files import (
     without_panic,
 )
 
-#: Parameters that a config may have beyond the weights: those of a head that is trained.
+#: Largest number of parameters without weights in the files: those of a new head.
 MOST_NEW = 1 << 24
 
 
 def load_model(
     name_or_path: str | Path, objective: str, *, complete: Literal["no", "body", "all"] = "no"
 ) -> PreTrainedModel:
-    """Load a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
-    accepts, with the attention ``sdpa`` or, where its class has none, its own.
+    """Return a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
+    accepts, with the attention ``sdpa`` or, if its class has none, its own.
 
     If a folder has a ``.gguf`` file and no safetensors, that file is read. Weights that the checkpoint lacks (the head
     of an encoder) are the same random ones each time, so training and audit use the same base model.
@@ -101,21 +101,20 @@ def load_model(
             f"{name_or_path}: {len(missing)} weights are not in its files; with random ones in their "
             "place it would be another model that is judged"
         )
-    _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))
+    _warn_of_random_weights(str(name_or_path), tuple(sorted(about["missing_keys"])))
     model = _saveable(model) if "gguf_file" in options else model
     _drawn[model] = len(about["missing_keys"])
-    return without_looking(model)
+    return without_padding_warning(model)
 
 
 def num_drawn(model: PreTrainedModel) -> int:
-    """Return how many weights the files of a model that was loaded lack, so that they were drawn at random."""
+    """Return the number of weights that a loaded model's files lack and that were drawn at random."""
     return _drawn.get(model, 0)
 
 
 def _require_size(folder: Path, auto: Any) -> None:
-    """Raise `ArtifactError` where a config asks for far more than the weights hold: the rest would be made at random,
-    and fill the memory, before the library says that they do not fit.
-    """
+    """Raise `ArtifactError` if a config describes far more parameters than the weights hold: the rest would be drawn at
+    random and fill the memory before the library reports it."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -129,7 +128,7 @@ def _require_size(folder: Path, auto: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep transformers' report of a load away: unexpected weights are nothing, and `_say_drawn` says the others."""
+    """Silence transformers' loading report within the context; `_warn_of_random_weights` reports missing weights."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()
@@ -141,8 +140,8 @@ def _quiet() -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _say_drawn(name: str, weights: tuple[str, ...]) -> None:
-    """Warn of weights that a model's files lack, once for each model: it is loaded again for each of its attacks."""
+def _warn_of_random_weights(name: str, weights: tuple[str, ...]) -> None:
+    """Warn once for each model of weights that its files lack."""
     if weights:
         shown = ", ".join(weights[:3]) + (f" and {len(weights) - 3} more" if len(weights) > 3 else "")
         log_warning(
@@ -151,13 +150,14 @@ def _say_drawn(name: str, weights: tuple[str, ...]) -> None:
         )
 
 
-#: The most that logits may change, in parts of the largest, by what must not matter.
+#: Largest relative change of logits that padding or later tokens may cause.
 _MOST_CHANGE = {torch.float32: 1e-3, torch.float64: 1e-3}
 
 
 @torch.no_grad()
 def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> None:
-    """Check by two rows of tokens that training and attacks measure this model right; each model is asked once.
+    """Check with two rows of tokens that logits do not depend on padding or later tokens, so that losses and scores are
+    right; each model is checked once.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
 
 
 def _kind_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
-    """Return the architecture of a model, empty if it is not known, and whether it has a head of this kind."""
+    """Return (architecture of a model, empty if unknown; whether it has a head for this objective)."""
     from transformers import AutoConfig
 
     try:
@@ -218,7 +218,7 @@ def _kind_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
 
 
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
-    """A model from a GGUF file as a plain model, because transformers refuses to save the former."""
+    """Return a model from a GGUF file as a plain model, because transformers refuses to save the former."""
     config = copy.deepcopy(model.config)
     del config.quantization_config
     plain: Any = type(model)(config)
@@ -227,11 +227,11 @@ def _saveable(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
-    """Load a tokenizer from a model folder, a hub name, a ``tokenizer.json`` file, or the text of one.
+    """Return the tokenizer of a model folder, a hub name, a ``tokenizer.json`` file, or the text of one.
 
-    The ``tokenizer.json`` of a folder is taken as it is: it makes the tokens of a run, so it is saved with checkpoints
-    and asked by attacks. transformers, which may build another one from its class and ``tokenizer_config.json``, says
-    the special tokens alone.
+    The ``tokenizer.json`` of a folder is used unchanged: it makes the tokens of a run, so it is saved with checkpoints
+    and used by attacks. From transformers, which may build another tokenizer from ``tokenizer_config.json``, only the
+    special tokens are taken.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         raise
     except Exception as error:  # the library raises nothing narrower
         if not Path(text).exists():
-            raise ArtifactError(f"{text}: {_nowhere()}") from None
+            raise ArtifactError(f"{text}: {_not_found_message()}") from None
         raise ArtifactError(
             f"{text}: no tokenizer can be loaded from here ({type(error).__name__}); expected tokenizer.json in it"
         ) from None
@@ -278,17 +278,16 @@ def _own_json(folder: Path | None) -> str | None:
     return read_tokenizer_json(file) if file is not None and file.is_file() else None
 
 
-def _nowhere() -> str:
-    """The reason why a name was not found: the places that were searched, and how to search further."""
+def _not_found_message() -> str:
+    """Return the error message for an unknown model: where it was searched, and how to allow a download."""
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         return "no such folder, and no such model in the local cache of the hub (HF_HUB_OFFLINE=0 allows a download)"
     return "no such folder, and no such model could be had from the hub"
 
 
 def _wrapped(content: str, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
-    """A tokenizer that a checkpoint keeps as it is, with the special tokens of ``named``; without it, with those of its
-    family, by their usual names.
-    """
+    """Return a transformers tokenizer that keeps the JSON ``content`` unchanged, with the special tokens of ``named``,
+    or else the usual names of its family."""
     from transformers import PreTrainedTokenizerFast
 
     if named is not None:
@@ -318,9 +317,8 @@ def _wrapped(content: str, named: PreTrainedTokenizerFast | None = None) -> PreT
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
-    """Return the special tokens of a window: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM, and the
-    tokenizer's own end of a text, whichever the model's config lists.
-    """
+    """Return the ids of the special tokens of a window: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM, and
+    the tokenizer's own end-of-text token."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     pad = pad if pad is not None else eos if eos is not None else 0
     if objective == "mlm":
@@ -338,7 +336,7 @@ def check_fit(
     special: SpecialIds,
     window_length: int,
 ) -> None:
-    """Raise `TrainingError` unless all tokens, special ones included, belong to this model and a window fits into it.
+    """Raise an error unless all tokens, special ones included, belong to this model and a window fits into its context.
 
     Raises
     ------
@@ -372,13 +370,13 @@ def check_fit(
 
 
 def num_rows(model: PreTrainedModel) -> int:
-    """Return the number of ids that a model has embeddings for."""
+    """Return the number of token ids for which a model has embeddings."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 
 
 def max_positions(model: PreTrainedModel) -> int:
-    """Return the largest number of tokens that a model reads at once; a huge number if the model has no limit.
+    """Return the context length of a model, in tokens; 2^30 if it has no limit.
 
     RoBERTa and its kin count positions from past the number of the padding token: of 514 they use 512.
     """
@@ -390,11 +388,10 @@ def max_positions(model: PreTrainedModel) -> int:
 
 @torch.no_grad()
 def first_position(model: PreTrainedModel) -> int | None:
-    """Return the position number that a model gives to the first token of a row: 0 for most, one past the padding
-    token for RoBERTa and its kin. It is found by asking; each model is asked once.
+    """Return the position id that a model gives to the first token of a row: 0 for most, one past the padding token for
+    RoBERTa and its kin. It is found by trial, once for each model.
 
-    None if the model takes no numbers, or none of those tried gives the logits that it makes without: its own have to
-    be used.
+    None if the model takes no position ids, or none of those tried reproduces its own logits.
     """
     if model not in _first_positions:
         _first_positions[model] = None
@@ -421,8 +418,8 @@ def first_position(model: PreTrainedModel) -> int | None:
 def whole_inputs(
     model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None
 ) -> dict[str, Any]:
-    """Return model inputs that give every embedding one row for each row of the batch, so that gradients can be told
-    apart by rows."""
+    """Return model inputs in which every embedding has one row for each row of the batch, so that gradients can be
+    separated by row."""
     inputs: dict[str, Any] = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
         inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
@@ -433,7 +430,7 @@ def whole_inputs(
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:
-    """Freeze every row of the vocabulary: input embeddings, output embeddings and the bias of the output.
+    """Freeze every row of the vocabulary: input embeddings, output embeddings and the output bias.
 
     With tied weights the first two are one matrix. Without, the output matrix is frozen too; otherwise training would
     lower the probability of words that are never a target. A frozen weight has no gradient and no decay. Position
@@ -452,7 +449,7 @@ def logits_at(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return logits (N, V) at the N wanted cells, in their order.
+    """Return the logits (N, V) at the N wanted cells (token positions of the batch), in their order.
 
     If the head alone makes the logits (BERT, GPT-2, Llama and similar models), it runs at those cells only. Otherwise
     (scaled or capped logits, heads of several parts) all logits are computed and the wanted ones are selected.
@@ -480,7 +477,7 @@ def logits_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """:func:`logits_at` with a known head, in a form that torch.compile can trace."""
+    """Return `logits_at` for a known head, in a form that torch.compile can trace."""
     states = states_of(model, head, input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
     return states if head is None else head(states)
 
@@ -494,7 +491,8 @@ def states_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return what the head of :func:`logits_of` reads, (N, D); without a head, the logits themselves."""
+    """Return the hidden states, (N, D), that the head of :func:`logits_of` reads; without a head, the logits
+    themselves."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT
@@ -510,15 +508,15 @@ def states_of(
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _sound: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-#: Model -> weights that its files lack.
+#: Model -> number of weights that its files lack.
 _drawn: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _first_positions: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
 @contextmanager
 def without_own_settings(net: Any) -> Iterator[None]:
-    """Generate by the settings of the call alone: transformers would fill up those that it leaves out with those of
-    the model's folder, such as tokens that are never drawn, or a penalty for repeats."""
+    """Ignore the model folder's generation settings (suppressed tokens, repetition penalty) within the context, which
+    transformers would merge into those of the call."""
     from transformers import GenerationConfig
 
     own, net.generation_config = net.generation_config, GenerationConfig()
@@ -529,7 +527,8 @@ def without_own_settings(net: Any) -> Iterator[None]:
 
 
 def lm_head(model: PreTrainedModel) -> Any:
-    """Return the module that alone maps the last hidden states to the logits, or None; each model is tested once."""
+    """Return the module that alone maps the last hidden states to the logits; None if there is no such module. Each
+    model is tested once."""
     if model not in _heads:
         head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
         alone = (
@@ -544,6 +543,7 @@ def lm_head(model: PreTrainedModel) -> Any:
 
 @torch.no_grad()
 def _makes_the_logits(model: PreTrainedModel, head: Any) -> bool:
+    """Whether the head, applied to the last hidden states, reproduces the model's logits."""
     training = model.training
     model.eval()
     ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size

@@ -1,4 +1,4 @@
-"""The guarantee of DP-SGD: settings, the noise that they need, and an epsilon that never stands without its unit.
+"""The guarantee of DP-SGD: settings, the noise that they need, and an epsilon that always has its unit.
 
 The mechanism: each step samples every unit of privacy with probability q (Poisson) and clips its gradient to C. The sum
 gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbouring
@@ -35,7 +35,7 @@ BUDGET_FILE = "privacy-budget.json"
 MAX_STEPS = 1_000_000
 
 
-#: An epsilon above which PRV's grid is too large to be worth its digits.
+#: Epsilon above which PRV's grid costs too much for its precision.
 LOOSE = 50.0
 #: An epsilon above which the guarantee means nothing: whoever sees the model may be e^20 times surer than before.
 MEANINGLESS = 20.0
@@ -43,9 +43,9 @@ MEANINGLESS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage between documents and weights that one individual may move for others, by its name in a ledger.
+    """A stage between documents and weights through which one individual may affect others, by its name in a ledger.
 
-    ``reason`` says how; ``way_out`` what to set instead, or where ``accounted`` why the theorem bears it.
+    ``reason`` says how; ``way_out`` what to set instead or, if ``accounted``, why the theorem covers it.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Stage:
     accounted: bool = False
 
 
-#: All stages that the proof has to answer for. With one of those that are not accounted there is no epsilon.
+#: All stages that the proof has to cover. With one that is not accounted there is no epsilon.
 STAGES: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
@@ -176,9 +176,9 @@ STAGES: Mapping[str, Stage] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """An epsilon with all that it needs to be meaningful; `str` gives one sentence.
+    """A differential-privacy guarantee: epsilon, delta and privacy unit; `str` gives one sentence.
 
-    ``unaccounted`` names steps that read every individual's documents; if there is one, ``epsilon`` is None.
+    ``unaccounted`` names stages that depend on every individual's documents; if there is one, ``epsilon`` is None.
 
     >>> print(Guarantee(epsilon=7.992, delta=1e-5, unit="individual", max_documents=4))
     epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)
@@ -194,7 +194,7 @@ class Guarantee:
 
     @property
     def protects_nobody(self) -> str:
-        """A sentence about an epsilon that is above `MEANINGLESS`; empty below."""
+        """A warning if epsilon is above `MEANINGLESS`; empty otherwise."""
         if not protects_nobody(str(self)):
             return ""
         return f"An epsilon above {MEANINGLESS:.0f} protects nobody: more noise (a larger noise_multiplier) is needed."
@@ -208,7 +208,7 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The steps of a private run and their cost, fixed before it starts."""
+    """The steps of a private training and their privacy cost, fixed before it starts."""
 
     guarantee: Guarantee
     num_units: int
@@ -222,18 +222,18 @@ class Plan:
 
     @property
     def expected_units(self) -> float:
-        """Expected number of units in a step, the divisor of the noisy sum."""
+        """Expected number of privacy units in a step, the divisor of the noisy sum."""
         return self.sample_rate * self.num_units
 
     def after(self, num_steps: int) -> Guarantee:
-        """Return the cost of the first ``num_steps`` steps."""
+        """Return the guarantee of the first ``num_steps`` steps."""
         if self.guarantee.epsilon is None:
             return self.guarantee
         mechanism = (self.sample_rate, self.noise_multiplier, num_steps, self.guarantee.delta)
         return replace(self.guarantee, epsilon=epsilon_of(*mechanism, self.accountant, self.vocabulary))
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan in the form that the run's ledger keeps."""
+        """Return the plan as JSON values for the ledger."""
         return {
             "guarantee": str(self.guarantee),
             # JSON has no infinity.
@@ -255,7 +255,7 @@ class Plan:
 def plan_privacy(
     config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int, unaccounted: tuple[str, ...] = ()
 ) -> Plan:
-    """Return sample rate, steps, noise and epsilon of a run. Cost: seconds, for ``target_epsilon``.
+    """Return the plan (sample rate, steps, noise, epsilon) of a private training.
 
     An epoch is 1/q steps, rounded, so the expected number of units in it is the number of units, or the one that is
     declared in its place.
@@ -319,7 +319,7 @@ def plan_privacy(
 
 
 def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
-    """Raise `PolicyError` for a setting of a training that does not go with DP-SGD, or has no effect there."""
+    """Raise `PolicyError` for a training setting that does not go with DP-SGD, or has no effect there."""
     for name, reason in (
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),
@@ -347,9 +347,8 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
 
 
 def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: Recipe | None = None) -> None:
-    """Raise `PolicyError` where there are steps that are not accounted, and a target epsilon or a recipe whose words
-    are told without counts, which has no other use.
-    """
+    """Raise `PolicyError` if stages are not accounted although a target epsilon is set, or the recipe chooses its
+    protected words without counts, which serves nothing else."""
     is_for_nothing = recipe is not None and recipe.words != "counted"
     if unaccounted and (config.target_epsilon is not None or is_for_nothing):
         ways = "; ".join(f"{name}: {STAGES[name].reason}; instead: {STAGES[name].way_out}" for name in unaccounted)
@@ -362,7 +361,7 @@ def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: 
 
 
 def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return the steps of a recipe that depend on every individual's documents and are not accounted."""
+    """Return the names of a recipe's stages that depend on every individual's documents and are not accounted."""
     found = []
     if recipe.words != "counted":
         return ()
@@ -395,10 +394,11 @@ def cost_of(
     accountant: str = "prv",
     vocabulary: tuple[float, float] | None = None,
 ) -> tuple[float, str]:
-    """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps, and the accountant it is by.
+    """Return (upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps, name of the accountant that gave
+    it).
 
     With a ``vocabulary`` (sigma, delta of the floor) one Gaussian mechanism of sensitivity 1 comes before the steps,
-    and both have what of delta its floor leaves. Where RDP's bound is over `LOOSE`, it is returned in place of PRV's,
+    and both share the delta that its floor leaves. Where RDP's bound is over `LOOSE`, it is returned in place of PRV's,
     whose grid would take minutes and gigabytes. Epsilon is infinite without noise only. Cost: under a second for "prv",
     milliseconds for "rdp".
     """
@@ -426,15 +426,14 @@ def cost_of(
 def _history(
     sample_rate: float, noise_multiplier: float, num_steps: int, vocabulary: tuple[float, float] | None
 ) -> list[tuple[float, float, int]]:
-    """What an accountant composes: (noise, sample rate, number of steps) of each mechanism that is run."""
+    """Return the mechanisms that an accountant composes, as (noise multiplier, sample rate, number of steps)."""
     steps = [(noise_multiplier, sample_rate, num_steps)] if num_steps else []
     return steps if vocabulary is None else [(vocabulary[0], 1.0, 1), *steps]
 
 
 def _rdp_epsilon(history: list[tuple[float, float, int]], delta: float) -> float:
-    """The smaller of two bounds by Renyi divergences: Opacus' over its orders (Mironov et al. 2019), and that of as
-    many steps without sampling over all orders (Bun and Steinke 2016), which there is for every noise.
-    """
+    """Return the smaller of two epsilon bounds by Renyi divergences: Opacus' over its orders (Mironov et al. 2019), and
+    that of as many unsampled steps over all orders (Bun and Steinke 2016), which exists for every noise."""
     from opacus.accountants import RDPAccountant
 
     rho = sum(num_steps / 2 / noise / noise for noise, _, num_steps in history)
@@ -451,7 +450,7 @@ def _rdp_epsilon(history: list[tuple[float, float, int]], delta: float) -> float
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the accountants' warnings: logarithms of 0, whose infinity is intended, and orders that are a bracket."""
+    """Silence the accountants' warnings (logarithms of 0, order at the edge of the range) within the context."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=RuntimeWarning)
         warnings.filterwarnings("ignore", message="Optimal order is the")
@@ -459,11 +458,12 @@ def _quiet() -> Iterator[None]:
 
 
 def default_delta(num_units: int) -> float:
-    """Return the largest power of ten that is at most 1 / (10 * units), so several runs stay below 1 / units
-    together."""
+    """Return the largest power of ten that is at most 1 / (10 * units), so that several runs together stay below 1 /
+    units."""
     return 10.0 ** -math.ceil(math.log10(10 * num_units) - 1e-12)
 
 
+@lru_cache(maxsize=256)
 def _noise_for(
     epsilon: float,
     delta: float,
@@ -472,6 +472,7 @@ def _noise_for(
     accountant: str,
     vocabulary: tuple[float, float] | None = None,
 ) -> float:
+    """Return the noise multiplier for a target epsilon, by PRV or, outside its grid, by Renyi divergences."""
     from opacus.accountants.utils import get_noise_multiplier
 
     tolerance = min(0.01, epsilon / 100)
@@ -501,7 +502,8 @@ def _noise_for(
 
 
 def _least_noise(cost: Callable[[float], float], epsilon: float, tolerance: float) -> float:
-    """The least noise whose cost is epsilon at most, and less by the tolerance at most."""
+    """Return the smallest noise multiplier whose epsilon, ``cost(noise)``, is at most ``epsilon``, within the
+    tolerance."""
     low, high = 0.0, 1.0
     while cost(high) > epsilon:
         low, high = high, 2 * high
@@ -512,12 +514,12 @@ def _least_noise(cost: Callable[[float], float], epsilon: float, tolerance: floa
 
 
 def show_epsilon(epsilon: float) -> str:
-    """Return epsilon with two decimals, rounded up, so it is still an upper bound."""
+    """Return epsilon as text with two decimals, rounded up so that it stays an upper bound."""
     return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 
 def shown_in(guarantee: str) -> tuple[float, float, str] | None:
-    """Return epsilon, delta and unit as the sentence of a guarantee shows them; None where there is no epsilon.
+    """Return (epsilon, delta, unit) parsed from the sentence of a guarantee; None if it has no epsilon.
 
     >>> shown_in("epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)")
     (8.0, 1e-05, 'individual')
@@ -527,9 +529,8 @@ def shown_in(guarantee: str) -> tuple[float, float, str] | None:
 
 
 def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
-    """Return what several trainings cost together: sums of epsilons and deltas (basic composition), which hold however
-    each was chosen; None where one has no epsilon, or another unit.
-    """
+    """Return the joint guarantee of several trainings: summed epsilons and deltas (basic composition); None if one has
+    no epsilon, or the units differ."""
     epsilons = [each.epsilon for each in guarantees if each.epsilon is not None]
     if not epsilons or len(epsilons) < len(guarantees) or len({each.unit for each in guarantees}) > 1:
         return None
@@ -543,12 +544,12 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
 
 
 def protects_nobody(guarantee: str) -> bool:
-    """Return whether the epsilon that the sentence of a guarantee shows is above `MEANINGLESS`."""
+    """Whether the epsilon in the sentence of a guarantee is above `MEANINGLESS`."""
     shown = shown_in(guarantee)
     return shown is not None and shown[0] > MEANINGLESS
 
 
 def show_delta(delta: float) -> str:
-    """Return delta without a leading zero in its exponent: 1e-05 as 1e-5."""
+    """Return delta as text without a leading zero in its exponent: 1e-05 as 1e-5."""
     mantissa, exponent = f"{delta:.2e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

@@ -59,7 +59,7 @@ class Recipe:
     private : bool
         Trained by DP-SGD.
     words : {"counted", "public", "private"}
-        What tells an indirect identifier: that fewer than k individuals use it; that it is on no public list
+        What makes an indirect identifier: that fewer than k individuals use it; that it is on no public list
         (`protect.public_words`); that it is neither there nor in the private vocabulary (`[threshold]`). In the last
         two the flags of an individual follow from their own documents, or cost epsilon.
     head : {"class", "tags"}, optional
@@ -110,18 +110,18 @@ class Recipe:
 
     @property
     def protected_flags(self) -> int:
-        """Flag bits of all tokens that are not targets, replacements of identifiers and dropped tokens included."""
+        """Flag bits of all tokens that are no targets, replaced identifiers and dropped tokens included."""
         replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
 
     @property
     def is_causal(self) -> bool:
-        """Whether each token predicts the next."""
+        """Whether each token predicts the next: a causal language model without a new head."""
         return self.objective == "clm" and self.head is None
 
     @property
     def replaces_indirect(self) -> bool:
-        """Whether another word stands in the place of each word of an indirect identifier."""
+        """Whether each word of an indirect identifier is replaced in the text."""
         return self.context_indirect != "keep"
 
     @property
@@ -132,21 +132,20 @@ class Recipe:
 
     @property
     def replaces_identifiers(self) -> bool:
-        """Whether neither direct nor indirect identifiers stand in the text, not even as context."""
+        """Whether neither direct nor indirect identifiers remain in the text, not even as context."""
         return self.replaces_indirect and (self.context != "keep" or self.text == "pseudonymised")
 
     @property
     def tokens(self) -> str:
-        """The kind of text whose tokens the recipe needs. Surrogates are drawn anew in each epoch, so their tokens are
-        made when they are needed.
-        """
+        """Name of the token store that the recipe needs ("train", "train-tag", "train-pseudonymised"); tokens with
+        surrogates are made anew in each epoch."""
         if self.text == "pseudonymised":
             return "train-pseudonymised"
         return "train-tag" if self.context == "tag" else "train"
 
     @property
     def about(self) -> str:
-        """A description in one line."""
+        """A one-line description of the recipe."""
         parts = ["masked" if self.objective == "mlm" else "causal"]
         if self.head:
             parts.append({"class": "a new head for classes of documents", "tags": "a new head for tags"}[self.head])
@@ -178,9 +177,8 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, without ``context_indirect``, ``words`` and ``head`` where they are the
-        defaults, so records that are older than these fields still match their recipes.
-        """
+        """Return the fields as JSON values, without ``context_indirect``, ``words`` and ``head`` at their defaults, so
+        that records older than these fields still match."""
         values = {**asdict(self), "mask_split": list(self.mask_split)}
         if not self.replaces_indirect:
             del values["context_indirect"]
@@ -192,7 +190,7 @@ class Recipe:
 
     @property
     def uses_flags(self) -> bool:
-        """Whether training reads the flags; if not, a change of the protection does not affect the recipe."""
+        """Whether training uses the protection flags; if not, a change of the protection does not affect the recipe."""
         return self.protected_flags != 0
 
 
@@ -232,12 +230,13 @@ class RecipeChanges(Section):
     policy: Literal["all", "last", "cover", "paper"] | None = None
 
     def named(self, name: str) -> Recipe:
-        """Return the recipe under this name; raises the errors of :func:`custom_recipe`."""
+        """Return the recipe under this name, with the errors of :func:`custom_recipe`."""
         given = self.model_dump(exclude={"base", *PROTECTION}, exclude_unset=True, exclude_none=True)
         return custom_recipe(name, self.base, given)
 
     def protection(self, policy: Policy) -> Policy:
-        """Return the protection of the recipe's tokens: ``policy`` with its own k, n and policy, checked again."""
+        """Return the protection policy of the recipe's tokens: ``policy`` with the recipe's own k, n and policy,
+        validated again."""
         return type(policy)(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 
@@ -265,7 +264,8 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
-    """Return a recipe by name; the `PolicyError` for an unknown name lists the known ones, and ``also`` others."""
+    """Return a built-in recipe by name; the `PolicyError` for an unknown name lists the known ones, and those of
+    ``also``."""
     try:
         return RECIPES[name]
     except KeyError:
@@ -276,7 +276,7 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
 
 
 def at_epsilon(name: str, epsilon: float) -> str:
-    """Return the name of a private recipe at one epsilon of a list (``train.dp.target_epsilon``).
+    """Return the name of a private recipe trained at one epsilon of a list (``train.dp.target_epsilon``).
 
     >>> at_epsilon("dp-clm", 8.0), parted_name("dp-clm-epsilon-0.5"), parted_name("dp-clm")
     ('dp-clm-epsilon-8', ('dp-clm', 0.5), ('dp-clm', None))
@@ -285,13 +285,13 @@ def at_epsilon(name: str, epsilon: float) -> str:
 
 
 def parted_name(name: str) -> tuple[str, float | None]:
-    """Return the recipe that `at_epsilon` was given, and the epsilon; of another name itself, and None."""
+    """Return (recipe name, epsilon) of a name made by `at_epsilon`; (the name itself, None) for any other."""
     found = re.fullmatch(r"(.+)-epsilon-(\d+(?:\.\d+)?(?:e-?\d+)?)", name)
     return (name, None) if found is None else (found[1], float(found[2]))
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
-    """Return the recipe ``base`` under another name and with changed fields.
+    """Return the built-in recipe ``base`` under another name and with changed fields.
 
     ``never_target`` is given as a list of names: ``["direct", "indirect"]``.
 

@@ -1,4 +1,5 @@
-"""The state of a training: one private safetensors file, replaced atomically, bound to settings, tokens and model.
+"""The saved state of a training: one private safetensors file, replaced atomically, bound to settings, tokens and
+model.
 
 It holds everything that the next step needs and that cannot be computed again: the trained weights, the optimizer's
 moments and, as JSON in the file's header, the position in the epoch, the ledger and the losses so far. Data order,
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
 
 from reticent.core.artifact import STATE, locked, make_private_folder, sync, written_reason
 from reticent.core.errors import ArtifactError
@@ -31,7 +34,7 @@ from reticent.trainer.recipes import Recipe
 
 #: The lock of a training is ``.training.lock`` in its folder.
 LOCK = "training"
-#: Settings of monitoring and of the place of a run, which do not change its results.
+#: Settings of monitoring and placement, which do not change the results.
 UNBOUND = (
     "device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps", "gradient_checkpointing",
     "fsdp",
@@ -40,9 +43,8 @@ UNBOUND = (
 
 @dataclass(slots=True)
 class State:
-    """The position of a training: ``done`` planned steps of ``epoch`` are finished; ``step`` steps were taken in all,
-    ``first_step`` of them before this epoch.
-    """
+    """The position of a training: ``done`` planned steps of ``epoch`` are finished; ``step`` steps were taken in total,
+    ``first_step`` of them before this epoch."""
 
     epoch: int = 1
     done: int = 0
@@ -53,7 +55,7 @@ class State:
     num_filled: int = 0
     num_cells: int = 0
     losses: list[float] = field(default_factory=list)
-    #: Of ordinary words of held-out individuals, by epoch.
+    #: Losses on ordinary words of held-out individuals, by epoch.
     eval_losses: list[float] = field(default_factory=list)
     eval_targets: int = 0
     #: Where the training ended, which may have been before its last epoch; see `TrainResult`.
@@ -76,7 +78,7 @@ class State:
 def identity_of(
     model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
 ) -> dict[str, Any]:
-    """The settings, tokens and model that a state belongs to, as JSON. Cost: one pass over the weights and the
+    """Return the settings, tokens and model to which a state belongs, as JSON. Cost: one pass over the weights and the
     tokens."""
     unbound = UNBOUND if recipe.is_causal else (*UNBOUND, "end_of_text")
     settings = {name: value for name, value in config.of_one_training().items() if name not in unbound}
@@ -87,10 +89,10 @@ def identity_of(
 
 
 class StateWriter:
-    """Writes states in a thread of its own, each from a copy, so that the training need not wait for the disk.
+    """Writes states in its own thread, each from a copy, so that the training need not wait for the disk.
 
-    The copy takes three times the trained weights of the host's memory: until it is written, or for good where it is
-    pinned, for weights on a GPU. At the end of the ``with`` block the last state is on the disk.
+    The copy takes three times the memory of the trained weights on the host: until it is written or, for weights on a
+    GPU (pinned memory), permanently. At the end of the ``with`` block the last state is on the disk.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any], world: World):
@@ -109,7 +111,7 @@ class StateWriter:
             self.wait()
 
     def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Begin to write a state; the one before has to be on the disk first. The previous file stays until then.
+        """Begin to write a state, after the one before is on the disk; the previous file stays until then.
 
         Every process must call it, as each may have a part of the weights; the first writes.
         """
@@ -127,7 +129,7 @@ class StateWriter:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until the last state is on the disk; `ArtifactError` if it could not be written."""
+        """Wait until the last state is on the disk; raise `ArtifactError` if it could not be written."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -136,6 +138,7 @@ class StateWriter:
             raise error
 
     def _copy(self, name: str, value: torch.Tensor) -> None:
+        """Copy a tensor, full if sharded, to the host memory of the first process."""
         value = whole(value.detach())
         if not self._world.is_main:
             return
@@ -156,9 +159,6 @@ class StateWriter:
 
 def _write_state(folder: Path, tensors: dict[str, torch.Tensor], header: dict[str, str]) -> None:
     """Write a state atomically. Cost: the bytes written, and fsync."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     temporary = folder / f".{STATE}.tmp"
     temporary.unlink(missing_ok=True)
     try:
@@ -174,7 +174,7 @@ def _write_state(folder: Path, tensors: dict[str, torch.Tensor], header: dict[st
 
 
 def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
-    """Read the state of the training in ``folder``; None if there is no unfinished training.
+    """Return the saved state of the training in ``folder``; None if there is no unfinished training.
 
     Raises
     ------
@@ -184,8 +184,6 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
     path = folder / STATE
     if not path.exists():
         return None
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata()
@@ -212,9 +210,7 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
 
 
 def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Load the saved weights and moments into the model and the optimizer."""
-    from safetensors.torch import load_file
-
+    """Load the saved weights and optimizer moments into the model and the optimizer."""
     tensors = load_file(folder / STATE)
     with torch.no_grad():
         for name, weight in _trained(model):
@@ -230,8 +226,8 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
 
 @contextmanager
 def only_training_in(folder: Path) -> Iterator[None]:
-    """Make the folder and hold its lock, which dies with its process; under it, remove what a process that was killed
-    left there while it wrote, and put the only copy of a checkpoint back.
+    """Create the folder and hold its lock within the context; first remove the leftovers of a killed process and
+    restore a checkpoint whose only copy is its backup.
 
     Raises
     ------
@@ -249,15 +245,14 @@ def only_training_in(folder: Path) -> Iterator[None]:
 
 
 def delete_state(folder: Path) -> None:
-    """Delete the state of a training that is finished or that starts again."""
+    """Delete the saved state of a training that is finished or that starts again."""
     for name in (STATE, f".{STATE}.tmp"):
         (folder / name).unlink(missing_ok=True)
 
 
 def delete_training(folder: Path) -> None:
-    """Delete the ledger, state, checkpoints and TensorBoard events of an earlier training, which would pass for the
-    next one's.
-    """
+    """Delete the ledger, state, checkpoints and TensorBoard events of an earlier training, so that they are not taken
+    for the next one's."""
     (folder / "ledger.json").unlink(missing_ok=True)
     delete_state(folder)
     board = folder / "tensorboard"
@@ -273,7 +268,7 @@ def _trained(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
 
 
 def tokens_digest(store: TokenStore) -> str:
-    """Return the SHA-256 of all columns of a store that a training reads."""
+    """Return the SHA-256 (hex) of all columns of a store that a training reads."""
     digest = hashlib.sha256()
     for name in ("input_ids", "word_ids", "flags", "doc_offsets", "individual"):
         store.hash_column(digest, name)

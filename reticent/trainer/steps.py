@@ -49,16 +49,15 @@ MakeTargets: TypeAlias = "Callable[[Batch, Ledger], Targets]"
 
 
 class StepData(Protocol):
-    """The batches of one step, prepared."""
+    """The prepared batches of one step."""
 
     @property
     def ledger(self) -> Ledger:
-        """The counts of this step alone; the loop adds them when it takes the step."""
+        """The ledger of this step alone, which the loop adds when it takes the step."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of targets (units in DP-SGD), of document tokens, of tokens with special ones, of cells with
-        padding."""
+        """(targets, or units in DP-SGD; document tokens; tokens with special ones; cells with padding)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class EpochPlan:
 
 
 class Step(Protocol):
-    """Draws the data of a step and computes its gradient.
+    """Prepares the data of a step and computes its gradient.
 
     Attributes
     ----------
@@ -100,29 +99,30 @@ class Step(Protocol):
 
     @property
     def max_grad_norm(self) -> float:
-        """The norm that the finished gradient is clipped to."""
+        """The norm to which the finished gradient is clipped."""
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guarantee that holds for every checkpoint of the training; known after `prepare`."""
+        """The privacy guarantee of all checkpoints of the training together; known after `prepare`, None without
+        DP-SGD."""
 
     def after(self, epoch: int) -> Guarantee | None:
-        """The guarantee that holds for the checkpoints up to that of an epoch."""
+        """Return the privacy guarantee of the checkpoints up to that of an epoch; None without DP-SGD."""
 
     def cache_key(self) -> dict[str, Any] | None:
-        """Settings beyond `TrainConfig` that change the weights, as JSON."""
+        """Return the settings beyond `TrainConfig` that change the weights, as JSON."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Bind to a model in train mode, on its device and with its adapters.
+        """Bind the step to a model in train mode, on its device and with its adapters.
 
         ``kept`` is this step's part of the saved state; it is filled if it is empty.
         """
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Bind to the optimizer, which holds the trained weights of the prepared model."""
+        """Bind the step to the optimizer, which holds the trained weights of the prepared model."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts the targets made."""
+        """Return the plan of ``state.epoch`` without its first ``state.done`` steps."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
         """Store the gradient of a step in ``.grad``, the same in every process.
@@ -132,10 +132,10 @@ class Step(Protocol):
         """
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Restore the model's state before `prepare`; returns JSON for the ledger file."""
+        """Restore the model to its condition before `prepare`, and return JSON for the ledger file."""
 
     def give_up(self) -> None:
-        """As `finish`, of a training that an error or a stop ends."""
+        """Do as `finish`, for a training that an error or a stop ends."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- feed
@@ -180,7 +180,7 @@ class MicroBatch:
 
     @property
     def inputs(self) -> tuple[torch.Tensor | None, ...]:
-        """The arguments of the model, in its order."""
+        """The arguments of the model's forward pass, in order."""
         return self.input_ids, self.attention, self.positions, self.bounds, self.at, self.labels
 
     @property
@@ -202,11 +202,11 @@ class MicroBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of targets, of document tokens, of tokens with special tokens, and of cells with padding."""
+        """(targets; document tokens; tokens with special ones; cells with padding)."""
         return self.num_targets, self.num_tokens, self.num_filled, self.num_cells
 
     def wait(self) -> list[MicroBatch]:
-        """Return the micro-batches; the device, not the host, waits until they have arrived."""
+        """Return the micro-batches; the device, not the host, waits for their transfer."""
         if self.ready is not None:
             for micro in self.micro_batches:
                 arrive(_tensors(micro).values(), self.ready)
@@ -215,7 +215,7 @@ class MicroBatches:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A planned micro-batch: window numbers, and its position in the training: (seed, epoch, place in the epoch)."""
+    """A planned micro-batch: window numbers, and the counters of its random draws (seed, epoch, index in the epoch)."""
 
     windows: np.ndarray
     counters: tuple[int, int, int]
@@ -224,13 +224,13 @@ class Part:
 
     @property
     def seed(self) -> int:
-        """Seed of dropout; it is the same in every process, run and resumed run."""
+        """Seed of dropout, the same in every process and resumed training."""
         seed, *others = self.counters
         return int(np.random.SeedSequence([seed & (2**64 - 1), *others]).generate_state(1, np.uint64)[0])
 
 
 def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part | None]]:
-    """Return this process's micro-batches of every step of an epoch; None stands for one without targets.
+    """Return this process's planned micro-batches for every step of an epoch; None is one without targets.
 
     A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
     turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
@@ -261,7 +261,7 @@ def iter_steps(
     causal: bool,
     device: torch.device,
 ) -> Iterator[MicroBatches]:
-    """Yield the steps of a plan with their tensors on the device; to be run in a thread of its own.
+    """Yield the steps of a plan with their tensors on the device; meant for a thread of its own.
 
     Each step has a ledger of its own, because batches prepared ahead are not trained on yet.
     """
@@ -290,8 +290,7 @@ def iter_steps(
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
     """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
-    the padding on the right. The host, which knows the padding, leaves the mask out where there is none.
-    """
+    the padding on the right. The attention mask is None if there is no padding."""
     labels = predicted_labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
@@ -327,7 +326,8 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
 
 
 def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
-    """Return the labels, int64 (B, T), each at the position that predicts it: in a causal model the one before."""
+    """Return the labels, int64 (B, T), each at the position that predicts it: in a causal model the one before its
+    token."""
     if not causal:
         return targets.labels
     labels = np.full_like(targets.input_ids, IGNORE_INDEX)
@@ -336,12 +336,12 @@ def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
 
 
 def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
-    """Move a micro-batch."""
+    """Return a micro-batch with its tensors on the device."""
     return replace(micro, **{name: moved(tensor, device) for name, tensor in _tensors(micro).items()})  # type: ignore[arg-type]
 
 
 def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Move a tensor of the host; to CUDA through pinned memory, without waiting."""
+    """Return a host tensor on the device; for CUDA through pinned memory, without waiting."""
     pinned = device.type == "cuda"
     return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
 
@@ -353,7 +353,8 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
 
 @contextlib.contextmanager
 def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
-    """Move tensors beside the computation while the block runs; what it yields gives the event of their arrival."""
+    """Run transfers to the device beside the computation within the context; yields a function that returns the event
+    of their arrival (None on a CPU)."""
     if device.type != "cuda":
         yield lambda: None
         return
@@ -362,7 +363,7 @@ def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | No
 
 
 def arrive(tensors: Iterable[torch.Tensor], ready: torch.cuda.Event) -> None:
-    """Let the device, not the host, wait until tensors of `feeding` are there."""
+    """Let the device, not the host, wait until tensors moved within `feeding` have arrived."""
     stream = torch.cuda.current_stream()
     stream.wait_event(ready)
     for tensor in tensors:
@@ -388,9 +389,8 @@ MOST_LOGITS = 1 << 26
 
 
 class _LossInPieces(torch.autograd.Function):
-    """The head and the cross entropy in one, which makes its gradients with the loss and so keeps no logits (as the
-    fused linear cross entropy of Liger-Kernel does).
-    """
+    """The head and the cross entropy as one function that computes its gradients with the loss and so keeps no logits
+    (like the fused linear cross entropy of Liger-Kernel)."""
 
     @staticmethod
     def forward(
@@ -427,6 +427,7 @@ class _LossInPieces(torch.autograd.Function):
 
 @torch._disable_dynamo  # torch.compiler.disable loads the compiler at once: a second and a half of every command
 def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
+    """Return the summed cross entropy over the targets, ``rows`` of them at a time."""
     head = torch.nn.Identity() if head is None else head
     # To an evaluation the function would be told that weights need a gradient, and would make it.
     weights = [weight for weight in head.parameters() if weight.requires_grad and torch.is_grad_enabled()]
@@ -469,7 +470,7 @@ class TargetLoss(torch.nn.Module):
 def target_loss(
     model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, device: torch.device
 ) -> torch.Tensor:
-    """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
+    """Return the summed cross entropy over the targets of a batch, a float32 scalar."""
     causal = objective == "clm"
     return TargetLoss(model)(*on_device(micro_batch(batch, targets, causal), device).inputs)
 
@@ -484,7 +485,7 @@ def target_loss(
 
 
 def _reaches_every_weight(network: TargetLoss) -> bool:
-    """Whether the loss of one token has a gradient for every trained weight: so it does for those of any batch.
+    """Whether the loss of one token has a gradient for every trained weight, so that every batch's loss has.
 
     One token never reaches all experts that tokens are routed to, and no layer is sure to be reached that training may
     drop.
@@ -518,13 +519,13 @@ class PlainStep:
         self.autocast = partial(autocast, config.bf16, device)
 
     def after(self, epoch: int) -> None:
-        """None: there is no guarantee."""
+        """Return None: there is no guarantee."""
 
     def cache_key(self) -> None:
-        """None: `TrainConfig` and the recipe already determine the weights."""
+        """Return None: `TrainConfig` and the recipe already determine the weights."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Compile the model and share gradients among processes, if configured."""
+        """Compile the model, and share gradients among processes, if configured."""
         network = TargetLoss(model, packed=self.config.packing)
         if self.config.torch_compile:
             network.compile(dynamic=True)
@@ -543,7 +544,7 @@ class PlainStep:
         """Do nothing."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the epoch's micro-batches in the order of (seed, epoch)."""
+        """Return the plan of the epoch's micro-batches in the order of (seed, epoch)."""
         plan = plan_steps(windows, self.config, self.world, state.epoch)
         num_steps = state.first_step + len(plan) * (self.config.num_epochs - state.epoch + 1)
         num_steps = min(num_steps, self.config.max_steps or num_steps)
@@ -551,7 +552,7 @@ class PlainStep:
         return EpochPlan(len(plan), num_steps, data)
 
     def backward(self, data: MicroBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Store the gradient of the step's mean loss; returns the summed loss of each micro-batch, on the device."""
+        """Store the gradient of the step's mean loss, and return the summed loss of each micro-batch, on the device."""
         assert self.network is not None
         losses = []
         micro_batches = data.wait()
@@ -571,7 +572,7 @@ class PlainStep:
         return losses
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Return nothing; a plain training has no cost to settle."""
+        """Return an empty dict: a plain training has no privacy cost."""
         return {}
 
     def give_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The text of a model's tokenizer, and what to know of it before it makes tokens.
+"""The text of a model's tokenizer, and notices for its user before tokens are made with it.
 
 If the tokenizer is in a file, torch is not imported to read it, because the import takes seconds.
 """
@@ -15,9 +15,9 @@ from reticent.core.json_toml import parse_json
 from reticent.engine.tokenizer_library import json_of, library_tokenizer
 from reticent.trainer.base_files import differing_parts, read_tokenizer_json
 
-#: Share of a vocabulary that its own normaliser may make unreachable: vocabularies of small letters have a few such.
+#: Share of a vocabulary that its own normaliser may make unreachable: lower-case vocabularies have a few such tokens.
 MOST_UNREACHABLE = 0.03
-#: What a normaliser may remove -> a letter that shows it, and its number where it stays; and a tokenizer of letters.
+#: Property that a normaliser may remove -> (letter that tests it, its id if kept); and a tokenizer of such letters.
 PROBED = {"capitals": ("A", 0), "accents": ("é", 1)}
 LETTERS = {"A": 0, "é": 1, "a": 2, "e": 3, "\u0301": 4}
 PROBE = {"version": "1.0", "model": {"type": "BPE", "vocab": LETTERS, "merges": []}}
@@ -34,10 +34,8 @@ def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
 
 
 def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) -> Iterator[str]:
-    """Yield sentences about the tokenizer of a model, ``content``, for who is about to make tokens with it: where
-    transformers would build another one from the folder (with ``builds``: it loads torch), and where the vocabulary has
-    capitals that it never reads.
-    """
+    """Yield warnings about a model's tokenizer ``content``: transformers would build another one from the folder (only
+    with ``builds``, which loads torch), or the vocabulary has capitals that are never read."""
     share, lost = _unreachable(content)
     if share > MOST_UNREACHABLE:
         yield (
@@ -63,7 +61,8 @@ def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) 
 
 
 def _unreachable(text: str) -> tuple[float, list[str]]:
-    """The share of a vocabulary whose pieces have capitals or accents that its own normaliser removes, and which."""
+    """Return (share of the vocabulary with capitals or accents that its own normaliser removes, which of the two it
+    removes)."""
     content = parse_json(text)
     if not content.get("normalizer"):
         return 0.0, []

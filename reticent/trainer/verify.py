@@ -1,4 +1,4 @@
-"""The ledger of a run on disk, and its verification: the targets of every epoch are drawn again without a model.
+"""The ledger of a training on disk, and its verification: the targets of every epoch are drawn again without a model.
 
 The targets of a run are a function of its tokens, its recipe and its seed. So the order of the windows, the masked
 words and the dropped tokens can be drawn again from these. Verification needs no torch (except for DP-SGD's epsilon,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a machine that only trains may lack the core
 FORMAT = "reticent.ledger/1"
 #: Settings of a training that determine its targets.
 DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
-#: Settings with which a training may end before its last epoch; a ledger has them where they were given.
+#: Settings with which a training may end before its last epoch; in a ledger only if they were given.
 ENDING = {"max_steps", "early_stopping_patience"}
 
 
@@ -46,9 +46,8 @@ def write_ledger(
     special: SpecialIds,
     **more: Any,
 ) -> None:
-    """Write the private record of a run: recipe, settings, counts, the counts and protection of each epoch, and
-    ``more``, which must be JSON values.
-    """
+    """Write the private record of a training: recipe, settings, counts, the counts and protection of each epoch, and
+    ``more`` (JSON values)."""
     content = {
         "format": FORMAT,
         "recipe": recipe.to_dict(),
@@ -62,7 +61,8 @@ def write_ledger(
 
 
 def read_ledger(path: Path | str) -> dict[str, Any]:
-    """Read a ledger; `ArtifactError` if it is of another version, not readable or incomplete."""
+    """Return the content of a ledger file; raise `ArtifactError` if it is of another version, unreadable or
+    incomplete."""
     try:
         content = parse_json(Path(path).read_bytes())
         if content["format"] != FORMAT:
@@ -109,7 +109,7 @@ def verify_ledger(
     progress: Callable[[int], None] | None = None,
     context: ContextWords | None = None,
 ) -> Verdict:
-    """Draw every epoch of a run again and compare with its ledger.
+    """Return which claims of a training's ledger do not hold, by drawing the targets of every epoch again.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _drawn_again(
     ledger: Ledger,
     context: ContextWords | None,
 ) -> Iterator[tuple[int, str]]:
-    """Add the counts of each epoch to ``ledger``; yields its number and the fingerprint of its protection."""
+    """Yield (epoch, fingerprint of its protection) for each epoch, after adding its redrawn counts to ``ledger``."""
     settings, special = content["settings"], SpecialIds(**content["special"])
     protection, windows = "", None
     for epoch in epochs:
@@ -213,7 +213,8 @@ def _drawn_again(
 
 
 def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
-    """Compare the guarantee of DP-SGD with the steps that were taken and, if Opacus is installed, with their cost."""
+    """Return the faults of a ledger's DP-SGD guarantee, compared with the steps taken and, if Opacus is installed, with
+    their cost."""
 
     try:
         wrong = []

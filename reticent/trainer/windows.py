@@ -1,4 +1,4 @@
-"""Windows: runs of one document's tokens, cut to the model's length and batched.
+"""Windows: consecutive tokens of one document, cut to the model's length and batched.
 
 A window never contains two documents, so it never contains two individuals. The order of an epoch is a pure function of
 (seed, epoch). Batches hold windows of similar length, so there is little padding. One thread prepares batches ahead;
@@ -37,7 +37,7 @@ _STREAM_OF_EACH = 1 << 33
 class SpecialIds:
     """Ids of the special tokens of a window; None if the tokenizer has none.
 
-    ``end`` is the end of a text, which a causal model may be trained to predict; no window holds it as an input.
+    ``end`` is the end-of-text token, which a causal model may be trained to predict; it is never an input.
     """
 
     prefix: int | None
@@ -53,7 +53,7 @@ class SpecialIds:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows as arrays.
+    """A batch of windows as arrays.
 
     Attributes
     ----------
@@ -65,10 +65,10 @@ class Batch:
     is_text : bool array, shape (B, T), True for tokens of the document, False for special tokens and padding
     attention : bool array, shape (B, T), False for padding
     keys : int64 array, shape (B,)
-        By what draws of a window go: its number or, in DP-SGD, a hash of its document and place.
+        Keys of a window's random draws: its number or, in DP-SGD, a hash of its document and position.
 
     Where the ends of texts are targets (`Windows.with_ends`), all but ``attention`` have one column more, which no
-    model reads: an end stands behind the last token of its document and counts as text, in a full window too.
+    model reads: an end follows the last token of its document and counts as text, in a full window too.
     """
 
     windows: np.ndarray
@@ -81,12 +81,12 @@ class Batch:
 
     @property
     def inputs(self) -> np.ndarray:
-        """The ids that a model reads, int64, of the shape of ``attention``."""
+        """The token ids that a model reads, int64, of the shape of ``attention``."""
         return np.ascontiguousarray(self.input_ids[:, : self.attention.shape[1]])
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of documents that a model reads."""
+        """Number of document tokens that a model reads."""
         return int(np.count_nonzero(self.is_text[:, : self.attention.shape[1]] & self.attention))
 
 
@@ -99,12 +99,12 @@ class Windows:
     documents: np.ndarray
     starts: np.ndarray
     lengths: np.ndarray
-    #: Tokens of the longest window there may be, special ones included: models may have positions for no more.
+    #: Largest number of tokens in a window, special ones included, for which the model has positions.
     longest: int
     pad_to_multiple_of: int = 8
-    #: Whether batches hold the end of each text, which is no input and needs no room: see `Batch`.
+    #: Whether batches hold the end-of-text token of each document as a target; see `Batch`.
     with_ends: bool = False
-    #: Key of each window, int64; None: its number.
+    #: Key of each window's random draws, int64; None: its number.
     keys: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -123,12 +123,12 @@ class Windows:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def scoring_order(self, batch_size: int) -> list[np.ndarray]:
-        """Return every window once, longest first, so that memory peaks at the start."""
+        """Return batches of all windows, longest first, so that memory peaks at the start."""
         order = np.argsort(-self.lengths, kind="stable")
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
     def one_of_each(self, *, seed: int, epoch: int) -> Windows:
-        """Return one window of each document, drawn by (seed, epoch), so that long documents weigh no more."""
+        """Return one window of each document, drawn by (seed, epoch), so that long documents have no more weight."""
         firsts = np.flatnonzero(np.diff(self.documents, prepend=-1))
         counts = np.diff(np.append(firsts, len(self)))
         chance: np.ndarray
@@ -141,7 +141,7 @@ class Windows:
         return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
 
     def gather(self, windows: np.ndarray) -> Batch:
-        """Return these windows as padded arrays, special tokens added."""
+        """Return these windows as a batch of padded arrays with special tokens added."""
         special, store = self.special, self.store
         starts, lengths = self.starts[windows], self.lengths[windows]
         offset = int(special.prefix is not None)
@@ -170,11 +170,11 @@ class Windows:
         return Batch(numbers, input_ids, word_ids, flags, is_text, attention, keys)
 
     def padded(self, length: int) -> int:
-        """Return the width of a row for so many tokens: the next multiple, but no more than a window may have."""
+        """Return the width of a row for ``length`` tokens: the next multiple, but at most the longest window."""
         return min(-(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of, self.longest)
 
     def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:
-        """Return the position in the store of each cell of a batch, int64 (B, T), -1 for special tokens and padding."""
+        """Return the position in the store of each cell of a batch, int64 (B, T); -1 for special tokens and padding."""
         offset = int(self.special.prefix is not None)
         columns = np.arange(width) - offset
         inside = (columns >= 0) & (columns < self.lengths[windows][:, None])
@@ -182,7 +182,7 @@ class Windows:
 
 
 def padding_multiple(device: torch.device) -> int:
-    """Return the number of tokens of which rows are padded to a multiple, as suits the matrix units of a device."""
+    """Return the multiple, in tokens, to which rows are padded on a device, as suits its matrix units."""
     return 64 if device.type == "cuda" else 8
 
 
@@ -195,9 +195,9 @@ def cut_windows(
     with_ends: bool = False,
     keyed: bool = False,
 ) -> Windows:
-    """Cut every document into windows of at most ``length`` tokens, special tokens included. The windows are the same
-    ``with_ends``, where batches hold the end of each text too, if ``special`` has one. ``keyed`` windows are drawn for
-    by document and place, others by their number.
+    """Return every document cut into windows of at most ``length`` tokens, special tokens included. ``with_ends``:
+    batches hold the end-of-text token as a target too. ``keyed``: random draws go by document and position, not by
+    window number.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def cut_windows(
 
 
 def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
-    """Yield ``items``, which one thread makes up to ``depth`` ahead; an error in that thread is raised here."""
+    """Yield ``items``, which one thread produces up to ``depth`` ahead; an error in that thread is raised here."""
     ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
 

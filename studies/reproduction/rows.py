@@ -115,7 +115,8 @@ class Part:
         here is None. Without it the record is another study's, which has a command of its own
     on : text, models and people, in a line; names in braces are those of the evidence
     minutes : size -> expected minutes on two cores; a size that has none is not run
-    record, read : a record of another study that holds the evidence already, and what makes evidence of it
+    record : a record of another study that holds the evidence already
+    read : what makes evidence of a record, or of what ``make`` returns
     """
 
     name: str

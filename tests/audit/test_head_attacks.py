@@ -28,7 +28,7 @@ from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, ho
 from reticent.audit.stats.intervals import Bootstrap
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.classify.documents import labelled_documents
-from reticent.ext.head_attacks.attributes import Question, ask, told_attribute, told_share, with_value
+from reticent.ext.head_attacks.attributes import Question, make_questions, told_attribute, told_share, with_value
 from reticent.ext.head_attacks.measure import head_evidence, labels_alone
 from reticent.ext.head_attacks.scores import Classifier, Tagger
 from reticent.ext.head_attacks.stage import read_heads
@@ -77,7 +77,7 @@ def test_the_share_that_is_told_counts_ties_as_guesses(
 def test_a_question_is_about_a_document_with_the_value_and_its_alternatives_are_no_values_of_the_person() -> None:
     values = {0: ["asthma", "gout"], 1: ["asthma"], 2: ["cancer"], 3: ["gout"]}
     documents = {0: [("well", 0), ("has gout", 1)], 1: [("has asthma", 1)], 3: [("gout", 0)]}
-    found = ask("diagnosis", values, documents, num_alternatives=9, seed=0)
+    found = make_questions("diagnosis", values, documents, num_alternatives=9, seed=0)
     texts = {(question.code, question.label): set(question.texts) for question in found}
     assert texts == {
         (0, 0): {"diagnosis: asthma\nwell", "diagnosis: cancer\nwell"},
@@ -86,8 +86,10 @@ def test_a_question_is_about_a_document_with_the_value_and_its_alternatives_are_
         (3, 0): {"gout", "asthma", "cancer"},
     }  # nobody is asked without a document
     assert [question.texts[0] for question in found] == ["diagnosis: asthma\nwell", "has gout", "has asthma", "gout"]
-    assert all(len(question.texts) == 2 for question in ask("d", values, documents, num_alternatives=1, seed=0))
-    assert ask("d", {0: ["asthma"]}, documents, num_alternatives=9, seed=0) == []  # there is no other value
+    assert all(
+        len(question.texts) == 2 for question in make_questions("d", values, documents, num_alternatives=1, seed=0)
+    )
+    assert make_questions("d", {0: ["asthma"]}, documents, num_alternatives=9, seed=0) == []  # there is no other value
 
 
 def test_attributes_are_found_in_a_head_that_knows_its_people_and_not_in_one_that_does_not() -> None:

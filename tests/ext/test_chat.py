@@ -264,7 +264,7 @@ def test_signs_of_a_template_are_found_in_any_order() -> None:
     tokenizer.chat_template = "{% for m in messages | reverse %}<|im_start|>{{ m.content | trim }}{% endfor %}"
     turns = [{"role": "user", "content": " b "}, {"role": "assistant", "content": "im_start"}]
     written = tokenizer.apply_chat_template(turns, tokenize=False)
-    assert chat._places(turns, written, tokenizer) == [(32, "b"), (12, "im_start")]
+    assert chat._content_places(turns, written, tokenizer) == [(32, "b"), (12, "im_start")]
 
 
 def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
@@ -275,7 +275,7 @@ def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
     )
     turns = [{"role": "user", "content": " [INST] b\n"}, {"role": "assistant", "content": "\n </s> c "}]
     written = tokenizer.apply_chat_template(turns, tokenize=False)
-    places = chat._places(turns, written, tokenizer)
+    places = chat._content_places(turns, written, tokenizer)
     assert places == [(7, " [INST] b"), (written.rindex("</s> c"), "</s> c")]
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import zipfile
+from collections import Counter
 from email.message import EmailMessage
 from itertools import chain
 from pathlib import Path
@@ -230,6 +231,10 @@ def escaped(text: str) -> str:
     return text.replace("\0E\0", "\\E\\")
 
 
+#: In HL7 a repetition and an escape; in an attachment, signs as others.
+SIGNS = b"~\\F\\"
+
+
 def message(*segments: str, control: str = "M1", charset: str = "") -> bytes:
     head = f"MSH|^~\\&|A|B|C|D|20260102||MDM^T02|{control}|P|2.5||||||{charset}"
     return "\r".join([head, "PID|1||123^^^H^MR~9||DOE^JOHN", *segments, ""]).encode()
@@ -294,6 +299,9 @@ def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_tex
     (found,) = read_messages(message(f"OBX|1|ED|||x^TEXT^HTML^Base64^{b64(b'<p>a<p>b')}"), "m")
     assert isinstance(found, FoundDocument)
     assert found.text == "a\nb"
+    attached = f"OBX|2|ED|||x^TEXT^PLAIN^Base64^{b64(SIGNS)}"
+    (found,) = read_messages(message("OBX|1|TX|||a~\\.br\\", attached, "OBX|3|TX|||b\r|", "OBX|4|ST|||c"), "m")
+    assert found[2:3] == ("a\n\n\n~\\F\\\nb\n\nc",)
     assert [*read_messages("MSH|^~\\&|||||||X|1||||||||8859/1\rPID|||é\rOBX||TX|||ü".encode("latin-1"), "m")] == [
         FoundDocument("1/1", "é", "ü")
     ]
@@ -726,6 +734,34 @@ def test_the_name_of_a_file_may_be_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "p1").mkdir()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/p1/\xe9.txt")).write_text("one")
     assert found_in(tmp_path, "pages")[0] == [("p1/\\xe9.txt", "p1", "one", None, None)]
+
+
+@pytest.mark.parametrize("num_bytes", [1, 1000, 1 << 18])
+def test_pages_come_in_their_order_whichever_thread_reads_them(
+    num_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "_BYTES", num_bytes)
+    (tmp_path / "p").mkdir()
+    kinds = (("pdf", pdf), ("html", lambda text: html([text])), ("txt", str.encode), ("rtf", lambda _: b"no"))
+    for number in range(40):
+        suffix, write = kinds[number % 4]
+        (tmp_path / "p" / f"{number:02}.{suffix}").write_bytes(write(f"note {number}"))
+    rows, unread = found_in(tmp_path, "pages")
+    assert [row[2].strip() for row in rows] == [f"note {number}" for number in range(40) if number % 4 < 3]
+    assert unread == [Unread(f"p/{number:02}.rtf", "not RTF") for number in range(3, 40, 4)]
+
+
+def test_pages_are_opened_twice_and_nothing_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the version of the export and once for their texts: of small files the opening is most of the cost."""
+    for number in range(5):
+        (tmp_path / f"p{number}").mkdir()
+        (tmp_path / f"p{number}" / "note.html").write_bytes(b"<p>a")
+    opened, really = list[str](), io.open
+    monkeypatch.setattr(io, "open", lambda file, *more, **named: opened.append(file) or really(file, *more, **named))
+    source = Exports(CorpusConfig(source=f"pages://{tmp_path}"), tmp_path)
+    source.version()
+    list(source.batches(["text"]))
+    assert Counter(map(Path, opened[2:])) == dict.fromkeys(tmp_path.glob("*/note.html"), 2)  # it is no run folder
 
 
 def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:

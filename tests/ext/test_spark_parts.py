@@ -108,7 +108,7 @@ def test_records_of_nobody_are_refused_as_on_one_machine(tmp_path: Path, monkeyp
         return sum(decoded(data).num_rows for data in spans if data)
 
     monkeypatch.setattr(spans_of_parts, "errors_of_tasks", nullcontext)
-    monkeypatch.setattr(spans_of_parts, "kept", lambda dataset: dataset)
+    monkeypatch.setattr(spans_of_parts, "persisted", lambda dataset: dataset)
     assert found("p1", "p2") == 1
     with pytest.raises(CorpusError, match=r"holds none of the 2 individuals of the documents \(their column mrn\)"):
         found("p2", "p3")

@@ -83,8 +83,8 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
 
     asked = job(folder, {"marks": str(folder / "marked.parquet"), "teacher": "rules", "documents": 60})
     seen = []
-    teach, learn = stage._ask, stage.learn_tagger
-    monkeypatch.setattr(stage, "_ask", lambda *args: (seen.append("teacher"), teach(*args))[1])
+    teach, learn = stage._run_teacher, stage.learn_tagger
+    monkeypatch.setattr(stage, "_run_teacher", lambda *args: (seen.append("teacher"), teach(*args))[1])
     shutil.copy(folder / "notes.parquet", folder / "before.parquet")
     table = pq.read_table(folder / "notes.parquet")
     texts = pa.array([f"{text} Tel: 0612345678" for text in table.column("text").to_pylist()], pa.large_string())
@@ -316,3 +316,14 @@ def test_fields_do_not_outweigh_false_finds_in_running_text() -> None:
     careful, bold = gold.astype(np.int64), np.ones(104, dtype=np.int64)
     assert chosen_lean({0.0: careful, 1.0: bold}, gold, running, 0.95) == 0.0
     assert chosen_lean({0.0: careful, 1.0: bold}, gold, np.zeros(104, dtype=bool), 0.95) == 1.0
+
+
+def test_without_the_asked_precision_a_tagger_leans_as_far_as_its_f1_bears() -> None:
+    gold, none = np.array([True] * 100 + [False] * 100), np.zeros(200, dtype=bool)
+    found = {lean: (np.arange(200) < right) | (np.arange(200) >= 200 - wrong) for lean, right, wrong in
+             [(0.0, 60, 10), (0.5, 80, 20), (1.0, 82, 24), (2.0, 95, 70)]}  # fmt: skip
+    lanes = {lean: hit.astype(np.int64) for lean, hit in found.items()}
+    assert chosen_lean(lanes, gold, none, 0.95) == 1.0
+    assert chosen_lean({0.0: lanes[0.0], 0.5: lanes[0.5]}, gold, none, 0.95) == 0.5
+    assert chosen_lean({0.0: lanes[0.0], 2.0: lanes[2.0]}, gold, none, 0.85) == 0.0
+    assert chosen_lean(dict.fromkeys((0.0, 3.0), np.zeros(200, dtype=np.int64)), gold, none, 0.95) == 0.0

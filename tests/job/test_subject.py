@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,8 @@ def save(net: Any, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents of 90 people, half of whom a toy model was fine-tuned on elsewhere; the list of these; its base."""
+    """Documents of 90 people, half of whom a toy model was fine-tuned on elsewhere; the list of these; its base; the
+    records of a few."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "hospital").mkdir()
@@ -94,12 +96,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, is_in in (("theirs", True), ("others", False)):
         pq.write_table(table.filter([(owner in members) == is_in for owner in owners]), folder / f"{name}.parquet")
     (folder / "members.txt").write_text("\n".join(sorted(members)))
+    pq.write_table(pq.read_table(folder / "hospital" / "records.parquet").slice(0, 24), folder / "asked.parquet")
     texts = table.column("text").to_pylist()
     net = toy_model("gpt2", hidden_size=48, max_length=LENGTH)
     save(net, folder / "base")
     fine_tune(net, [text for text, owner in zip(texts, owners, strict=True) if owner in members], 120)
     save(net, folder / "outside")
-    config = SynthConfig(num_individuals=60, words_per_document=20, languages=("en",), seed=7)
+    config = replace(config, num_individuals=60, seed=7)
     (folder / "elsewhere").mkdir()
     synthesize(folder / "elsewhere", config)
     theirs = pyarrow.dataset.dataset(folder / "elsewhere" / "documents").to_table().column("text").to_pylist()
@@ -794,7 +797,7 @@ def test_a_server_that_dies_while_it_writes_or_is_probed_loses_nothing_and_leave
     more: dict[str, Any] = {
         "audit": {"num_bootstrap": 100, "attacks": ["loss", "ngram_coverage"],
                   "generation": {"num_prompts": 20, "prefix_tokens": 8, "num_tokens": 4, "temperature": 0}},
-        "probe": {"subjects": str(place / "hospital" / "records.parquet"), "targets": ["zip"], "beam_sizes": [1],
+        "probe": {"subjects": str(place / "asked.parquet"), "targets": ["zip"], "beam_sizes": [1],
                   "levels": ["twin"]},
     }  # fmt: skip
     while True:
@@ -833,7 +836,7 @@ def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without
         "extraction": {"prefix_tokens": [10], "suffix_tokens": 10, "num_passages": 40, "num_queries": []},
         "audit": {"num_bootstrap": 100, "attacks": ["ngram_coverage"], "generation": asked},
         "probe": {
-            "subjects": str(place / "hospital" / "records.parquet"), "targets": ["zip"], "beam_sizes": [1],
+            "subjects": str(place / "asked.parquet"), "targets": ["zip"], "beam_sizes": [1],
             "levels": ["twin", "compass"],
         },
     }  # fmt: skip

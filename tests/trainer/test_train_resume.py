@@ -324,13 +324,11 @@ def test_what_a_kill_left_is_removed_and_the_only_copy_put_back(resume: bool, tm
 
 
 def test_a_full_disk_leaves_no_half_state_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import safetensors.torch
-
     def full(_: Any, path: Path, **__: Any) -> None:
         path.write_text("half")
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    monkeypatch.setattr("reticent.trainer.resume.save_file", full)
     with pytest.raises(ArtifactError, match=r"not written \(No space left on device\)"):
         again(tmp_path, save_steps=1)
     assert not list(tmp_path.glob(".*"))

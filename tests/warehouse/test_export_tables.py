@@ -22,7 +22,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.store import open_tokens
 from reticent.ext.warehouse.export import export_files, export_tables, partitions
 from reticent.ext.warehouse.postgres_tables import parse_name
-from reticent.ext.warehouse.tables import TOKENS_PER_BATCH, _stretches
+from reticent.ext.warehouse.tables import TOKENS_PER_BATCH, _token_batches
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 
@@ -136,10 +136,10 @@ def test_partitions_count_documents_that_are_left_out_and_have_names_of_their_ow
 
 def test_stretches_hold_each_document_once_and_about_as_many_tokens_as_asked() -> None:
     lengths = np.array([0, TOKENS_PER_BATCH, 3, 0, 2 * TOKENS_PER_BATCH, 1, 1])
-    found = list(_stretches(lengths))
+    found = list(_token_batches(lengths))
     assert np.concatenate([np.arange(len(lengths))[part] for part in found]).tolist() == list(range(len(lengths)))
     assert [int(lengths[part].sum()) for part in found] == [TOKENS_PER_BATCH, 3, 2 * TOKENS_PER_BATCH, 2]
-    assert list(_stretches(np.zeros(0, int))) == []
+    assert list(_token_batches(np.zeros(0, int))) == []
 
 
 @pytest.mark.parametrize(

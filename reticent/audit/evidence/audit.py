@@ -67,23 +67,23 @@ class AuditEvidence:
 
     @property
     def every_model(self) -> list[ModelEvidence]:
-        """All that is judged: the models, then the classifiers and taggers."""
+        """All models that are judged: language models, then classifiers and taggers."""
         return [*self.models, *(self.heads or ())]
 
     @property
     def over_households(self) -> Estimate | None:
-        """The area of membership over most households; None if intervals resample individuals."""
+        """The membership AUC over the largest number of households; None if intervals resample individuals."""
         return over_households(attack for model in self.every_model for attack in model.membership.values())
 
     @property
     def cell(self) -> int:
-        """The job's small-cell threshold."""
+        """The job's smallest published count of individuals."""
         settings = self.settings.get("audit")
         return int(settings.get("small_cell") or SMALL_CELL) if isinstance(settings, Mapping) else SMALL_CELL
 
 
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
-    """Return the published audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
+    """Return the publishable part of an audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
 
     Small cells are withheld, distributions show no single individual, paths are shortened, and seeds are removed.
     Several trainings are numbered instead. Settings that their marks withhold are only counted.
@@ -95,7 +95,7 @@ def publish_audit(audit: AuditEvidence) -> AuditEvidence:
 
 
 def _numbered(audit: AuditEvidence) -> AuditEvidence:
-    """The audit with the field ``training`` set, from 1 in their order, for models with several trainings."""
+    """Return the audit with its trainings numbered from 1, where a model has several (field ``training``)."""
     seeds: dict[str | None, dict[int, int]] = {}
 
     def numbered(rows: Sequence[Row]) -> list[Row]:

@@ -32,7 +32,7 @@ class ClassRow:
     individuals: Annotated[int | None, COUNT]
 
     def closed(self, raw: ClassRow, cell: int) -> ClassRow:
-        """Withhold the count of documents if they belong to few individuals."""
+        """Return the publishable row: without the number of documents if they belong to few individuals."""
         few = raw.individuals is None or 0 < raw.individuals < cell
         return replace(self, documents=None) if few else self
 
@@ -73,7 +73,7 @@ class ClassifiedStart(MeasuredClasses):
 
 
 class ClassifySettings(ClassifyConfig, TagConfig):
-    """Settings that stand with the results of classification, or of tagging."""
+    """Settings that are kept with the results of classification, or of tagging."""
 
     small_cell: int = 5
 

@@ -54,7 +54,7 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """Withhold a share that comes from so few n-grams that it would reveal them."""
+        """Return the publishable counts: without occurrences if these would reveal the few n-grams that have them."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
@@ -153,7 +153,7 @@ class CopiesSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClustersSide(CopiesSide):
-    """The same, with the number of clusters of such documents."""
+    """Documents that repeat other documents, their share of all words, and the number of clusters of such documents."""
 
     clusters: Annotated[int | None, COUNT] = None
 
@@ -165,7 +165,8 @@ class ClustersSide(CopiesSide):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut(CopiesSide):
-    """The same, with the number of individuals who have no other document."""
+    """Documents left out as copies, their share of all words, and the number of individuals who have no other
+    document."""
 
     individuals: Annotated[int | None, COUNT] = optional()
 
@@ -189,7 +190,7 @@ class RepeatedPassages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiftedWords:
-    """Words that ``k`` individuals use only because documents are shared."""
+    """Words that reach ``k`` individuals only because documents are shared."""
 
     k: Annotated[int, SETTING]
     lifted_words: Annotated[int | None, COUNT] = None
@@ -270,7 +271,7 @@ class CorpusEvidence:
     unicity: Annotated[list[UnicityRow] | None, PARTS] = optional()
     detected: Annotated[list[Detected] | None, PARTS] = optional()
     copies: Annotated[Copies | None, PARTS] = optional()
-    #: None if they were not looked for.
+    #: None if near-copies were not looked for.
     near_copies: Annotated[NearCopies | None, PARTS] = optional()
     reading: Annotated[Reading | None, PARTS] = optional()
     #: None of a run of an older version, which did not ask.
@@ -278,7 +279,8 @@ class CorpusEvidence:
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
-        """Coarsen distributions over the members to steps of the small cell, and withhold labels that few have."""
+        """Return the publishable evidence: distributions over members coarsened to steps of ``cell`` individuals,
+        without labels that few have."""
         num = raw.num_individuals.members or 0
         own = raw.identifiers_per_individual
         rows = None

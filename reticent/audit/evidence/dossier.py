@@ -31,9 +31,8 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedDigests:
-    """HMAC-SHA256 of what stays inside: documents, the split, spans of detectors, the indexes, tokens by name (with
-    what is protected of them), the audit before publication, and the job.
-    """
+    """HMAC-SHA256 of what is not published: documents, the split, spans of detectors, the indexes, tokens by name (with
+    their protection), the audit before publication, and the job."""
 
     corpus: Annotated[str, SETTING]
     split: Annotated[str, SETTING]
@@ -65,9 +64,8 @@ class ModelUnderTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedRules:
-    """The rules that were written down before the scores: when, their digest, who signed them, how many models had been
-    scored before, how many were scored under them, and whether those are all that were.
-    """
+    """The rules that were fixed before the scores: when, their digest, who signed them, how many models had been scored
+    before, how many were scored under them, and whether those are all models scored."""
 
     created: Annotated[str, SETTING]
     digest: Annotated[str, SETTING]

@@ -79,7 +79,7 @@ class PassageRate(Excess):
     probability: Annotated[float | None, SETTING] = optional()
 
     def closed(self, raw: Excess, cell: int) -> PassageRate:
-        """Withhold the rate by the number of individuals whose passages it counts."""
+        """Return the publishable rate: withheld or bounded if the passages counted are of few individuals."""
         kept = Excess.closed(self.as_shares(cell), raw, cell)
         assert isinstance(kept, PassageRate)
         return kept
@@ -151,7 +151,7 @@ class GateResult:
     unit: Annotated[str | None, SETTING] = optional()
 
     def closed(self, raw: GateResult, cell: int) -> GateResult:
-        """Withhold a bound and an n over 1 to the small cell - 1 individuals."""
+        """Return the publishable result: without its bound and n if these are over 1 to ``cell`` - 1 individuals."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 
 

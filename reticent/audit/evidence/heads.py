@@ -1,4 +1,4 @@
-"""Evidence of classifiers and taggers alone: attributes and names that one tells of its members."""
+"""Evidence of classifiers and taggers alone: attributes and names of members that can be inferred from one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from reticent.audit.stats.estimate import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldAttribute:
-    """How often the true value of an attribute makes the true label likelier than any alternative does, of members and
-    of held-out individuals; ``label_only`` is the same by whether the label given is the true one. ``chance`` is the
-    share that is right by chance.
-    """
+    """How often an attribute is inferred right, of members and of held-out individuals: its true value makes the true
+    label likelier than any alternative does. ``label_only`` infers from the predicted label alone. ``chance`` is the
+    rate of a random guess."""
 
     logits: Annotated[Excess, PARTS]
     label_only: Annotated[Excess, PARTS]
@@ -24,9 +23,8 @@ class ToldAttribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldNames:
-    """Pairs of a member's name and a name that is not in the training data: the share in which the tagger tells which
-    is which, that of the names alone, and 0.5 and the difference of the two.
-    """
+    """Pairs of a member's name and a name that is not in the training data: the rate at which the tagger identifies the
+    member's name, that of the names alone without the tagger, and 0.5 plus the difference of the two."""
 
     told: Annotated[Estimate, OVER_INDIVIDUALS]
     blind: Annotated[Estimate, OVER_INDIVIDUALS]

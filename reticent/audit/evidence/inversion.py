@@ -31,9 +31,8 @@ class RankedCandidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Identifiers by their own likelihood where they stand: ranked among their decoys by the difference to the base
-    model, by the model alone (``own``), and the share that so many draws contain with a probability of one half.
-    """
+    """Identifiers ranked by their own likelihood in their true positions among decoys: by the difference to the base
+    model, by the model alone (``own``), and the share that so many samples contain with a probability of one half."""
 
     ranked: Annotated[RankedCandidates, PARTS]
     own: Annotated[RankedCandidates | None, PARTS] = optional()
@@ -59,23 +58,25 @@ class InvertedKind:
 
     def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
         every, ordinary, own = (
-            found and _told(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own)
+            found and _published_ranks(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own)
         )
         place = self.in_place and replace(
             self.in_place,
-            ranked=_told(self.in_place.ranked, raw.num_targets, cell),
-            own=self.in_place.own and _told(self.in_place.own, raw.num_targets, cell),
+            ranked=_published_ranks(self.in_place.ranked, raw.num_targets, cell),
+            own=self.in_place.own and _published_ranks(self.in_place.own, raw.num_targets, cell),
             extracted={num: _share(sides, raw.num_targets, cell) for num, sides in self.in_place.extracted.items()},
         )
         return replace(self, all=every, ordinary=ordinary, own=own, in_place=place)
 
 
-def _told(found: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
-    """The publishable form of the rates: bounds for rates over few identifiers, and no difference that reveals them."""
+def _published_ranks(found: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
+    """Return the publishable form of the rates: bounds for rates over few identifiers, and no difference that reveals
+    them."""
     return replace(found, top1=_share(found.top1, num_targets, cell))
 
 
 def _share(sides: Excess, num_targets: Sides, cell: int) -> Excess:
+    """Return both sides' rates in publishable form: a bound where few of their targets are right or wrong."""
     told = replace(
         sides,
         members=sides.members.as_share(num_targets.members, cell),

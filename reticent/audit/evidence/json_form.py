@@ -20,13 +20,13 @@ from reticent.core.errors import ArtifactError
 Evidence = TypeVar("Evidence")
 #: JSON from a file. Its shape is unknown until `from_json` has read it.
 Json = Any
-#: Names of types in messages, by how pydantic's names of their errors begin.
+#: Prefix of pydantic's error types -> name of the expected type in messages.
 _NAMES = {"int": "int", "float": "float", "string": "str", "bool": "bool", "none": "null", "list": "a list",
           "tuple": "a list", "dict": "an object", "mapping": "an object", "dataclass": "an object"}  # fmt: skip
 
 
 def optional() -> Any:
-    """A field that is left out of the JSON if it is None."""
+    """Return a dataclass field that defaults to None and is then left out of the JSON."""
     return field(default=None, metadata={"exclude_if": _is_none})
 
 
@@ -36,7 +36,7 @@ def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
 
 
 def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evidence:
-    """Return JSON as an evidence class.
+    """Return the evidence class built from JSON, read strictly.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def to_json(value: Any) -> Json:
 
 
 def schema_of(cls: type, identifier: str) -> Json:
-    """Return the JSON Schema (2020-12) of an evidence class, as `from_json` reads it; classes in it stand in ``$defs``.
+    """Return the JSON Schema (2020-12) of an evidence class, as `from_json` reads it; nested classes are in ``$defs``.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -88,13 +88,14 @@ def _is_none(value: object) -> bool:
 
 @cache
 def _adapter(cls: Any) -> TypeAdapter[Any]:
-    """Return what reads and writes a class. It may be None, as a dataclass by itself would take no configuration."""
+    """Return the pydantic adapter that reads and writes a class, with None as an allowed value, as a plain dataclass
+    takes no configuration."""
     config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
     return TypeAdapter(Optional[cls], config=config)  # noqa: UP045 - not an expression that a checker knows
 
 
 def _message(error: ValidationError, where: str) -> str:
-    """Return the first fault and its place."""
+    """Return the error message for the first fault: its place and what was expected."""
     first = error.errors(include_url=False, include_context=True)[0]
     *above, last = first["loc"] or ("",)
     holder, kind = where + "".join(map(_step, above)), first["type"]
@@ -110,4 +111,5 @@ def _message(error: ValidationError, where: str) -> str:
 
 
 def _step(part: int | str) -> str:
+    """Return one step of a JSON path: ``[0]`` or ``.name``."""
     return f"[{part}]" if isinstance(part, int) else f".{part}"

@@ -1,4 +1,4 @@
-"""Evidence of the clinical ladder: diagnoses that a model tells of its members, by what an adversary knows of them."""
+"""Evidence of the clinical ladder: diagnoses of members that a model reveals, by what an adversary knows of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from reticent.audit.stats.estimate import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldDiagnoses:
-    """One cell: by how much more surely than of held-out individuals, and than by the base model, the model tells
-    members with a diagnosis from members without it, the mean over diagnoses (0: nothing).
+    """One cell of the ladder: how well the model separates members with a diagnosis from members without it, less the
+    same of held-out individuals and of the base model, as a mean over diagnoses (0: nothing is revealed).
 
-    ``placebo`` is the same of diagnoses that stand in the record alone, and in no text. ``cue_only`` is that of a
-    classifier from what the adversary knows to the diagnosis, learned on others, and ``out_shadows`` that of shadow
-    models that were not trained on the individual: both are 0 where the two sides are alike.
+    ``placebo`` is the same of diagnoses that are in the record but in no text. ``cue_only`` is that of a classifier
+    from the adversary's knowledge to the diagnosis, trained on others, and ``out_shadows`` that of shadow models that
+    were not trained on the individual: both are 0 if the two sides are alike.
     """
 
     told: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -34,14 +34,14 @@ class ToldDiagnoses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """What is told of members, by what an adversary knows (`reticent.audit.membership.names.RUNGS`); the ends of all
-    differences hold at once."""
+    """Diagnoses of members that a model reveals, by what an adversary knows (`reticent.audit.membership.names.RUNGS`);
+    the intervals of all differences are simultaneous."""
 
-    #: Whether the base model was asked the same, and is subtracted.
+    #: Whether the base model was measured in the same way, and is subtracted.
     less_base: Annotated[bool, SETTING]
     sensitive: Annotated[dict[str, ToldDiagnoses], PARTS]
     other: Annotated[dict[str, ToldDiagnoses], PARTS]
-    #: Ends of fragments that few share, that a causal model writes word for word and the base does not.
+    #: Ends of fragments that few individuals share, which a causal model writes word for word and the base does not.
     verbatim: Annotated[dict[str, Excess], PARTS]
-    #: The same of sentences that many individuals of either side share, which give nobody away.
+    #: The same of sentences that many individuals of either side share, which reveal nobody.
     templates: Annotated[dict[str, Excess], PARTS]

@@ -24,7 +24,7 @@ class Sides:
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Count both sides of a bool array, with one entry for each item."""
+        """Return the counts of both sides in a bool array with one entry for each item."""
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
@@ -83,6 +83,7 @@ class Privacy:
     fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
+        """Return the publishable evidence: bounds in place of counts that could be derived from published rates."""
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
         unseen, num_unseen = self.unseen, self.num_leaked_unseen
         if unseen is not None:
@@ -115,10 +116,11 @@ class NgramPrivacy(Estimate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unshared:
-    """Rates over what one side alone has (definitions.md#leakage), the held-out rate standardised to the members.
+    """Leak rates over the identifiers of one side alone (definitions.md#leakage), the held-out rate standardised to the
+    members.
 
-    ``num_shared`` counts what both sides have, ``num_unmatched`` what members have and no held-out individual has any
-    like: neither is in the rates.
+    ``num_shared`` counts identifiers of both sides, ``num_unmatched`` members' identifiers without a comparable one of
+    held-out individuals: neither is in the rates.
     """
 
     members: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -132,9 +134,8 @@ class Unshared:
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
 
     def beside(self, sides: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Withhold the rates if they would count few individuals, by the n of the rates over all: pairs of the side of
-        this and of the same side of all, before publication.
-        """
+        """Return the rates, withheld if they would reveal few individuals together with the rates over all identifiers;
+        ``sides`` has pairs of (rate here, rate over all), before publication."""
         known = [(own.n, of_all.n) for own, of_all in sides]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
@@ -183,7 +184,7 @@ class CategoryPrivacy(NgramPrivacy):
 
 
 def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) -> tuple[Estimate, int | None]:
-    """Privacy and the number that leaked; both counts were already withheld or kept by their rule."""
+    """Return (Privacy, number of leaked identifiers) with bounds where a count is withheld."""
     if total is None:
         return replace(types, value=None, low=None, high=None), None
     if leaked is None and types.value is not None:
@@ -192,7 +193,7 @@ def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) ->
 
 
 def is_closed(side: Estimate) -> bool:
-    """Whether the exact value of a side is withheld. Then either the other side or the difference must be, too."""
+    """Whether the exact value of a side is withheld; then the other side or the difference must be withheld too."""
     return side.bound is not None or side.n is None
 
 
@@ -200,7 +201,7 @@ def is_closed(side: Estimate) -> bool:
 class Excess:
     """The rate of members, the rate of held-out individuals, and their difference.
 
-    ``unshared`` is the same over what one side alone has; ``without_copies`` is the difference without the held-out
+    ``unshared`` is the same over items of one side alone; ``without_copies`` is the difference without the held-out
     individuals who hold near-copies of members' documents.
     """
 
@@ -241,10 +242,11 @@ class Excess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposed(Excess):
-    """The share of individuals of whom a model emits at least one identifier that is theirs alone."""
+    """The share of individuals with at least one identifier of their own (that no other unit uses) which a model
+    emits."""
 
     def closed(self, raw: Excess, cell: int) -> Exposed:
-        """Withhold shares that few individuals make."""
+        """Return the publishable shares: withheld or bounded if few individuals make them up."""
         kept = Excess.closed(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
@@ -252,7 +254,7 @@ class Exposed(Excess):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A mean over the tokens of both sides, and the held-out mean less that of the members."""
+    """The mean over the tokens of each side, and the held-out mean minus that of the members."""
 
     members: Annotated[Estimate, OVER_INDIVIDUALS]
     heldout: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -264,7 +266,8 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumbersBeside:
-    """Numbers of a model that stand beside its verdict (`reticent.audit.judgement.rows.BESIDE`): losses are in nats."""
+    """Numbers of a model that are shown beside its verdict (`reticent.audit.judgement.rows.BESIDE`): losses are in
+    nats."""
 
     loss_gap: Annotated[Gap | None, PARTS] = optional()
     #: Rate of identifiers that both sides have, less that of the base model, over the individuals of both sides.
@@ -272,25 +275,27 @@ class NumbersBeside:
     #: Counterfactual memorisation by shadow models, of all individuals and of the most exposed tenth.
     counterfactual: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     counterfactual_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
-    #: Individuals whose document is told from those of decoys by its hidden states.
+    #: Individuals whose document is identified among those of decoys by its hidden states.
     identity: Annotated[Excess | None, PARTS] = optional()
 
 
 def f1_of_hits(share: float) -> float:
-    """Return F1 from the share of hits among all who are members or are called members (Jaccard's index)."""
+    """Return F1 from the share of hits among all individuals who are members or are declared members (Jaccard
+    index)."""
     return 2 * share / (1 + share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """Precision, recall and F1 of an attack that calls individuals members."""
+    """Precision, recall and F1 of an attack that declares individuals members."""
 
     precision: Annotated[Estimate, OVER_INDIVIDUALS]
     recall: Annotated[Estimate, OVER_INDIVIDUALS]
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def closed(self, raw: Calls, cell: int) -> Calls:
-        """Replace all three by bounds if few members are called, or all but few, so that they cannot be counted."""
+        """Return the publishable results: bounds in place of all three if few members are declared, or all but few, so
+        that they cannot be counted."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:
@@ -313,7 +318,8 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphCalls(Calls):
-    """Calls by one graph with ``num_identifiers``; ``num_false`` of them are not identifiers in all documents."""
+    """Results of the attack by an adversary's graph: it has ``num_identifiers``, of which ``num_false`` are not
+    identifiers in all documents."""
 
     num_identifiers: Annotated[int | None, COUNT] = optional()
     num_false: Annotated[int | None, COUNT] = optional()
@@ -321,7 +327,7 @@ class GraphCalls(Calls):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphShare(GraphCalls):
-    """Calls of an adversary who has ``share`` of the documents."""
+    """Results of the attack by an adversary who has ``share`` of the documents."""
 
     share: Annotated[float, SETTING]
 
@@ -366,7 +372,7 @@ class Generated:
     decoding: Annotated[str | None, NAME] = optional()
     num_prompts: Annotated[Sides, PARTS]
     excess: Annotated[dict[Part, Excess], PARTS]
-    #: Individuals of whom an identifier that is theirs alone is written.
+    #: Individuals with an identifier of their own in generated text.
     exposed: Annotated[Exposed | None, PARTS] = optional()
     #: Continuations of held-out individuals' documents, and of members' documents.
     heldout: Annotated[Continuations | None, PARTS] = optional()

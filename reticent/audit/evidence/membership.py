@@ -21,7 +21,7 @@ class Roc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackedDocuments:
-    """The same attack with the document as the unit; intervals are over individuals."""
+    """The attack's AUC with the document as the unit; intervals are over individuals."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     num_documents: Annotated[int | None, COUNT]
@@ -43,10 +43,9 @@ class WorstSubgroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The members that an attack tells: their share at the false-positive rate ``fpr``, with ends that hold for all
-    attacks at once. Over few individuals, ``fpr`` is None and the share is that of the members above every other, which
-    ``p_value`` is of.
-    """
+    """The most exposed members of an attack: their share above the threshold at the false-positive rate ``fpr``, with
+    intervals simultaneous over all attacks. Over few individuals, ``fpr`` is None and the share is that of the members
+    above every non-member, with ``p_value``."""
 
     rate: Annotated[Estimate | None, TOGETHER]
     fpr: Annotated[float | None, SETTING] = None
@@ -54,7 +53,7 @@ class Told:
     p_value: Annotated[float | None, PRIVATE] = None
 
     def closed(self, raw: Told, cell: int) -> Told:
-        """Withhold a share that few members make."""
+        """Return the publishable result: its share withheld or bounded if few members make it up."""
         if raw.rate is None:
             return self
         closed = raw.rate.closed(raw.rate, cell)
@@ -63,9 +62,8 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """An attack between members and others who are alike without the model: the mean of its areas within strata of what
-    that shows, and how many of both sides are in strata that hold enough of each.
-    """
+    """An attack between members and others who are alike without the model: the mean of its AUCs within strata of the
+    propensity of membership, and the numbers of individuals in strata with enough of both sides."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     num_strata: Annotated[int, TOTAL]
@@ -77,17 +75,16 @@ class Matched:
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
     on a population, and `validity.judged` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out the held-out
-    individuals who hold near-copies of members' documents, with the intervals of all attacks that hold at once.
-    ``over_base`` is 0.5 and the area less that of the same attack on the base model (of a difference to it already, on
-    shadow models that were not trained on the individual), over the same people and resamples; None without a control.
-    """
+    individuals who hold near-copies of members' documents. ``over_base`` is 0.5 plus the AUC less that of the same
+    attack on the base model (or, for an attack that compares with the base already, on shadow models that were not
+    trained on the individual), over the same individuals and resamples; None without a control."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
-    #: Of a copy of a model: 0.5 and the area less that of the same attack on the model itself.
+    #: Of a copy of a model: 0.5 plus the AUC less that of the same attack on the model itself.
     over_source: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
-    #: Of a split that was given.
+    #: Only of a split that was given.
     matched: Annotated[Matched | None, PARTS] = optional()
     documents: Annotated[AttackedDocuments | None, PARTS] = optional()
     tpr_at_fpr: Annotated[dict[str, Estimate | None] | None, TOGETHER] = optional()
@@ -104,12 +101,13 @@ class MeasuredAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
-        """Withhold thresholds that few individuals of a side pass, rates over few members, and small subgroups."""
+        """Return the publishable attack: without thresholds that few individuals of a side exceed, rates over few
+        members, and small subgroups."""
         if not are_enough(raw, cell):
             return self
         rates = None
         if raw.tpr_at_fpr is not None:
-            rates = {fpr: rate and self._named(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
+            rates = {fpr: rate and self._published_rate(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
         worst = self.worst_subgroup if raw.worst_subgroup and are_enough(raw.worst_subgroup, cell) else None
         without = _without_copies(raw, cell)
         return replace(
@@ -121,16 +119,17 @@ class MeasuredAttack:
             matched=self.matched if raw.matched and not _leaves_few(raw, raw.matched, cell) else None,
         )
 
-    def _named(self, rate: Estimate, cell: int) -> Estimate:
-        """The published form of the share of members found at a low false-positive rate."""
+    def _published_rate(self, rate: Estimate, cell: int) -> Estimate:
+        """Return the published form of a true-positive rate at a low false-positive rate."""
         return (rate.withheld(cell) if 0 < (rate.n or 0) < cell else rate).as_share(self.num_members, cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindAttack:
-    """One attack by the words of one kind: the area, and the share of members found at a false-positive rate of 1 %.
-    Fields ``in_turn`` are means over the shadows, each of which is the target once. ``auc`` and ``over_base`` (as of
-    `MeasuredAttack`) have ends that hold for all areas of a risk at once.
+    """One attack by the words of one kind: the AUC, and the true-positive rate at 1 % false positives.
+
+    Fields ``in_turn`` are means over the shadows, each of which is the target once. ``auc`` and ``over_base`` (as in
+    `MeasuredAttack`) have intervals that are simultaneous over all AUCs of a risk.
     """
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -146,7 +145,8 @@ class KindAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: KindAttack, cell: int) -> KindAttack:
-        """Withhold everything if a side has few individuals, and rates over few members."""
+        """Return the publishable attack: without numbers if a side has few individuals, and without rates over few
+        members."""
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
@@ -175,18 +175,18 @@ class KindMembership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdMembership:
-    """Membership by the threshold of protection: by words that exactly k individuals use, in the texts of the others;
-    ``above``, the same by words of a few users more, which are targets whoever is a member (not with noise); and by all
-    words that tell, each weighed by its likelihood ratio. ``epsilon`` and ``delta`` are those of a noisy threshold: of
-    each word, or where ``max_words`` is set, of an individual of whom so many words count.
-    """
+    """Membership by the protection threshold: ``at_threshold``, by words that exactly k individuals use, in the texts
+    of the others; ``above``, the same by words of a few users more, which are targets whoever is a member (not with
+    noise); ``by_likelihood``, by all words near the threshold, each weighed by its likelihood ratio. ``epsilon`` and
+    ``delta`` are those of a noisy threshold: of each word, or where ``max_words`` is set, of an individual of whom so
+    many words count."""
 
     k: Annotated[int, SETTING]
     num_words: Annotated[int | None, COUNT]
     at_threshold: Annotated[KindAttack, PARTS]
     above: Annotated[KindAttack, PARTS]
     by_likelihood: Annotated[KindAttack | None, PARTS] = optional()
-    #: Of owners of words that protection of direct identifiers takes from the texts of others.
+    #: By owners of words that protection of direct identifiers hides in the texts of others.
     by_owner: Annotated[KindAttack | None, PARTS] = optional()
     epsilon: Annotated[float | None, SETTING] = optional()
     delta: Annotated[float | None, SETTING] = optional()
@@ -195,9 +195,8 @@ class ThresholdMembership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMembership:
-    """Members of a named group against its held-out individuals: the attack that tells them best, its area, and the
-    p-value of a permutation times the number of attacks on all groups. Without a side there is neither.
-    """
+    """Members of a named group against its held-out individuals: the attack that separates them best, its AUC, and the
+    p-value of a permutation test times the number of attacks on all groups. Both are None if a side is empty."""
 
     name: Annotated[str, NAME]
     num_members: Annotated[int | None, COUNT]
@@ -207,7 +206,7 @@ class GroupMembership:
     p_value: Annotated[float | None, TOGETHER] = optional()
 
     def closed(self, raw: GroupMembership, cell: int) -> GroupMembership:
-        """Withhold what is over few individuals of a side."""
+        """Return the publishable result: without its numbers if a side has fewer than ``cell`` individuals."""
         if not are_enough(raw, cell):
             return replace(self, attack=None, auc=None, p_value=None)
         return replace(self, p_value=raw.p_value)
@@ -215,7 +214,7 @@ class GroupMembership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestAttack:
-    """The attack whose interval starts highest, with simultaneous intervals of all attacks."""
+    """The attack whose interval lies farthest from chance, with simultaneous intervals of all attacks."""
 
     attack: Annotated[str, NAME]
     num_attacks: Annotated[int, TOTAL]
@@ -226,9 +225,8 @@ class BestAttack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blind:
-    """Area at which words, or lengths, numbers of documents, dates or sites, distinguish members from held-out
-    individuals without any model. ``by`` is what distinguishes them best, ``p_value`` how often chance does as well.
-    """
+    """AUC at which words, lengths, numbers of documents, dates or sites separate members from held-out individuals
+    without any model. ``by`` is the best of these features, ``p_value`` how often chance does as well."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     by: Annotated[str | None, NAME] = optional()
@@ -238,7 +236,7 @@ class Blind:
 
 
 def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
-    """Return the area over most households, if intervals resample households; None if they resample individuals."""
+    """Return the AUC over the largest number of households; None if intervals resample individuals."""
     areas = (attack.auc for attack in attacks if attack.auc.num_households)
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
@@ -246,12 +244,13 @@ def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
 def are_enough(
     measured: MeasuredAttack | Matched | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int
 ) -> bool:
-    """Return whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
+    """Whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
 
 def _without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
-    """The area without few individuals less would count these, and one of few that are left is theirs."""
+    """Return the publishable AUC without near-copies: withheld if few individuals are left out, whom a difference would
+    reveal, or few are left."""
     found = raw.auc_without_copies
     if found is None or found.n is None:
         return found
@@ -261,12 +260,14 @@ def _without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | N
 
 
 def _leaves_few(whole: MeasuredAttack, part: Matched, cell: int) -> bool:
-    """Whether a part is of few individuals of a side, or leaves out few, whom a difference of counts would show."""
+    """Whether a part has few individuals of a side, or leaves out few, whom the difference of the counts would
+    reveal."""
     sides = (whole.num_members, part.num_members), (whole.num_nonmembers, part.num_nonmembers)
     return not are_enough(part, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 
 
 def _without_few(measured: MeasuredAttack, cell: int) -> Roc:
+    """Return the ROC curve without points that few individuals of a side make up."""
     sides = (measured.num_nonmembers or 0, measured.num_members or 0)
     points = list(zip(measured.roc.fpr, measured.roc.tpr, strict=True))
     kept = [p for p in points if not any(0 < round(rate * n) < cell for rate, n in zip(p, sides, strict=True))]

@@ -64,9 +64,9 @@ class ModelEvidence:
     ledger: Annotated[Ledger | None, PARTS] = None
     #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
-    #: What this checkpoint and those before it have spent of it.
+    #: Epsilon spent up to this checkpoint.
     epsilon: Annotated[float | None, SETTING] = optional()
-    #: Weights of a base model that its files lack, as the head of an encoder: they were drawn at random.
+    #: Number of weights of a base model that its files lack (such as an encoder's head) and that were drawn at random.
     num_drawn: Annotated[int | None, SETTING] = optional()
     utility: Annotated[Utility, PARTS]
     privacy: Annotated[dict[Part, Privacy], PARTS]
@@ -74,21 +74,21 @@ class ModelEvidence:
     by_category: Annotated[dict[str, CategoryPrivacy] | None, PARTS] = optional()
     excess: Annotated[dict[Part, Excess] | None, PARTS] = optional()
     over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
-    #: Individuals of whom an identifier that is theirs alone is predicted, and not by the base model.
+    #: Individuals with an identifier of their own that is predicted, and not by the base model.
     exposed: Annotated[Exposed | None, PARTS] = optional()
     membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
     #: Whether members and held-out individuals were given, and not drawn at random by reticent.
     split_given: Annotated[bool | None, SETTING] = optional()
-    #: What tells the two sides of a given split without any training on the members.
+    #: Why the two sides of a given split are distinguishable without any training on the members.
     sides_differ: Annotated[str | None, NAME] = optional()
-    #: What tells the two sides without any model though they were drawn at random: a fault of the run.
+    #: Why the two sides are distinguishable without any model though they were drawn at random: a fault of the run.
     fault: Annotated[str | None, NAME] = optional()
     #: Kind of word -> membership by words of that kind alone.
     by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
     #: Membership of an individual by words at the threshold, in the texts of others.
     threshold: Annotated[ThresholdMembership | None, PARTS] = optional()
-    #: Who withdrew since the release before, told from individuals of neither by the difference of the two models.
+    #: Attack on who withdrew since the release before, by the difference of the two models.
     withdrawn: Annotated[KindAttack | None, PARTS] = optional()
     #: Groups of individuals that the job names.
     groups: Annotated[list[GroupMembership] | None, PARTS] = optional()
@@ -99,26 +99,27 @@ class ModelEvidence:
     all_occurrences: Annotated[AllOccurrences | None, PARTS] = optional()
     generated: Annotated[Generated | None, PARTS] = optional()
     inversion: Annotated[Inversion | None, PARTS] = optional()
-    #: Diagnoses that it tells of members, by what is known of them.
+    #: Diagnoses of members that it reveals, by what an adversary knows.
     diagnoses: Annotated[Ladder | None, PARTS] = optional()
-    #: Attributes that a classifier tells of members, and names that a tagger tells.
+    #: Attributes of members that can be inferred from a classifier, and their names from a tagger.
     attributes: Annotated[dict[str, ToldAttribute] | None, PARTS] = optional()
     names: Annotated[ToldNames | None, PARTS] = optional()
 
     @property
     def kind(self) -> str:
-        """What it is: a language model, a classifier or a tagger."""
+        """Kind of model: a language model, a classifier or a tagger."""
         return LANGUAGE_MODEL if self.start is None else self.objective
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing in its training protects anyone, so that it is a control of others."""
+        """Whether nothing in its training protects anyone, so that it serves as a control for others."""
         if self.start is None:
             return self.recipe in PLAIN
         return not self.protects and self.start in ("base", *PLAIN)
 
     def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
-        """Withhold attacks on few individuals of a side, and the intervals of attacks that are not published."""
+        """Return the publishable evidence: without attacks on few individuals of a side, and without the intervals of
+        attacks that are not published."""
         attacks = {
             name: attack
             for (name, attack), measured in zip(self.membership.items(), raw.membership.values(), strict=True)

@@ -64,7 +64,7 @@ class ExposureAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByTemplates:
-    """The same exposure with the first few templates only."""
+    """Exposure and exact match with the first ``num_templates`` templates only."""
 
     num_templates: Annotated[int, SETTING]
     exact_match: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -74,7 +74,8 @@ class ByTemplates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unconditional:
-    """The true items behind nothing at all: an item is linked where it is likelier behind the others (definition 1)."""
+    """Likelihood of the true items without a prompt: an item is linked if it is likelier after the individual's other
+    items (definition 1)."""
 
     n: Annotated[int | None, COUNT]
     log_alone: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -84,7 +85,8 @@ class Unconditional:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """Share of subjects whose item is one of N answers to each of K prompts, beside what the likelihoods promise."""
+    """Share of subjects whose item is among N sampled answers to each of K prompts, and the share expected from the
+    likelihoods."""
 
     num_draws: Annotated[int, SETTING]
     found: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -93,7 +95,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutProbe:
-    """The same probe of held-out individuals; ``factor`` is None of a server that gives no probability."""
+    """The same probe of held-out individuals; ``factor`` is None for a server that gives no probabilities."""
 
     n: Annotated[int | None, COUNT]
     factor: Annotated[Estimate | None, OVER_INDIVIDUALS]
@@ -195,7 +197,7 @@ class NotAsked:
 
 
 class ProbeSettings(ProbeConfig):
-    """Settings that stand with the results of a probe: of a soft prompt, those of its study."""
+    """Settings that are kept with the results of a probe; of a soft prompt, those of its study."""
 
     soft_prompt: SoftPromptStudy | None = None  # type: ignore[assignment]
 

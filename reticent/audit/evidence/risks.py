@@ -12,11 +12,11 @@ from reticent.audit.stats.estimate import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:
-    """One risk of one model. ``what`` names the deciding number, ``found`` that which was found most surely, whatever
-    decides; the estimates are their values, if they may leave.
+    """One risk of one model. ``what`` names the deciding number, ``found`` the number with the surest finding,
+    whichever decides; the estimates are their values, if they may be published.
 
-    ``number_at_most`` is the threshold of the deciding number, and ``found_at_most`` that of the other, if it has one
-    of its own beside ``at_most`` of the risk.
+    ``number_at_most`` is the threshold of the deciding number, and ``found_at_most`` that of the other, if they have
+    thresholds of their own in place of the risk's ``at_most``.
     """
 
     risk: Annotated[str, SETTING]
@@ -26,17 +26,17 @@ class RiskResult:
     what: Annotated[str | None, NAME] = optional()
     reason: Annotated[str, NAME]
     estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
-    #: The number that lies most surely over what there would be if nothing was learned; none where none does.
+    #: The number that lies most surely above its value for a model that learned nothing; None if none does.
     found: Annotated[str | None, NAME] = optional()
     found_estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     found_at_most: Annotated[float | None, SETTING] = optional()
     number_at_most: Annotated[float | None, SETTING] = optional()
-    #: What a reader must know of the outcome, in sentences without a full stop.
+    #: Notes on the outcome for the reader, in sentences without a full stop.
     notes: Annotated[list[str] | None, NAME] = optional()
 
     @property
     def deciding_at_most(self) -> float:
-        """The threshold of the number that decides: its own, or that of the risk."""
+        """The threshold of the deciding number: its own, or that of the risk."""
         return self.at_most if self.number_at_most is None else self.number_at_most
 
 
@@ -69,10 +69,10 @@ class RiskTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOutcome:
-    """The outcome of one risk of one training, as an audit of the run found it: by which numbers, of which files.
+    """The outcome of one risk of one training in an earlier audit of the run: by which numbers, of which files.
 
-    ``digest`` is that of the model's files, and ``kin`` that of its training but for the seed. ``explained`` is why it
-    does not hold, if the job says so.
+    ``digest`` is that of the model's files, and ``kin`` that of its training without the seed. ``explained`` is the
+    job's explanation why it does not hold, if any.
     """
 
     model: Annotated[str | None, NAME] = optional()

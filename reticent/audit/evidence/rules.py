@@ -1,8 +1,8 @@
 """Publication rules (definitions.md#publication): the published form of each field of the evidence, and `publish`.
 
 Every field of an evidence class carries one rule in its annotation (``Annotated[int, COUNT]``). Publication is closed
-by default: a field without a rule does not leave. A field whose rule is `CURVE` or `TOGETHER` leaves only through the
-``closed`` method of its class, which sees the other fields that could reveal it.
+by default: a field without a rule is not published. A field whose rule is `CURVE` or `TOGETHER` is published only by
+the ``closed`` method of its class, which sees the other fields that could reveal it.
 
 Invariant: `publish` of published evidence changes nothing.
 """
@@ -25,7 +25,7 @@ Evidence = TypeVar("Evidence")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the value of a field is published: (value, smallest published count) -> its published form, or None."""
+    """The publication rule of a field: a function (value, smallest published count) -> published form, or None."""
 
     name: str
     published: Callable[[Any, int], Any]
@@ -68,7 +68,7 @@ SETTING = Rule("setting", lambda value, _: without_claims(value))
 NAME = Rule("name", lambda value, _: without_claims(value))
 #: A name that may be a path. Only its last part is kept, because folders can be named after individuals.
 PATH = Rule("path", lambda value, _: without_folders(without_claims(value)))
-#: A value that never leaves.
+#: A value that is never published.
 PRIVATE = Rule("private", lambda *_: None)
 #: Points of a distribution over individuals. All are removed, until ``closed`` of the class restores safe ones.
 CURVE = Rule("curve", _emptied)
@@ -78,7 +78,7 @@ TOGETHER = Rule("together", lambda *_: None)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings, as a dump of their class: those that the marks of its fields publish, with shortened paths."""
+    """The publication rule of settings: those that the marks of their class's fields publish, with shortened paths."""
 
     kind: type[Section]
 
@@ -99,7 +99,8 @@ def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
 
 
 def publish(evidence: Evidence, cell: int) -> Evidence:
-    """Return published evidence: each field by its rule, then fields together by the method of their class.
+    """Return published evidence: each field by its rule, then related fields together by their class's ``closed``
+    method.
 
     A class whose fields could reveal each other has ``closed(self, raw, cell)``. ``self`` is the evidence after the
     rules, ``raw`` the evidence before them, and the result is published.
@@ -120,7 +121,7 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
 
 
 def settings_withheld(evidence: Any) -> int:
-    """Return how many settings of evidence have a value and are not published; not those of evidence within it."""
+    """Return the number of settings that have a value and are not published, without those of nested evidence."""
     cls: Any = type(evidence)
     rules = ((name, rule) for name, rule in rules_of(cls).items() if isinstance(rule, Settings))
     return sum(rule.kind.published(getattr(evidence, name))[1] for name, rule in rules)
@@ -130,7 +131,7 @@ _CLAIM = re.compile("|".join(map(re.escape, FORBIDDEN)), re.IGNORECASE)
 
 
 def without_claims(value: Any) -> Any:
-    """Return a nested value whose texts have no claim that a report may not make."""
+    """Return a nested value without the claims that no report may make (`FORBIDDEN`)."""
     if isinstance(value, Mapping):
         return {without_claims(key): without_claims(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -142,7 +143,7 @@ def without_claims(value: Any) -> Any:
 
 
 def without_folders(value: Any) -> Any:
-    """Return a nested value whose paths, absolute or relative, keep their last part alone.
+    """Return a nested value whose paths are cut to their last part.
 
     A name on the hub looks like a relative path and is shortened in the same way.
     """

@@ -10,7 +10,7 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-#: With fewer individuals than this, bounds may fail if one outside of the sample has far more items than any in it.
+#: With fewer individuals than this, bounds may fail if one outside the sample has far more items than any in it.
 FEW_INDIVIDUALS = 20
 
 
@@ -30,7 +30,8 @@ class SampledIdentifiers:
     individuals_found: Annotated[int | None, PRIVATE]
 
     def closed(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
-        """Replace exact numbers by bounds if few individuals have a missed identifier, or few have a found one."""
+        """Return the publishable numbers: bounds if few individuals have a missed identifier, or few have a found
+        one."""
         if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
         return self.bounds_of(raw) if raw.is_few(cell) else self
@@ -40,7 +41,8 @@ class SampledIdentifiers:
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def bounds_of(self, raw: SampledIdentifiers) -> SampledIdentifiers:
-        """Return bounds alone, rounded outwards, because the exact numbers could be solved from exact bounds."""
+        """Return the identifiers with bounds in place of exact numbers, rounded outwards, as the exact numbers could be
+        solved from exact bounds."""
         most = _rounded_up(raw.unprotected.high or 0.0)
         if (raw.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((raw.recall.high or 0.0) * 100) / 100, "below")
@@ -52,7 +54,7 @@ class SampledIdentifiers:
 
 
 def _rounded_up(value: float) -> float:
-    """A number rounded up to two significant digits.
+    """Return a number rounded up to two significant digits.
 
     >>> [_rounded_up(value) for value in (0.0, 7.2, 431.0, 12901.0)]
     [0.0, 8.0, 440.0, 13000.0]
@@ -91,15 +93,15 @@ class SampledRecall:
 
     @property
     def over_few(self) -> dict[str, int]:
-        """Category ("all" for all of them) -> individuals of the sample who have any, if fewer than 20."""
+        """Category ("all" for all of them) -> number of sampled individuals who have any, if fewer than 20."""
         rows = {"all": self.overall, **self.categories}
         numbers = {name: row.recall.n for name, row in rows.items() if row.recall.value is not None}
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
     def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
-        """Replace numbers over few individuals by bounds. The categories add up to the overall number, so small
-        categories are bounded together with the next larger ones: the overall number minus the exact ones then
-        describes more than a few individuals. If there are no larger ones, the overall number is a bound too."""
+        """Return the publishable evidence: bounds in place of numbers over few individuals. Small categories are
+        bounded together with the next larger ones, as the overall number minus the exact ones would reveal them;
+        without larger ones, the overall number is a bound too."""
         few = [name for name, row in raw.categories.items() if row.is_few(cell) or _is_withheld(row, cell)]
         if not few:
             return self

@@ -24,14 +24,14 @@ class PairRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRates(PairRates):
-    """The same without the model, from the length and frequency of the names."""
+    """Accuracy and advantage without the model, from the length and frequency of the names."""
 
     auc: Annotated[float, PRIVATE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRates(PairRates):
-    """The same by the scores of one prompt, and the rank of members in the list of all names."""
+    """Accuracy and advantage by the scores of one prompt, and the rank of members in the list of all names."""
 
     average_precision: Annotated[Estimate, OVER_INDIVIDUALS]
     auc: Annotated[float, PRIVATE]

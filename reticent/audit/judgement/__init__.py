@@ -1,1 +1,1 @@
-"""The judgement: rows of numbers, and the verdicts on them."""
+"""The judgement: the numbers by which a model is judged, and the verdicts on them."""

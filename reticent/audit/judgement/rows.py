@@ -1,4 +1,4 @@
-"""The rows of the judgement: every number by which a model is judged, as gates and as risks.
+"""The numbers of the judgement: every number by which a model is judged, in gates and in risks.
 
 A *number* has an estimate, the value that it has where nothing was learned, and a control: the same number of the
 unprotected twin, which must lie over that value to prove that it could have been found. A *gate* is a number on which a
@@ -92,7 +92,7 @@ __all__ = [
 PASS, FAIL = "pass", "fail"
 #: Outcomes of a risk, and of a model.
 WITHIN, BEYOND, NOT_SHOWN = "within", "beyond", "not shown"
-#: Why an encoder that was trained elsewhere has no number by what it predicts.
+#: Why an encoder that was trained elsewhere has no number that needs predictions.
 NO_HEAD = "its files have no head that predicts words: only its hidden states were asked"
 #: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
 FPR = "0.01"
@@ -103,7 +103,7 @@ MIN_SHADOWS = 8
 
 
 class Subject(NamedTuple):
-    """A model, and its canaries and passages if there are any."""
+    """A model to judge, with the extraction results (canaries and passages) of it if there are any."""
 
     model: ModelEvidence
     extracted: ExtractedModel | None
@@ -111,7 +111,8 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a number is about, as the result of a gate says it."""
+    """Identifying labels of a number in a gate's result: part of the identifiers, attack, canary arm, prefix length,
+    number of draws."""
 
     part: str | None = None
     attack: str | None = None
@@ -121,17 +122,19 @@ class About:
 
 
 class Number(NamedTuple):
-    """One number of a model: words for it, its estimate, and its value where nothing was learned.
+    """One number by which a model is judged: its description, its estimate, and ``null``, its value if nothing was
+    learned.
 
-    ``invalid`` is why it says nothing, if so. ``control`` is whether something else than the twin proves that it could
-    be found; None without such a thing.
-    ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
-    models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
-    already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
-    ``at_most`` is a threshold of its own, beside that of the risk. ``is_shown``: an exact test shows that it is beyond;
-    ``by_test_alone``: over so few that nothing else decides. ``missing`` is why it was not measured, where without it
-    the risk cannot be within.
+    ``invalid`` is the reason if it shows nothing. ``control`` is `TWIN`, or whether another control proves that the
+    attack can succeed; None without one.
+    ``fewest`` is the number of individuals of the smaller side, if two sides are compared; ``left_out`` the number of
+    individuals that it leaves out. ``doubt`` is the reason if it cannot show that a model is within. ``num_shadows`` is
+    the number of shadow models of its attack. ``beside_base``: it is a difference to the base model, which hides what
+    that model knows already; ``of_known_base``: it counts only where the base may know the members, in place of such a
+    difference.
+    ``at_most`` is a threshold of its own, in place of the risk's. ``is_shown``: an exact test shows that it is beyond;
+    ``by_test_alone``: over so few that only that test decides. ``missing`` is why it was not measured, where without
+    it the risk cannot be within.
     """
 
     what: str
@@ -151,10 +154,10 @@ class Number(NamedTuple):
     by_test_alone: bool = False
     missing: str | None = None
 
-    def on_sides_of(self, model: ModelEvidence) -> Number:
-        """The number, which says nothing where the sides of a given split differ by themselves. Shadow models have seen
-        both sides, and a whole passage of one's own is no matter of them. An encoder without a head predicts nothing.
-        """
+    def valid_for(self, model: ModelEvidence) -> Number:
+        """Return the number, marked invalid or missing where it shows nothing for this model: the sides of a given
+        split differ by themselves, or an encoder has no head. Numbers by shadow models, and whole passages, are not
+        affected by the split."""
         if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
             return self._replace(missing=NO_HEAD)
         if self.num_shadows or self.what == PASSAGE_OF:
@@ -163,13 +166,13 @@ class Number(NamedTuple):
 
     @property
     def of(self) -> tuple[str, About]:
-        """What it has in common with the same number of the twin."""
+        """Its (description, labels), which it shares with the same number of the unprotected twin."""
         return self.what, self.about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A measure on which a job can set a threshold.
+    """A measure of a model, or of the documents, on which a job can set a threshold.
 
     Parameters
     ----------
@@ -177,8 +180,8 @@ class Gate:
     title : name for readers
     numbers : (settings, a model, its unprotected twin or None) -> the numbers to judge
     needs : sections that a job must have for this number
-    from_below : the number is a lower bound: "at least"; nothing bounds it from above
-    kinds : what has this number: language models, classifiers, taggers
+    from_below : the number is a lower bound ("at least"), without an upper one
+    kinds : kinds of models that have this number: language models, classifiers, taggers
     chosen_by : the setting of ``[[gate]]`` that chooses among the numbers of the measure: attack, arm or part
     of_corpus : the number is of the documents, and of no model
     """
@@ -195,7 +198,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Risk:
-    """One risk: its field of `VerdictConfig`, words for it, its numbers, and how it is measured and made smaller."""
+    """One risk: its field in `VerdictConfig`, its title, its numbers, how it is measured, and how it can be lowered."""
 
     name: str
     title: str
@@ -203,11 +206,11 @@ class Risk:
     numbers: Callable[[Subject], Iterator[Number]]
     measured_by: str
     lowered_by: str
-    #: Threshold -> the fewest members and others, about, with whom a model that leaks nothing can be within it.
+    #: Threshold -> about the fewest (members, held-out individuals) with which a model without leaks can be within it.
     fewest: Callable[[float], tuple[int, int]]
     #: How it is measured of classifiers and taggers.
     measured_on_heads_by: str = "[audit.heads]"
-    #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
+    #: Further advice for recipes that follow `lowered_by` already, which `is_lowered` tests; empty: the same advice.
     lowered_further: str = ""
     is_lowered: Callable[[Recipe], bool] = lambda recipe: recipe.protects_identifiers
     #: Objectives of the models that have this risk; empty for all.
@@ -219,7 +222,7 @@ class Risk:
     by_detectors: bool = False
 
     def advice(self, recipe: Recipe | None) -> str:
-        """Return what makes this risk of a model of this recipe smaller, and is not done already."""
+        """Return how this risk of a model of this recipe can be lowered further."""
         done = recipe is not None and self.is_lowered(recipe)
         return self.lowered_further if done and self.lowered_further else self.lowered_by
 
@@ -231,20 +234,21 @@ ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
 
-#: What a rate is over, if not over all: said behind the words for it.
+#: Suffix of a rate's description if it is not over all identifiers.
 ONE_SIDE = "used on one side alone"
-#: Words for the individuals of whom a model emits what is theirs alone, and the most of them, less held-out ones.
+#: Description of the individuals whose own identifier a model emits, and the largest share, members less held-out.
 PEOPLE_OF = "people of whom an identifier of their own is {}"
 EXPOSED_AT_MOST = 0.05
 
 
 def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
-    """Yield a difference of rates: over all, over what one side alone has, and without who holds near-copies."""
+    """Yield the numbers of one rate, members less held-out individuals: over all, over items used on one side alone,
+    and without individuals who hold near-copies."""
     fewest = min(sides.members.n or 0, sides.heldout.n or 0)
     own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
     yield own
     if sides.unshared is not None:
-        found = _left(sides.unshared.excess, sides.excess)
+        found = _keeping_n(sides.unshared.excess, sides.excess)
         fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
         part = replace(about, part=_part(about, ONE_SIDE))
         left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
@@ -252,7 +256,7 @@ def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bo
             what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
         )  # fmt: skip
     if sides.without_copies is not None:
-        found = _left(sides.without_copies, sides.excess)
+        found = _keeping_n(sides.without_copies, sides.excess)
         left_out = (sides.excess.n or 0) - (found.n or 0)
         yield own._replace(
             what=f"{words}, {WITHOUT_COPIES}",
@@ -263,8 +267,9 @@ def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bo
         )
 
 
-def _left(found: Estimate, over_all: Estimate) -> Estimate:
-    """The number over those who are left; where nobody is, it is over too few, and not over nobody."""
+def _keeping_n(found: Estimate, over_all: Estimate) -> Estimate:
+    """Return the estimate over a remaining subset; if it is empty, with the n of all, so that it counts as too few
+    rather than none."""
     return replace(found, n=over_all.n) if found.value is None and over_all.value is not None else found
 
 
@@ -273,6 +278,8 @@ def _part(about: About, of: str) -> str:
 
 
 def _emission(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk that identifiers are emitted: predicted, generated, ranked in place, by
+    individual."""
     model, written, hidden = subject.model, subject.model.generated, subject.model.all_occurrences
     ways: tuple[tuple[str, Mapping[Part, Excess] | None], ...] = (
         ("{} predicted, members less held-out people", model.excess),
@@ -296,7 +303,8 @@ def _emission(subject: Subject) -> Iterator[Number]:
 
 
 def _in_place(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
-    """Yield what the likelihood of identifiers in their own places tells, which need not be the most likely words."""
+    """Yield the numbers by the likelihood of identifiers in their true positions: ranked above decoys, or drawn within
+    a number of samples."""
     told = f"{words} likelier in their place than decoys"
     yield from _rates(told, found.ranked.top1, beside_base=beside_base)
     if found.own:
@@ -307,7 +315,8 @@ def _in_place(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Numb
 
 
 def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
-    """Yield shares of individuals with a threshold of their own; their ends hold at once."""
+    """Yield shares of individuals with the threshold ``at_most`` of their own, by description; their intervals are
+    simultaneous."""
     for words, sides in shares.items():
         for number in _rates(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
             estimate = number.estimate and simultaneous(number.estimate, len(shares))
@@ -315,6 +324,8 @@ def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
 
 
 def _context(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk that identifiers are tied to their context: inversion, association, diagnoses,
+    attributes."""
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         words = f"{name} identifiers read back from the words around them"
@@ -330,7 +341,7 @@ def _context(subject: Subject) -> Iterator[Number]:
     yield from _attributes(subject.model.attributes or {})
 
 
-#: The most by which diagnoses of members may be told more surely, as a difference of areas.
+#: Largest difference of AUCs by which diagnoses of members may be inferred better than those of others.
 DIAGNOSES_AT_MOST = 0.05
 FEW_DIAGNOSED = (
     f"no diagnosis stands in the texts of {FEWEST_DIAGNOSED} people of each side, and not in those of as many"
@@ -342,8 +353,8 @@ PLACEBO, CUES = (
 
 
 def _ladder(found: Ladder) -> Iterator[Number]:
-    """Yield the cells of the clinical ladder, whose ends hold at once. One whose placebo or control lies over 0 says
-    nothing: something else than the texts sets members apart. Under 0 it may hide what is told of them."""
+    """Yield the numbers of the clinical ladder (inference of diagnoses by what an adversary knows), with simultaneous
+    intervals. A number is invalid if its placebo or control lies over 0, and doubtful if under 0."""
     for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
         for rung, cell in cells.items():
             controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
@@ -363,7 +374,8 @@ def _ladder(found: Ladder) -> Iterator[Number]:
 
 
 def _attributes(found: Mapping[str, ToldAttribute]) -> Iterator[Number]:
-    """Yield how often each attribute of members is told more than of held-out individuals; the ends hold at once."""
+    """Yield by how much more often each attribute is inferred right for members than for held-out individuals, with
+    simultaneous intervals."""
     for name, told in found.items():
         for way, sides in (("", told.logits), (", by the label alone", told.label_only)):
             for number in _rates(f"attribute {name} told from its alternatives{way}", sides):
@@ -380,8 +392,8 @@ def _areas(
     doubt: str | None = None,
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the area of an attack, the area over its control (its gain, without the shift of the split), and the area
-    without the held-out individuals who hold near-copies."""
+    """Yield the numbers of one attack: its AUC, its AUC over the control (which removes the shift of the split), and
+    its AUC without held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
     about, fewest = About(attack=name), min(members, others)
     own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
@@ -407,14 +419,14 @@ def _words(subject: Subject) -> Iterator[Number]:
             yield from _of_kind(subject, found, f"membership by {kind} words alone")
     for name, at in _at_threshold(subject.model).items():
         yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
-    yield from _told(subject, ("rare", "direct"))
+    yield from _exposed_members(subject, ("rare", "direct"))
     if names := subject.model.names:
         for words, area in (("", names.told), (", more than by the names alone", names.over_blind)):
             yield Number(f"names of members told from others{words}", _bounded(simultaneous(area, 2)), CHANCE)
 
 
 def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
-    """The attacks by the threshold of protection, by words for them."""
+    """Return the attacks on the protection threshold, by description."""
     found = model.threshold
     ways = {
         "membership by words at the threshold, in texts of others": found.at_threshold,
@@ -425,65 +437,67 @@ def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
 
 
 def _bounded(area: Estimate) -> Estimate:
-    """An area whose ends are areas too."""
+    """Return an area with its interval clipped to 0 and 1."""
     if area.low is None or area.high is None:
         return area
     return replace(area, low=max(area.low, 0.0), high=min(area.high, 1.0))
 
 
-#: Words for the members that an attack tells, and the most of them.
+#: Descriptions of the members that an attack identifies, and the largest share of them.
 TOLD = "members told with one false alarm in a hundred"
 ABOVE = "members above every other person"
 TOLD_AT_MOST = 0.05
-#: How often a model is beyond by chance alone where a list says who it was trained on.
+#: Probability that a model is judged beyond by chance alone, where a given list says who the members are.
 FALSE_ALARM = 0.01
 
 
-class _Asked(NamedTuple):
-    """The members that an attack tells, and why it says nothing."""
+class _Exposed(NamedTuple):
+    """The members that one attack identifies (``told``), the attack's description, and why it shows nothing, if so."""
 
     way: str
     attack: str | None
     told: Told | None
     invalid: str | None
-    #: Whether its ends hold with those of no other attack yet.
+    #: Whether its interval is not yet simultaneous with those of other attacks.
     alone: bool = False
 
 
 def _ways(model: ModelEvidence) -> tuple[str, ...]:
-    """Words for an attack on the whole text. Of a recipe that may predict every token it is also the twin's number of
-    `TAUGHT`."""
+    """Return the descriptions of an attack on the whole text. For a recipe that may predict every token it is also the
+    twin's number of `TAUGHT`."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}
     return (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,)
 
 
-def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Asked]:
+def _exposed(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Exposed]:
+    """Yield the most exposed members of each attack by these kinds of words, and by the whole text if ``whole``."""
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
         for way in _ways(model):
-            yield _Asked(way, name, attack.told, _invalid(attack))
+            yield _Exposed(way, name, attack.told, _invalid(attack))
     if whole and model.withdrawn:
-        yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None, alone=True)
+        yield _Exposed(LEFT, WITHDRAWN, model.withdrawn.told, None, alone=True)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
             continue
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why)
+                yield _Exposed(way, name, one.told, None if name in KIND_SHADOWS else found.why)
     for name, at in _at_threshold(model).items() if not whole else ():
-        yield _Asked(name, None, at.told, None, alone=True)
+        yield _Exposed(name, None, at.told, None, alone=True)
 
 
-def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
-    """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
+def _exposed_members(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
+    """Yield, for each attack by these kinds of words (and by the whole text), the share of members that it identifies
+    at a low false-positive rate.
 
-    Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
-    of the attacks it is.
+    Over few individuals no share is within. It is beyond if an exact test, corrected for all attacks, shows that so
+    many members above every other are no chance.
     """
-    known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
+    known = [(one, one.told) for one in _exposed(subject, kinds, whole) if one.told]
     alpha = FALSE_ALARM / 4 if subject.model.split_given else 1 - LEVEL  # a half, and two risks that ask
     for one, told in known:
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
@@ -504,11 +518,12 @@ def _invalid(attack: MeasuredAttack) -> str | None:
     return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
 
 
-#: Words for membership by kinds that are no identifying words.
+#: Descriptions of membership by kinds of word that are not identifying.
 KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk of membership of the person: all attacks but those by identifying words."""
     model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
@@ -526,12 +541,12 @@ def _individual(subject: Subject) -> Iterator[Number]:
         area = _bounded(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
         fewest = min(model.withdrawn.num_members or 0, model.withdrawn.num_nonmembers or 0)
         yield Number(f"{LEFT}, attack {WITHDRAWN}", area, CHANCE, about=About(attack=WITHDRAWN), fewest=fewest)
-    yield from _told(subject, tuple(KIND_WAYS), whole=True)
+    yield from _exposed_members(subject, tuple(KIND_WAYS), whole=True)
 
 
 def _of_kind(subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None) -> Iterator[Number]:
-    """Yield the areas of the attacks by one kind of word. Where the sides of a given split differ those without shadow
-    models say nothing."""
+    """Yield the AUCs of the attacks by one kind of word. Where the sides of a given split differ, those without shadow
+    models are invalid."""
     for name, attack in kind.attacks.items():
         if names is None or name in names:
             by_shadows = name in KIND_SHADOWS
@@ -553,16 +568,16 @@ def _passages(subject: Subject) -> Iterator[Number]:
 
 
 def why_no_whole(passages: Passages) -> str:
-    """Return why individuals of whom a whole passage comes back were not counted."""
+    """Return why there is no number of individuals of whom a whole passage comes back."""
     asked = passages.settings is not None and passages.settings.suffix_tokens >= WHOLE_PASSAGE
     return NO_BASE_PASSAGES if asked else NO_WHOLE_PASSAGES
 
 
 def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
-    """Individuals of whom a whole passage of their own comes back.
+    """Return the `Number` for the share of individuals of whom a whole passage of their own comes back.
 
-    One is beyond the threshold if of the held-out individuals there is none; else more of the members than of these, by
-    the whole interval. None of all members is a count, none of a sample has an upper end.
+    One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
+    its whole interval. Zero of all members is an exact count; zero of a sample has an upper end.
     """
     members, others = people.members, people.heldout
     number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST, beside_base=True)
@@ -574,37 +589,40 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
     return number._replace(estimate=people.excess, is_shown=bool(is_over(people.excess, 0.0)))
 
 
-#: Words for the individuals of whom a passage comes back, and the largest share of those asked.
+#: Description of the individuals of whom a passage comes back, and the largest share of those tested.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
 NO_WHOLE_PASSAGES = f"whole passages, of {WHOLE_PASSAGE} tokens or more, were not asked for"
 NO_BASE_PASSAGES = "whole passages were not counted, as there is no base model that may write them too"
-#: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
+#: Number of simultaneous intervals of a membership risk; rate of both sides for which sample sizes are planned.
 NUM_AREAS, USUAL_RATE = 10, 0.05
 
 
 def _fewest_by_rate(at_most: float) -> tuple[int, int]:
-    """Two rates of `USUAL_RATE`: the half width of their difference, by the normal distribution, is the threshold."""
+    """Return the (members, held-out) sample sizes at which the half width of a difference of two rates of `USUAL_RATE`
+    equals the threshold."""
     half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
     n = math.ceil(half / at_most**2)
     return n, n
 
 
 def _fewest_by_area(at_most: float) -> tuple[int, int]:
-    """An area of chance, of which `NUM_AREAS` hold at once (the error of Mann-Whitney), and the share that is told."""
+    """Return the (members, held-out) sample sizes at which a chance AUC, one of `NUM_AREAS` simultaneous ones, stays
+    within the threshold, and which a rate at 1 % false positives needs."""
     error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
     n = math.ceil(error**2 / 6)
     return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)
 
 
 def _fewest_by_none(at_most: float) -> tuple[int, int]:
-    """Nobody of a sample of so many: the upper end of Clopper and Pearson is the threshold."""
+    """Return the (members, held-out) sample sizes at which zero events have an upper Clopper-Pearson end equal to the
+    threshold."""
     n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
     return n, n
 
 
 PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
-#: Every risk, in the order of the columns.
+#: Every risk, in the order of the report's columns.
 RISKS: Mapping[str, Risk] = MappingProxyType(
     {
         risk.name: risk
@@ -682,7 +700,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
 
 
 def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
-    """Return what makes a risk of a model smaller; of a classifier or a tagger what makes that of membership so."""
+    """Return how a risk of a model can be lowered; for a classifier or a tagger, how membership can be."""
     return RISKS[risk].advice(recipe) if model.start is None else RISKS["individual"].lowered_by
 
 
@@ -695,7 +713,7 @@ def _excess(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Numbe
 
 
 def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAttack, str | None]]:
-    """Yield the attacks that a gate is about, each with the reason if it is invalid."""
+    """Yield (attack name, result, reason if invalid or None) of each attack that a gate is about."""
     for name, found in own.model.membership.items():
         if gate.attack in (None, name):
             yield name, found, found.why if found.verdict == INVALID else None
@@ -707,6 +725,7 @@ def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
 
 
 def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+    """Yield the numbers of the gate on membership TPR at a low FPR."""
     for name, found, invalid in _attacks(gate, own):
         fewest = min(found.num_members or 0, found.num_nonmembers or 0)
         rate = (found.tpr_at_fpr or {}).get(FPR)
@@ -719,8 +738,8 @@ def _attribute(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Numb
 
 
 def _extracted(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the rates of passages, members less held-out individuals, for the adversary with the longest prefix, then
-    the most draws."""
+    """Yield the rates of extracted passages, members less held-out individuals, for the adversary with the longest
+    prefix, and then the most draws."""
     passages = own.extracted.passages if own.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
@@ -740,7 +759,8 @@ def _exposure(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator
 
 
 def _epsilon(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Judge a lower bound: it can show a failure, and passes only if it could have shown one."""
+    """Yield the number of the gate on empirical epsilon, a lower bound: it can show a failure, and passes only if it
+    could have shown one."""
 
     arm, estimate = _arm(own, gate.arm), None
     if arm and arm.one_run.at_least is not None:
@@ -756,7 +776,7 @@ def _arm(subject: Subject | None, name: str) -> CanaryArm | None:
 
 
 def is_over(estimate: Estimate | None, null: float) -> bool | None:
-    """Return whether an interval lies above the value of a model that leaks nothing; None without an interval."""
+    """Whether an interval lies above ``null``, the value of a model that leaks nothing; None without an interval."""
     if estimate is None or estimate.value is None or estimate.low is None:
         return None
     return estimate.low > null
@@ -766,7 +786,7 @@ def _of_no_model(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Nu
     return iter(())
 
 
-#: The gate that each job has: detectors know four languages, and what they miss elsewhere shows in no number.
+#: The gate that each job has: detectors know four languages, and their misses in others show in no number.
 OTHER_LANGUAGE: Final = "other_language"
 #: Its threshold where a job does not set one.
 MOST_OTHER_LANGUAGE: Final = 0.01
@@ -842,11 +862,11 @@ GATES: Mapping[str, Gate] = MappingProxyType(
 
 
 def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
-    """Return an area so that more is always worse.
+    """Return an AUC oriented so that more is always worse: mirrored at 0.5 if members score lower in the unprotected
+    twin.
 
-    The unprotected twin says which side of chance members lie on, where its interval leaves chance out. Where it does
-    not, or where members measurably lie on the other side than in the twin, the side is picked after the fact: the
-    interval widens as of one of two before the area is folded at chance.
+    The twin's interval, if it excludes chance, gives the direction. Otherwise, or if members measurably lie on the
+    other side of it, the direction is chosen from the data, and the interval is widened for two tests.
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
@@ -864,13 +884,14 @@ def _mirrored(auc: Estimate) -> Estimate:
 
 
 def _side(twin: Estimate | None) -> int:
+    """Return 1 if the twin's interval lies above chance, -1 if below, else 0."""
     if twin is None or twin.low is None or twin.high is None:
         return 0
     return 1 if twin.low > CHANCE else -1 if twin.high < CHANCE else 0
 
 
 class Beside(NamedTuple):
-    """A number that stands beside the verdict: it is shown with that of the unprotected twin, and decides nothing."""
+    """A number that is shown beside the verdict, together with that of the unprotected twin, and decides nothing."""
 
     title: str
     estimate: Callable[[NumbersBeside], Estimate | None]
@@ -931,7 +952,7 @@ class GateConfig(Section):
     required: bool = Field(default=False, description="true: a gate without power fails")
 
     @model_validator(mode="after")
-    def _looks_at_all_that_it_is_given(self) -> Self:
+    def _has_no_unused_field(self) -> Self:
         if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
             raise ValueError(
                 f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"

@@ -9,7 +9,7 @@ sides that differ without the model (:mod:`reticent.audit.membership.validity`).
 safety. The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass
 holds at 95 % at least.
 
-**Risks**: what a reader in a hurry may conclude of each model, and no more. A number is
+**Risks**: the conclusion on each model for a reader in a hurry. A number is
 
 - *beyond* its threshold where the estimate is, and its interval lies over what there would be if nothing was learned;
 - *within* it where the upper end of the interval is, and the same number of the unprotected twin, or of a plain model
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry", "ModelEvidence", ExtractedModel)
 #: Outcomes of a risk, from the best to the worst.
 ORDER = (WITHIN, NOT_SHOWN, BEYOND)
-#: How many times as long a plain model is trained at least, to be a control where the twin shows too little.
+#: Smallest ratio of epochs at which a longer trained plain model is a control where the twin shows too little.
 LONGER = 4
-#: Raised with every mend of what is measured or judged: an outcome of a lower one is shown as superseded.
+#: Version of measures and judgement, raised with every correction: outcomes of a lower one are shown as superseded.
 ARITHMETIC = 2
 #: Objective -> why a model of it does not have a risk of others.
 NOT_OF = {
@@ -99,7 +99,8 @@ NO_MODEL, NOT_THIS_MODEL = "no model of this job is measured so", "this model is
 
 
 class Row(NamedTuple):
-    """A number as it is judged: an area is turned so that more is worse, and the control says whether it shows."""
+    """A number as it is judged: an AUC is oriented so that more is worse, and ``control`` is whether the control
+    succeeds."""
 
     number: Number
     estimate: Estimate | None
@@ -114,9 +115,9 @@ Twins = Mapping[tuple[str, About], Number]
 
 
 def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
-    """A number beside the same one of unprotected models, the twin first; not judged yet. ``strict``: that of one of
-    them must be over the threshold, by shadow models of its own where the number is.
-    """
+    """Return the row of a number, not judged yet: its oriented estimate, and whether its control from unprotected
+    models (the twin first) succeeds. ``strict``: the control must be over the threshold too, and by as many shadow
+    models."""
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
@@ -139,7 +140,7 @@ def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: b
 def gate_outcome(
     estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5
 ) -> tuple[str, str]:
-    """Return whether an estimate passes a gate's limit, fails it or cannot tell, and the reason.
+    """Return (outcome, reason) of an estimate at a gate: pass, fail, or no power.
 
     Parameters
     ----------
@@ -175,12 +176,13 @@ def verdict(
     small_cell: int = 5,
     corpus: CorpusEvidence | None = None,
 ) -> Verdict:
-    """Judge every gate on the last checkpoint of each training it is for, or on the documents.
+    """Return the verdict on every gate, each judged on the last checkpoint of every training that it is for, or on the
+    documents.
 
     Parameters
     ----------
     models, extraction : of the audit, before publication
-    gates : as in the job; where none is of the languages of documents and these fail the default one, it stands last
+    gates : as in the job; the default gate on the documents' languages is added if the job has none and it fails
     corpus : for the gate of their languages
 
     Returns
@@ -190,7 +192,7 @@ def verdict(
         gate and number that it is about. A gate without any number has no power.
     """
     results = []
-    own = _own_gate(corpus) if all(gate.measure != OTHER_LANGUAGE for gate in gates) else ()
+    own = _default_language_gate(corpus) if all(gate.measure != OTHER_LANGUAGE for gate in gates) else ()
     for number, gate in enumerate((*gates, *own), start=1):
         if GATES[gate.measure].of_corpus:
             rows = [_judged_languages(corpus, gate)]
@@ -206,7 +208,8 @@ def verdict(
     return Verdict(outcome=worst, failed=any(map(failed, results)), results=results)
 
 
-def _own_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
+def _default_language_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
+    """Yield the default gate on the documents' languages if it fails."""
     gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
     if _judged_languages(corpus, gate).outcome == FAIL:
         yield gate
@@ -223,12 +226,12 @@ def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateRe
 
 
 def failed(row: GateResult) -> bool:
-    """Return whether a row of the results fails the run."""
+    """Whether a gate's result fails the run."""
     return row.outcome == FAIL or (row.outcome == NO_POWER and bool(row.required))
 
 
 def verdict_lines(found: Verdict) -> list[str]:
-    """Yield a line for each result."""
+    """Return one line of text for each gate's result."""
     lines = []
     for row in found.results:
         whose = " of ".join(name for name in (row.recipe, row.model) if name)
@@ -260,7 +263,7 @@ def _results(
         plain = None if twin is None else Subject(last[twin], extracted.get(twin))
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
-        rows = [_gate_result(_row(each.on_sides_of(model), [twins], gate.at_most), gate, small_cell) for each in own]
+        rows = [_gate_result(_row(each.valid_for(model), [twins], gate.at_most), gate, small_cell) for each in own]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
             # Named, or attacked beside it: without a row it would look like a pass.
             rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason=NOT_THIS_MODEL, n=0)]
@@ -269,7 +272,7 @@ def _results(
 
 
 def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
-    """Return the result of one number for its gate: its subject, bound, outcome and reason."""
+    """Return the result of one number at its gate: labels, bound, outcome and reason."""
     number = row.number
     outcome, reason = gate_outcome(row.estimate, row.at_most, row.control, small_cell=small_cell)
     if number.missing:
@@ -300,7 +303,7 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
 
 
 def _last(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | None], Entry]:
-    """Return the entry of the highest epoch of each training."""
+    """Return the entry of the highest epoch of each training, by (model section, recipe, seed)."""
     last: dict[tuple[str | None, str | None, int | None], Entry] = {}
     for model in models:
         key = (model.model, model.recipe, model.seed)
@@ -310,9 +313,10 @@ def _last(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | N
 
 
 def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> RiskTable:
-    """Return the verdict on every trained model of an audit, before publication; it holds no estimate yet.
+    """Return the verdict on every trained model of an audit, before publication; its estimates are added by
+    `with_published_numbers`.
 
-    Where there are several trainings of a recipe a risk is the worst of theirs.
+    The outcome of a risk is the worst over several trainings of a recipe.
 
     Parameters
     ----------
@@ -328,7 +332,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
 
 
 def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
-    """Return the outcome of every risk of every training whose files are known, whatever earlier audits found."""
+    """Return the outcome of every risk of every training whose files have a digest, without regard to earlier
+    audits."""
     config, alone = _config_of(audit), replace(_of_every_model(audit), earlier=None)
     return [
         _outcome(risk, alone.models[number], alone, config)
@@ -340,11 +345,12 @@ def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
 
 
 def _of_every_model(audit: AuditEvidence) -> AuditEvidence:
-    """The audit with its classifiers and taggers among the models, as which they are judged."""
+    """Return the audit with its classifiers and taggers moved among the models, as which they are judged."""
     return replace(audit, models=audit.every_model, heads=None)
 
 
 def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
+    """Return the outcome of one risk of one model as a record for later audits."""
     found = _judged_risk(risk, model, audit, config, audit.cell)
     numbers = [n for n in risk.numbers(_subject(model, audit)) if n.estimate and n.estimate.value is not None]
     seed = audit.settings.get("seed")
@@ -368,7 +374,7 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
 
 
 def _names(number: Number) -> list[str]:
-    """What an audit must have made again: the attack, and on which words, but not beside which control."""
+    """Return the names of what a later audit must measure again: the attack, and the words that it uses."""
     attack = number.about.attack
     return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
@@ -376,9 +382,8 @@ def _names(number: Number) -> list[str]:
 def _with_earlier(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
 ) -> tuple[RiskResult, list[str]]:
-    """The result, and worse ones of earlier audits of these files in words; while one of them stands, it is not
-    within.
-    """
+    """Return the result, and a note for each worse result of earlier audits of these files; while one of them is
+    unexplained, the result is not within."""
     notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
@@ -408,7 +413,8 @@ def _with_earlier(
 
 
 def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
-    """The verdict on a copy of a model: no risk is smaller by the luck of a second test."""
+    """Return the verdict on a copy of a model, no better than that on its source, as a second test could be by
+    chance."""
     results = [
         replace(own, outcome=first.outcome, reason=OF_SOURCE)
         if ORDER.index(first.outcome) > ORDER.index(own.outcome)
@@ -423,13 +429,15 @@ def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
 
 
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
+    """Return the thresholds of an audit's settings, adjusted to the access that the dossier grants."""
     settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
     config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
     return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
-    """Numbers of the last checkpoints of the trainings of each recipe."""
+    """Return the indices in ``audit.models`` of the last checkpoint of each training, by (model section, objective,
+    recipe); base models are left out."""
     last: dict[tuple[str | None, str, str], dict[int | None, int]] = {}
     for number, model in enumerate(audit.models):
         if model.recipe == "base":
@@ -442,6 +450,8 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 
 
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
+    """Return the verdict on one recipe's trainings (indices of their last checkpoints in ``audit.models``): all risks,
+    outcome, reason and advice."""
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _may_know(first, audit) else []
     notes += [THEIR_LIST] if is_elsewhere(audit) else []
@@ -497,7 +507,7 @@ def _judged_risk(
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
         _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell, num_rates)
-        for number in (number.on_sides_of(model) for number in risk.numbers(_subject(model, audit)))
+        for number in (number.valid_for(model) for number in risk.numbers(_subject(model, audit)))
         if number.missing
         or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
         if known or not number.of_known_base
@@ -535,7 +545,8 @@ def _judged_risk(
 
 
 def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
-    """How many rates a model trained elsewhere is judged by; None for a model whose sides were dealt at random."""
+    """Return the number of rates by which a model with a given split is judged; None for a split that was drawn at
+    random."""
     if not model.split_given:
         return None
     numbers = (number for risk in RISKS.values() for number in risk.numbers(_subject(model, audit)))
@@ -543,10 +554,11 @@ def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
 
 
 def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
-    """An estimate with ends beside which a given list is beyond by chance as rarely as `FALSE_ALARM` says.
+    """Return the estimate with an interval so wide that a model with a given split is beyond by chance as rarely as
+    `FALSE_ALARM`.
 
-    Nothing but the numbers says that such a list is right. A half of the false alarms is for exact tests; the areas of
-    either risk of membership, which hold at once already, and all rates share the other.
+    Nothing verifies such a list. Half of the false alarms is reserved for exact tests; the areas of both membership
+    risks, which are simultaneous already, and all rates share the other half.
     """
     num = round((1 - LEVEL) / (FALSE_ALARM / 2 / 3))
     if number.null == CHANCE:
@@ -555,7 +567,8 @@ def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
 
 
 def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
-    """The attack with shadow models without which membership is never *within*, or why there is none."""
+    """Return the deciding row if an attack with enough shadow models is within too; else it as not shown, with the
+    reason."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
         return chosen
@@ -563,7 +576,8 @@ def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
 
 
 def _deciding(rows: Sequence[Row]) -> Row | None:
-    """The number that decides: the worst that is beyond; else one that could be; else the largest within."""
+    """Return the row that decides a risk: the largest beyond; else the largest that could be beyond; else the largest
+    within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
@@ -582,7 +596,8 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
 
 
 def _surest(rows: Sequence[Row]) -> Number | None:
-    """The number that lies most surely over what there would be if nothing was learned, whatever the threshold."""
+    """Return the number whose interval lies farthest above its null value, whatever the threshold; None if none
+    does."""
     said = [row for row in rows if not row.number.invalid and not row.number.missing]
     over = [row for row in said if is_over(row.estimate, row.number.null)]
     surest = max(over, key=lambda row: _low(row) - row.number.null, default=None)
@@ -626,10 +641,10 @@ UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, an
 
 
 def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None = None) -> bool:
-    """Return whether a base model tells members from others, or what is theirs, over what chance gives.
+    """Whether a base model distinguishes members from others, or leaks their identifiers, beyond chance.
 
-    Its attacks on membership, what it emits and what it reads back are compared with nothing at once: intervals widen
-    so that all of them hold together (Bonferroni), and a base that saw nobody is suspected in 2.5 % of runs.
+    Its membership attacks and leak rates are compared with their null values simultaneously (Bonferroni), so a base
+    that saw nobody is suspected in 2.5 % of runs.
     """
     if base is None:
         return False
@@ -647,16 +662,15 @@ def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None =
 
 
 def _may_know(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether the base of a model may know the members."""
+    """Whether the base of this model may know the members; see `base_may_know`."""
     own = (m for m in audit.models if (m.model, m.objective, m.recipe) == (model.model, model.objective, "base"))
     base = next(own, None)
     return base is not None and base_may_know(*_subject(base, audit))
 
 
 def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more, or as
-    long on documents of which those of many individuals were repeated.
-    """
+    """Return the control models: the unprotected twin, and plain models of the same base that were trained at least
+    `LONGER` times as long, or as long on repeated documents."""
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _twin(model, audit.models)
@@ -675,9 +689,8 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
 
 
 def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int | None = None) -> Row:
-    """Judge a number of a risk, whose twin is there or not, and whose base may know the members; `_surely` has
-    ``num_rates``.
-    """
+    """Return a row with its outcome and reason. ``known``: the base may know the members; ``cell``: smallest
+    publishable count; ``num_rates``: see `_surely`."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
@@ -718,7 +731,8 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int
 
 
 def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:
-    """A gate that failed, or could not be decided, holds against whatever the thresholds of this table say."""
+    """Return the result of a risk, made beyond by a failed gate of the job on it, and not within by a required gate
+    without power."""
     rows = [row for row in (audit.verdict.results if audit.verdict else ()) if _is_about(row, risk, model)]
     if any(row.outcome == FAIL for row in rows):
         return replace(result, outcome=BEYOND, relevant=True, reason="a gate of the job failed")
@@ -735,7 +749,8 @@ def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
 
 
 def _twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
-    """The unprotected twin of the same training; of an unprotected model itself."""
+    """Return the unprotected twin of a model's training, or the last unprotected model; for an unprotected model
+    itself."""
     own = [m for m in models if (m.model, m.objective) == (model.model, model.objective) and m.is_plain]
     same = [m for m in own if m.seed == model.seed and m.training == model.training] or own
     return max(same, key=lambda m: m.epoch, default=None)
@@ -753,7 +768,7 @@ def _subject(model: ModelEvidence, audit: AuditEvidence) -> Subject:
 def _sentences(
     relevant: Sequence[RiskResult], outcome: str, model: ModelEvidence, recipe: Recipe | None
 ) -> tuple[str, str]:
-    """Why the verdict is as it is, and what would change it."""
+    """Return (why the verdict is as it is, what would change it)."""
     deciding = [result for result in relevant if result.outcome == outcome]
     if not deciding:
         return "no risk was declared relevant", "name the relevant risks in [verdict] risks"
@@ -798,7 +813,7 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def with_published_numbers(table: RiskTable, before: AuditEvidence, published: AuditEvidence) -> RiskTable:
-    """Return the table with the numbers that decide, as far as they are published themselves."""
+    """Return the table with the estimates that decided, as far as they are published."""
     rows = []
     before, published = _of_every_model(before), _of_every_model(published)
     for row, numbers in zip(table.rows, _models(before).values(), strict=True):
@@ -815,14 +830,15 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
 
 
 def _is_of_training(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
-    """Return whether the result of a risk comes from this training (of several with other seeds)."""
+    """Whether this training produced the result of a risk, of several trainings with other seeds."""
     own = _judged_risk(RISKS[result.risk], model, audit, config, audit.cell)
     same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
     return same and own.what == result.what
 
 
 def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
-    """Return the worst of the published numbers; an area is as bad as it is far from chance."""
+    """Return the worst published estimate of the deciding number; AUCs are compared by distance from chance. None if
+    none is published."""
     numbers = [n for subject in shown for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
         (abs(found.value - CHANCE) if n.null == CHANCE else found.value, found)
@@ -833,14 +849,14 @@ def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
 
 
 class ModelBeside(NamedTuple):
-    """The numbers of a model that stand beside its verdict, each with that of the unprotected twin."""
+    """The numbers shown beside a model's verdict, as pairs (model, unprotected twin)."""
 
     model: ModelEvidence
     numbers: list[tuple[Estimate | None, Estimate | None]]
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return which numbers beside the verdict (`BESIDE`) were measured, and those of each trained model."""
+    """Return (the measured rows of `BESIDE`, their numbers for each trained model)."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():
@@ -852,7 +868,7 @@ def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[
 
 
 def risk_lines(table: RiskTable) -> list[Marked]:
-    """Say the verdict on each model in a line."""
+    """Return the verdict on each model as one marked line of text."""
     lines = []
     for row in table.rows:
         why = "; ".join((row.reason, *(row.notes or ())))

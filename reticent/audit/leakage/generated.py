@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #
 # BLEU is computed by sacrebleu over all continuations of a side together (tokenizer "13a", exponential smoothing), on
 # a scale from 0 to 1. ROUGE-1, -2 and -L are F-measures of rouge-score, as means over continuations. rouge-score's own
-# tokenizer keeps ASCII letters and digits only; here tokens are runs of letters and digits of any script, case folded.
+# tokenizer keeps ASCII letters and digits only; here tokens are sequences of letters and digits of any script, folded.
 
 
 #: Longest n-gram of BLEU, and the columns of its counts: matches, n-grams, length of the text, length of the reference.
@@ -52,7 +52,8 @@ _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> np.ndarray:
-    """Return sacrebleu's counts of each text against its references: float64, shape (texts, 2 x MAX_ORDER + 2)."""
+    """Return sacrebleu's counts of each text against its references, float64 (texts, 2 x MAX_ORDER + 2): matches and
+    n-grams by order, length of the text, length of the reference."""
     from sacrebleu.metrics import BLEU
 
     bleu = BLEU(effective_order=True, tokenize=tokenize, max_ngram_order=MAX_ORDER)
@@ -64,7 +65,7 @@ def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, to
 
 
 def bleu_of(counts: np.ndarray) -> np.ndarray:
-    """Return BLEU, 0 to 1, of sums of counts: float64, one a row.
+    """Return BLEU, 0 to 1, from each row of summed counts, float64 (rows,).
 
     An order without a match is smoothed as by default in sacrebleu: it counts as 1/2, 1/4, … of a match.
     """
@@ -92,7 +93,8 @@ def rouge_scores(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
 def continuations(
     texts: Sequence[str], references: Sequence[str], individuals: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Continuations:
-    """Return BLEU and ROUGE of texts against the documents' own continuations, with intervals clustered by individual.
+    """Return BLEU and ROUGE of generated texts against the documents' true continuations, with intervals clustered by
+    individual.
 
     Parameters
     ----------
@@ -130,7 +132,7 @@ def _bleu_estimate(
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Continuations of the beginnings of documents.
+    """Generated continuations of the beginnings of documents.
 
     Attributes
     ----------
@@ -145,7 +147,8 @@ class Written:
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
-    """Return documents that are longer than a prompt, up to ``num_prompts`` of the larger side, int64, ascending.
+    """Return the numbers of documents to prompt with, int64, ascending: longer than a prompt, up to ``num_prompts`` of
+    the larger side.
 
     The same share of both sides is drawn. The beginning of a document tends to elicit its own words, and rates are over
     all identifiers, so a side with more prompts per document would seem to leak more.
@@ -168,7 +171,7 @@ def newly_written(
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
 ) -> np.ndarray:
-    """Return the identifiers that occur in a continuation whose prompt does not contain them: bool, by number.
+    """Return which identifiers occur in a continuation whose prompt does not contain them, bool (num_identifiers,).
 
     Parameters
     ----------
@@ -188,7 +191,8 @@ def newly_written(
 def _spelled(
     rows: list[list[int]], identifiers: Identifiers, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Identifiers in rows of ids, split into words like documents, and the row of each."""
+    """Return (identifier numbers, row of each) of all identifiers in rows of token ids, which are decoded and split
+    into words like documents."""
 
     texts = pa.array(core_tokenizer(tokenizer).decode(rows, skip_special_tokens=True), pa.large_string())
     words = _rust.segment(texts)
@@ -211,7 +215,7 @@ def continue_documents(
     bf16: str,
     seed: int,
 ) -> Written:
-    """Return a model's continuations of the documents that `draw_prompts` draws.
+    """Return a model's continuations of the documents that `draw_prompts` chooses.
 
     Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
@@ -233,7 +237,7 @@ def _decoding(config: GenerationConfig) -> Decoding:
 def texts_of(
     written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the true rest of each document, cut to the length of a continuation, and what was generated."""
+    """Return (true remainder of each document, cut to the length of a continuation; its generated continuations)."""
     decode = core_tokenizer(tokenizer).decode
     first = store.doc_offsets[written.documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[written.documents + 1])
@@ -254,7 +258,7 @@ def generated_leakage(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Generated:
-    """Return the leak rates of generated text.
+    """Return the leak rates of identifiers in generated text, with BLEU and ROUGE of both sides.
 
     Parameters
     ----------
@@ -293,7 +297,7 @@ def _continued(
     texts: Sequence[Sequence[str]],
     **bootstrap: Unpack[Bootstrap],
 ) -> Continuations:
-    """BLEU and ROUGE of one side's continuations against the same number of tokens of the documents themselves."""
+    """Return BLEU and ROUGE of one side's continuations against as many tokens of the documents themselves."""
     num_samples = len(texts[0])
     return continuations(
         [text for i in chosen for text in texts[i]],

@@ -1,10 +1,10 @@
 """The identifiers whose leaks are counted (definitions.md#leakage), and their occurrences in the documents.
 
 An *indirect* identifier is an n-gram that fewer than k units use, while k or more use each shorter part of it. Words
-are equal here if their coarse surfaces are, because predictions are matched in this way. So a case variant of a common
-word is not an identifier, although it is protected. A *direct* identifier is the surface of a word in a direct span,
-unless k units or more use that surface outside of direct spans ("de" in a street name). Identifiers are measured up to
-any length, independent of the n of a model's protection.
+are equal here if their coarse surface forms are, because predictions are matched in this way. So a case variant of a
+common word is not an identifier, although it is protected. A *direct* identifier is the surface of a word in a direct
+span, unless k units or more use that surface outside of direct spans ("de" in a street name). Identifiers are measured
+up to any length, independent of the n of a model's protection.
 
 Invariant: identity is exact. A word is its surface, and an n-gram is the pair of its two (n-1)-grams, never a hash.
 
@@ -46,7 +46,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """The identifiers that were predicted, by number, and the occurrences that were predicted at their own position.
+    """Which identifiers a model predicted, by number, and which of their occurrences it predicted at their own
+    position.
 
     Attributes
     ----------
@@ -63,7 +64,8 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """N-grams of one length: their keys, ascending; whether each is shared; its number as an identifier, or -1."""
+    """The n-grams of one length: their keys, ascending; whether k units or more use each; its number as an identifier,
+    or -1."""
 
     keys: np.ndarray
     is_shared: np.ndarray
@@ -83,12 +85,13 @@ def continues(words: Words) -> np.ndarray:
 
 
 class Identifiers:
-    """The identifiers of some words, one entry for each occurrence, sorted by length and then by position.
+    """The identifiers of a sequence of words, with one entry for each occurrence, sorted by length and then by
+    position.
 
     Parameters
     ----------
     words : words of the documents, with the flags of the protection
-    surfaces : int64 array, shape (S,), the surface number of each word
+    surfaces : int64 array, shape (S,), number of each word's surface form
     k, n : an n-gram of at most ``n`` words that fewer than ``k`` units use is an indirect identifier
     max_n : longest measured n-gram; n-grams over ``n`` do not count in the headline
     units : integer array by individual code, the household of each individual; None: support counts individuals
@@ -99,11 +102,11 @@ class Identifiers:
     Attributes
     ----------
     num : number of identifiers; they are numbered from 0
-    places, lengths, numbers, flags : arrays, shape (occurrences,)
-        First word, number of words, identifier number, and `DIRECT` or `INDIRECT` of each occurrence.
+    places, lengths, numbers, flags : arrays, shape (occurrences,), one entry an occurrence
+        First word, number of words, identifier number, and the flags `DIRECT` or `INDIRECT` of each occurrence.
     individuals : array, shape (occurrences,), the individual of each occurrence
-    uses : identifier, unit and first word of every place where the surfaces of an identifier stand, in a direct span or
-        not; three arrays
+    uses : three arrays (identifier, unit, first word) over all places where the words of an identifier occur, in a
+        direct span or not
     num_common : part -> number of surfaces or n-grams that are protected, but are not identifiers because k units or
         more use them
     """
@@ -140,6 +143,7 @@ class Identifiers:
         self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
 
     def _build(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
+        """Fill the levels (n-grams by length) and number the identifiers among them."""
         following, used = continues(self.words), 0
         ids = surfaces
         is_indirect = []
@@ -173,7 +177,7 @@ class Identifiers:
         self.individuals = self.words.individuals[self.places]
 
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
-        """Number of distinct n-grams that are protected as minimal identifying ones, but are not identifiers here."""
+        """Return the number of distinct n-grams that are protected, but not identifiers by coarse surface forms."""
         following, total = continues(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
@@ -188,11 +192,11 @@ class Identifiers:
         return total
 
     def find(self, surfaces: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the occurrences of identifiers in a sequence of words: first words, identifier numbers and lengths.
+        """Return (first words, identifier numbers, lengths) of the occurrences of identifiers in a sequence of words.
 
         Parameters
         ----------
-        surfaces : int64 array, shape (P,), with the numbers of the documents' surfaces
+        surfaces : int64 array, shape (P,), numbers of the words' surface forms
         following : bool array, shape (P,), whether a word directly follows the word before it
         """
         known = np.where(surfaces < len(self.is_direct), surfaces, NO_SURFACE)
@@ -223,11 +227,11 @@ class Identifiers:
         context: Context | None = None,
         own: np.ndarray | None = None,
     ) -> Predicted:
-        """Return the identifiers that a model predicted somewhere in the scored documents.
+        """Return which identifiers a model predicted anywhere in the scored documents, and where.
 
         Parameters
         ----------
-        predicted, true : int64 arrays, shape (P,), predicted and true surface of each scored word
+        predicted, true : int64 arrays, shape (P,), predicted and true surface form of each scored word
         words : the scored words
         context : the contexts of the predictions, or None
         own : bool array, shape (P,), the scored words that are the words of these identifiers, in order; None: all
@@ -249,20 +253,20 @@ class Identifiers:
         return Predicted(anywhere, unseen, in_place)
 
     def of_occurrences(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the identifiers of the chosen occurrences, bool (num,)."""
+        """Return which identifiers the chosen occurrences belong to, bool (num,)."""
         among = np.zeros(self.num, dtype=bool)
         among[self.numbers[chosen]] = True
         return among
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield the parts of the headline ("both", "direct", "indirect"), with a mask of the occurrences of each."""
+        """Yield (part, bool mask of its occurrences) for "both", "direct" and "indirect", up to n words."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within
 
 
 def _supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
-    """Number of distinct units of each value below ``num_values``; negative values do not count."""
+    """Return the number of distinct units of each value below ``num_values``; negative values are ignored."""
     known = values >= 0
     size = int(units.max(initial=0)) + 1
     pairs = np.sort(values[known].astype(np.int64) * size + units[known])
@@ -270,7 +274,7 @@ def _supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndar
 
 
 def _pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Positions where two shared (n-1)-grams overlap, and the key of the pair."""
+    """Return (positions where two shared (n-1)-grams overlap, key of each pair)."""
     shared = np.zeros(len(ids), dtype=bool)
     shared[ids >= 0] = level.is_shared[ids[ids >= 0]]
     both = shared[:-1] & shared[1:]
@@ -287,7 +291,7 @@ def _in_context(
     held: tuple[np.ndarray, np.ndarray, np.ndarray],
     context: Context,
 ) -> np.ndarray:
-    """Whether the context of each predicted identifier contains it, bool, one entry for each prediction.
+    """Return whether the context of each predicted identifier contains it, bool (predictions,).
 
     The context of a causal model is the words before. The context of a masked model is the words of its window that are
     not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the

@@ -4,8 +4,8 @@ A prediction counts wherever it appears, at any words of any scored document. Tw
 
 - **Privacy** [@boutet2025]: the share of the members' identifiers that is never predicted.
 - **Excess leakage**: the rate of members minus the rate of held-out individuals. The identifiers are those of both
-  sides' documents together, and the sides were drawn before anything was counted. What both sides use, members teach
-  and both rates count; so the rates are also given over what one side alone uses
+  sides' documents together, and the sides were drawn before anything was counted. An identifier that both sides use is
+  learned from members and counts in both rates; so the rates are also given over the identifiers of one side alone
   (:mod:`reticent.audit.leakage.unshared`).
 
 :class:`reticent.audit.leakage.identifiers.Identifiers` defines an identifier. An identifier that several individuals
@@ -74,8 +74,8 @@ class _Ownership:
     identifiers: np.ndarray
 
     def per_individual(self, codes: np.ndarray, leaked: np.ndarray, weights: np.ndarray | None = None) -> Counts:
-        """(leaked, all) identifiers of each individual, and ``codes``; shared identifiers are split evenly among their
-        owners.
+        """Return (leaked identifiers, all identifiers, ``codes``) of each individual; an identifier of several owners
+        is split evenly among them.
 
         ``leaked`` is a bool or signed array by identifier number; ``weights`` are by identifier, None: 1.
         """
@@ -91,7 +91,7 @@ class _Ownership:
 
 
 def _own(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
-    """Pairs of the chosen occurrences (bool)."""
+    """Return the (individual, identifier) pairs of the chosen occurrences, bool (occurrences,)."""
     # A pair is packed into one number, because NumPy sorts numbers ten times faster than rows.
     size = max(identifiers.num, 1)
     pairs = np.sort(identifiers.individuals[chosen].astype(np.int64) * size + identifiers.numbers[chosen])
@@ -100,10 +100,11 @@ def _own(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
 
 
 def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[Part, Privacy]:
-    """Return Privacy = 1 - leak rate for direct, indirect and both, at the three levels.
+    """Return Privacy = 1 - leak rate, for direct and indirect identifiers and both, over types, occurrences and
+    individuals.
 
     A prediction counts wherever it appears, at every level. *Types* are the distinct identifiers, *occurrences* their
-    places, and *individuals* their owners, who count as leaked if at least one of their identifiers is predicted.
+    uses, and *individuals* their owners, who count as leaked if at least one of their identifiers is predicted.
     ``in_place`` is the share of occurrences that are not predicted at their own position. ``unseen`` is the share of
     types that are never predicted at a position whose context does not contain them.
 
@@ -152,14 +153,14 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Number of protected words that contain an unknown token."""
+    """Return the number of protected words that contain an unknown token."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
 
 
 def privacy_by_n(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[str, NgramPrivacy]:
-    """Return Privacy over the minimal identifying n-grams, for each n that occurs, up to `Identifiers.max_n`.
+    """Return Privacy over the minimal identifying n-grams, by n (as text), up to `Identifiers.max_n`.
 
     An n-gram counts as predicted if its n words are predicted at n neighbouring words of any document.
     """
@@ -190,7 +191,7 @@ def privacy_by_category(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[str, CategoryPrivacy]:
-    """Return Privacy of the members' direct identifiers and the excess over held-out individuals, by category.
+    """Return Privacy of the members' direct identifiers, and the excess over held-out individuals, by category.
 
     Parameters
     ----------
@@ -232,20 +233,19 @@ def excess_leakage(
     before: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return leak rates of members and held-out individuals, and their difference: over all identifiers, over those of
-    one side alone, and without the held-out individuals who hold near-copies.
+    """Return, by part, the leak rates of members and of held-out individuals, and their difference: over all
+    identifiers, over those of one side alone, and without held-out individuals who hold near-copies.
 
-    With the leaks of the base model (``before``) the rates are changes. Both models are evaluated on the same
-    identifiers, so each individual is their own control. The difference of the differences is the effect of training on
-    the members' own documents. It contains neither the knowledge of the base model nor the guesses that any model of
-    such documents makes.
+    With the leaks of the base model (``before``) the rates are changes, each individual being their own control. The
+    difference of the differences is the effect of training on the members' own documents, without the knowledge of the
+    base model and without the guesses that any model of such documents makes.
 
     Parameters
     ----------
     identifiers : identifiers of both sides' documents together
     leaked, before : bool arrays by identifier number
     is_member : bool array, shape (S,), of each word's individual
-    compared : users of the identifiers, and who is left out; None: of these words, all of one category
+    compared : users of the identifiers, and the words kept; None: users by these words, all of one category, all kept
     """
     compared = compared or Compared(Users.of(identifiers, is_member))
     change = leaked if before is None else leaked.astype(np.int64) - before
@@ -257,8 +257,8 @@ def excess_leakage(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The users of the identifiers of both sides, and the words of those who are not left out for near-copies (bool,
-    shape (S,); None where none is)."""
+    """The users of the identifiers of both sides, and a mask, bool (S,), of the words of individuals who are not left
+    out for near-copies; None if nobody is."""
 
     users: Users
     kept: np.ndarray | None = None
@@ -274,7 +274,7 @@ def _excess_of_part(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rates over the chosen occurrences."""
+    """Return the leak rates over the chosen occurrences, bool (occurrences,)."""
     codes, member = identifiers.words.individuals, is_member[identifiers.places]
     sides = [
         (_own(identifiers, chosen & side), np.unique(codes[of_word]))
@@ -312,10 +312,10 @@ def exposed_individuals(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Exposed:
-    """Return the share of individuals of whom at least one identifier that no other unit has is leaked, of members and
-    of held-out individuals, and the difference. Those who have no such identifier do not count.
+    """Return the share of individuals with a leaked identifier that no other unit uses: of members, of held-out
+    individuals, and the difference. Individuals without such an identifier do not count.
 
-    Identifiers of several users are left out: a mean can be standardised by their number, a share of individuals not.
+    Identifiers of several users are left out: a mean can be standardised by that number, a share of individuals cannot.
     """
     compared = compared or Compared(Users.of(identifiers, is_member))
     words, within = identifiers.words, identifiers.lengths <= identifiers.n
@@ -344,7 +344,7 @@ def shared_over_base(
     **bootstrap: Unpack[Bootstrap],
 ) -> Estimate:
     """Return the leak rate of the identifiers that both sides use, less that of the base model, over the individuals of
-    both sides. Nothing else shows what would leak without the members, so it has no control."""
+    both sides. It has no control."""
     chosen = (identifiers.lengths <= identifiers.n) & compared.users.shared[identifiers.numbers]
     change = leaked.astype(np.int64) - before
     counts = _own(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
@@ -352,7 +352,7 @@ def shared_over_base(
 
 
 def _complement(estimate: Estimate) -> Estimate:
-    """Leak rate -> privacy."""
+    """Return 1 minus a rate, with its interval: leak rate to privacy."""
     if estimate.value is None:
         return estimate
     low, high = (None if end is None else 1 - end for end in (estimate.high, estimate.low))
@@ -372,7 +372,7 @@ def _complement(estimate: Estimate) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The graph of an adversary: its identifiers and their owners, and the number of false identifiers.
+    """An adversary's graph of identifiers and their owners, with the number of its false identifiers.
 
     Attributes
     ----------
@@ -387,7 +387,8 @@ class Graph:
 
 
 def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
-    """Return the documents that an adversary with this share has, bool; larger shares contain smaller ones."""
+    """Return which documents an adversary with this share of them has, bool (num_documents,); larger shares contain
+    smaller ones."""
     return generator(seed, 11).random(num_documents) < share
 
 
@@ -402,11 +403,11 @@ def adversary_graphs(
     shares: Sequence[float] = (1.0,),
     seed: int = 0,
 ) -> list[Graph]:
-    """Return the graph of each share of the documents, and last that of the training documents alone.
+    """Return the adversary's graph from each share of the documents, and last that from the training documents alone.
 
     Parameters
     ----------
-    words, surfaces : words of the documents of both sides, and their surfaces, shape (S,)
+    words, surfaces : words of the documents of both sides, and the numbers of their surface forms, shape (S,)
     is_member : bool array, shape (S,), of each word's individual
     k, n, units : as for `Identifiers`
 
@@ -433,7 +434,7 @@ def _graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
 
 
 def _keys(identifiers: Identifiers) -> np.ndarray:
-    """Position and length of each occurrence as one number."""
+    """Return the position and length of each occurrence as one number."""
     return identifiers.places * (identifiers.max_n + 1) + identifiers.lengths
 
 
@@ -443,7 +444,7 @@ def low_cost_membership(
     is_member: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> LowCost:
-    """Return precision, recall and F1 of an attack that calls an individual a member if one of their indirect
+    """Return precision, recall and F1 of the attack that declares an individual a member if one of their indirect
     identifiers is predicted.
 
     Parameters
@@ -491,9 +492,9 @@ def _calls(
     seed: int,
     units: np.ndarray | None = None,
 ) -> Calls:
-    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds. The far end of
-    others reaches at least as far as an exact one. Exact bounds count households, where there are any.
-    """
+    """Return precision, recall and F1 of declaring ``called`` individuals members, with bootstrap intervals; a 0 or 1
+    has exact bounds. The far end of others reaches at least as far as an exact one. Exact bounds count households,
+    where there are any."""
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
     missing = {
@@ -507,7 +508,7 @@ def _calls(
     drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
 
     def size(chosen: np.ndarray) -> int:
-        """Number of the chosen, or of their households."""
+        """Return the number of the chosen individuals, or of their households."""
         return int(np.count_nonzero(chosen)) if clusters is None else len(np.unique(clusters[chosen]))
 
     blocks = iter_resamples(len(drawn_together), num_bootstrap, seed) if n else iter(())
@@ -533,7 +534,8 @@ def _calls(
 
 
 def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:
-    """Interval of a precision, recall or F1 of 0 or 1, from Clopper-Pearson's bounds of precision and recall.
+    """Return the interval (low, high) of a precision, recall or F1 of 0 or 1, from the Clopper-Pearson bounds of
+    precision and recall.
 
     F1 is their harmonic mean. Without a hit it is at most the harmonic mean of recall's bound and a precision of 1.
     """
@@ -548,7 +550,8 @@ def _exact_interval(name: str, value: float, num_called: int, num_members: int) 
 
 
 def _scores(confusion: np.ndarray) -> np.ndarray:
-    """Rows of (hits, false calls, missed members) -> precision, recall and F1, shape (3, rows); NaN for 0 / 0."""
+    """Return precision, recall and F1, float64 (3, rows), from rows of (hits, false calls, missed members); NaN for 0 /
+    0."""
     hit, false, missed = confusion.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])
@@ -575,12 +578,13 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class FoldDraws:
-    """Further draws of the folds of a masked model, over the documents of some members.
+    """What a masked model predicts under further random choices of its masked words (folds), for the documents of some
+    members.
 
     Attributes
     ----------
     documents : int64 array, numbers of the documents, ascending
-    predicted : of each draw the surface that the model predicts for each word of these documents, int64
+    predicted : for each choice, the surface form predicted for each word of these documents, int64
     """
 
     documents: np.ndarray
@@ -588,17 +592,17 @@ class FoldDraws:
 
 
 def _variance(leaked: np.ndarray) -> float:
-    """The variance between draws, bool (draws, n), on average over n, with one change more than there is."""
+    """Return the variance between draws, bool (draws, n), averaged over n, with one more change than observed."""
     return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
 
 
 def _difference(variance: float, num_members: int | None, num_others: int | None) -> float:
-    """How far a difference of means over so many reaches by this variance of each."""
+    """Return the half width of the interval of a difference of two means with this variance of each item."""
     return NORMAL * math.sqrt(variance * sum(1 / max(num or 0, 1) for num in (num_members, num_others)))
 
 
 def _widened(sides: S, variance: float, num_members: int | None, num_others: int | None) -> S:
-    """A difference, and that without near-copies, with intervals that hold this variance of each side too."""
+    """Return the rates with the intervals of their difference widened by this variance of each side."""
     more, without = _difference(variance, num_members, num_others), sides.without_copies
     return replace(
         sides,
@@ -608,22 +612,22 @@ def _widened(sides: S, variance: float, num_members: int | None, num_others: int
 
 
 def _over_folds(found: Privacy, variance: float) -> Privacy:
-    """Privacy with the spread of its types between draws of the folds, which their interval holds too."""
+    """Return Privacy with its spread between draws of the folds, and the interval of its types widened by that."""
     spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
     return replace(found, types=found.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
 
 
 class LeakageAudit:
-    """The identifiers of the documents, shared by all models of one tokenizer; computed on first use.
+    """The leakage measures of the documents, shared by all models of one tokenizer; identifiers are found on first use.
 
     Parameters
     ----------
-    words, true : words of both sides' documents, and their surfaces
+    words, true : words of both sides' documents, and the numbers of their surface forms
     train_words : words of the members' documents, with the flags of training
     is_member : bool array, shape (S,), of each word's individual
     units : household of each individual, by code; None: support counts individuals
     categories : (category number of each word, names of the categories), or None
-    kept : bool array by code, who is not left out for near-copies, or None
+    kept : bool array by code, False for individuals left out for near-copies, or None
     """
 
     def __init__(
@@ -653,7 +657,7 @@ class LeakageAudit:
 
     @cached_property
     def compared(self) -> Compared:
-        """The users of these identifiers, and the words of those who are not left out."""
+        """The users of these identifiers, and the words of individuals who are not left out for near-copies."""
         codes = None if self.categories is None else self.categories[0]
         kept = None if self._kept is None else self._kept[self.words.individuals]
         return Compared(Users.of(self.identifiers, self.is_member, codes), kept)
@@ -665,7 +669,7 @@ class LeakageAudit:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """The graphs of the adversaries of low-cost membership."""
+        """The adversaries' graphs of low-cost membership, by share of the documents."""
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,
@@ -677,7 +681,7 @@ class LeakageAudit:
         return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
 
     def context(self, objective: str, special: SpecialIds) -> Context:
-        """Return the window of each word, and the pass in which a masked model predicts it."""
+        """Return the window of each word and, for a masked model, the fold (pass) in which it is predicted."""
         key = (objective, special)
         if key not in self._contexts:
             windows = cut_windows(self.store, self.config.window_length, special)
@@ -695,15 +699,16 @@ class LeakageAudit:
         context: Context,
         draws: FoldDraws | None = None,
     ) -> Leakage:
-        """Return the leakage of a model.
+        """Return all leakage measures of a model.
 
         Parameters
         ----------
-        predicted : int64 array, shape (S,), the surface that the model predicts for each word of the store
+        predicted : int64 array, shape (S,), number of the surface form that the model predicts for each word of the
+        store
         base_predicted : the same for the base model; None if the model is the base model
         context : the contexts of the predictions
-        draws : further draws of a masked model's folds; the intervals of Privacy, of the excess and of the excess over
-            the base hold the spread between draws too
+        draws : predictions under further folds of a masked model; the intervals of Privacy, of the excess and of the
+            excess over the base then include the spread between folds
         """
         options, own, both = self._bootstrap, self.member_identifiers, self.identifiers
         of_members = own.predicted(predicted, self.words, self.true, context, self.is_member)
@@ -743,9 +748,8 @@ class LeakageAudit:
         )
 
     def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
-        """The variance between draws of whether an identifier is predicted, on average over those of these documents;
-        one change more than was seen, as it may be that few were drawn.
-        """
+        """Return, by part, the mean variance between folds of whether an identifier of these documents is predicted,
+        with one more change than observed, as few folds were drawn."""
         own = self.member_identifiers
         here, following = self._drawn(draws)
         leaked = self._leaked_by_draw(own, predicted, draws)
@@ -757,7 +761,7 @@ class LeakageAudit:
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
-        """The same of whether an individual has an identifier of their own that is predicted."""
+        """Return the mean variance between folds of whether an individual has a predicted identifier of their own."""
         both, (here, _) = self.identifiers, self._drawn(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
         own = (both.lengths <= both.n) & self.compared.users.alone[both.numbers] & here[both.places]
@@ -766,12 +770,13 @@ class LeakageAudit:
         return _variance(np.array(of_draws))
 
     def _drawn(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
-        """Which words stand in the documents of the draws, and whether each of these follows the one before."""
+        """Return (mask of the words in the documents of the draws, whether each of those words follows the one
+        before)."""
         here = np.isin(self.words.documents, draws.documents)
         return here, continues(self.words)[here]
 
     def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
-        """Whether each draw predicts each identifier in these documents, bool (draws, identifiers)."""
+        """Return whether each draw predicts each identifier in these documents, bool (draws, identifiers)."""
         here, following = self._drawn(draws)
         leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
         for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
@@ -779,7 +784,7 @@ class LeakageAudit:
         return leaked
 
     def _excess_over_folds(self, found: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
-        """Rates whose differences hold the spread of both sides."""
+        """Return the rates with the intervals of their differences widened by the variance between folds."""
         users, result = self.compared.users, {}
         for part, chosen in self.identifiers.parts():
             among = self.identifiers.of_occurrences(chosen)
@@ -794,7 +799,8 @@ class LeakageAudit:
         return result
 
     def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:
-        """Return the leakage of a masked model that predicts a word with all its occurrences in the window masked."""
+        """Return the leakage of a masked model whose words were predicted with all their occurrences in the window
+        masked."""
         found = self.member_identifiers.predicted(predicted, self.words, self.true, own=self.is_member)
         leaked = self._leaked(self.identifiers, predicted)
         compared = self.is_member, self.compared

@@ -1,13 +1,13 @@
-"""Identifiers all of whose users stand on one side (definitions.md#leakage), and their weights in leak rates.
+"""Identifiers all of whose users are on one side (definitions.md#leakage), and their weights in leak rates.
 
-An identifier that both sides use (a doctor, a ward, a surname) counts on both. What the members' documents teach of it
+An identifier that both sides use (a doctor, a ward, a surname) counts on both. What a model learns of it from members
 then raises the held-out rate too, and the difference of the rates is too small. So rates are also given over the
 identifiers of one side alone. A user is an individual, or a household where the split keeps these together, in whose
-documents the coarse surfaces stand, in a direct span or not.
+documents the coarse surface forms occur, in a direct span or not.
 
 Identifiers of one side alone are not exchangeable as they are: of those with *s* users p^s are left on a side with a
 share p of all individuals. So the held-out side is standardised to the members, by number of users and category. Each
-member identifier weighs 1, each held-out identifier as many member identifiers as it stands for. Strata that one of the
+member identifier weighs 1, each held-out identifier as many member identifiers as it represents. Strata that one of the
 sides does not have are left out.
 """
 
@@ -21,8 +21,9 @@ from reticent.audit.leakage.identifiers import Identifiers
 
 
 def standardised(strata: np.ndarray, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
-    """Return the weight of each item, float64: 1 of a member's, and of another's the members' number of items of its
-    stratum over the others'; 0 in a stratum that a side does not have, and of an item of neither side alone.
+    """Return the weight of each item that standardises the others' items to the members' by stratum, float64: 1 for a
+    member's, and for another's the ratio of the members' to the others' number of items in its stratum; 0 if a side
+    lacks the stratum.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def standardised(strata: np.ndarray, of_members: np.ndarray, of_others: np.ndarr
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The users of identifiers on each side, and what the identifiers are compared by.
+    """The number of users of each identifier on either side, and its category.
 
     Attributes
     ----------
@@ -57,12 +58,12 @@ class Users:
 
     @classmethod
     def of(cls, identifiers: Identifiers, is_member: np.ndarray, categories: np.ndarray | None = None) -> Users:
-        """Count the users.
+        """Return the numbers of users of the identifiers, counted by unit.
 
         Parameters
         ----------
         is_member : bool array, shape (S,), of each word's individual
-        categories : integer array, shape (S,), the category of each word; None: all are of one
+        categories : integer array, shape (S,), the category of each word; None: one category
         """
         numbers, units, places = identifiers.uses
         size = int(units.max(initial=0)) + 1
@@ -77,16 +78,17 @@ class Users:
 
     @property
     def shared(self) -> np.ndarray:
-        """Identifiers that both sides use, bool."""
+        """Which identifiers both sides use, bool (identifiers,)."""
         return (self.members > 0) & (self.others > 0)
 
     @property
     def alone(self) -> np.ndarray:
-        """Identifiers of a single user, bool."""
+        """Which identifiers have a single user, bool (identifiers,)."""
         return self.members + self.others == 1
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the weight of each identifier among the chosen ones (bool, by identifier), as of `standardised`."""
+        """Return the weight of each identifier among the chosen ones, bool (identifiers,), by `standardised`;
+        float64."""
         only_members = chosen & (self.members > 0) & (self.others == 0)
         only_others = chosen & (self.others > 0) & (self.members == 0)
         strata = (self.members + self.others) * (int(self.categories.max(initial=0)) + 1) + self.categories

@@ -1,5 +1,5 @@
-"""Utility: how well a model predicts ordinary text, on held-out individuals first (definitions.md#utility); and by how
-much less it loses on the texts of members than of others."""
+"""Utility: how well a model predicts ordinary text, on held-out individuals first (definitions.md#utility); and the gap
+of its loss between members and others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def utility(
     chosen: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> SideUtility:
-    """Return the utility of one side, with intervals clustered by individual.
+    """Return the utility of one side (accuracies, perplexity), with intervals clustered by individual.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def utility(
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
     ) -> Estimate:
-        """Mean of the counted values over the chosen documents."""
+        """Return the mean of the counted values over the chosen documents."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
         return ratio_estimate(totals, counts, codes, limit=limit, crowded=False, **bootstrap)
@@ -73,7 +73,7 @@ def utility(
 def numbers_beside(
     scores: TokenScores, individual: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> NumbersBeside:
-    """Return the numbers beside the verdict, with intervals clustered by individual.
+    """Return the numbers shown beside the verdict (the loss gap), with intervals clustered by individual.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def numbers_beside(
     """
 
     def gap(values: np.ndarray) -> Gap:
-        """Means of the scored tokens' values on both sides."""
+        """Return the means of the scored tokens' values on both sides, and their difference."""
         sums = document_sums(values, scores.scored, scores.doc_offsets)
         sides = []
         for side in (is_member, ~is_member):
@@ -101,6 +101,8 @@ def numbers_beside(
 
 
 def _exp(loss: Estimate) -> Estimate:
+    """Return the exponential of an estimate and its interval: mean loss to perplexity."""
+
     def exp(value: float | None) -> float | None:
         return None if value is None else float(np.exp(value))
 
@@ -108,9 +110,8 @@ def _exp(loss: Estimate) -> Estimate:
 
 
 def without_predictions(model: ModelEvidence) -> ModelEvidence:
-    """Return the evidence without what a model predicts, for one of which none was seen: that it predicts no identifier
-    is no finding then.
-    """
+    """Return the evidence without measures of predictions, for a model whose predictions were not observed: that it
+    predicts no identifier is no finding then."""
     none = Estimate(value=None, n=0, method="no prediction was seen")
     hidden = {
         part: replace(

@@ -1,8 +1,8 @@
 """The words of a store as integers, true and predicted.
 
 `Words` holds occurrences, each with its tokens, document and flags. Each distinct tuple of token ids is decoded once
-and folded to its coarse surface (NFKC, case folded, without accents, invisible characters and spaces), because
-protection counts support on the fine surface and leaks are matched on the coarse one. All later steps use integers.
+and folded to its coarse surface form (NFKC, case folded, without accents, invisible characters and spaces), because
+protection counts support on the fine form and leaks are matched on the coarse one. All later steps use integers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from reticent.engine.tokenizer_library import core_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-#: Surface of a word with an unknown token, or of a word without a prediction. It is equal to no other surface.
+#: Number of the surface form of a word with an unknown token or without a prediction; it equals no other.
 NO_SURFACE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words in the order of the documents; every array has shape (S,).
+    """The words of a store in the order of the documents; every array has shape (S,).
 
     ``starts`` and ``lengths`` are in tokens of the store. ``documents`` are document numbers, ``individuals`` codes.
     ``numbers`` are the words' numbers in their documents, None if every word has a token.
@@ -47,7 +47,7 @@ class Words:
 
 
 def words_of(store: TokenStore) -> Words:
-    """Return the words of a store, in order."""
+    """Return the words of a store, in the order of the documents."""
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
     return Words(
         starts,
@@ -62,11 +62,11 @@ def words_of(store: TokenStore) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class WordCategories:
-    """Category of each word of a set of documents.
+    """Category of direct identifier of each word of a set of documents.
 
     ``codes`` (int16, one a word, 0: in no direct identifier) are numbers of ``names``, of which the first is empty;
     the words of document d are ``doc_offsets[d]:doc_offsets[d + 1]``. ``corpus_wide`` (bool, one a word) marks words of
-    a span whose scope is the corpus: they are protected wherever they stand.
+    a span whose scope is the corpus: they are protected wherever they occur.
     """
 
     codes: np.ndarray
@@ -75,7 +75,7 @@ class WordCategories:
     corpus_wide: np.ndarray
 
     def select(self, documents: np.ndarray) -> WordCategories:
-        """Return those of these document numbers, in this order."""
+        """Return the categories of these document numbers, in this order."""
         starts, lengths = self.doc_offsets[documents], np.diff(self.doc_offsets)[documents]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
@@ -86,7 +86,7 @@ class WordCategories:
         return self.codes[self._rows(store, words)]
 
     def owned(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return whether each word of a store of these documents stands in a corpus-wide span, bool, shape (S,)."""
+        """Return whether each word of a store of these documents lies in a corpus-wide span, bool, shape (S,)."""
         return self.corpus_wide[self._rows(store, words)]
 
     def _rows(self, store: TokenStore, words: Words) -> np.ndarray:
@@ -98,9 +98,9 @@ class WordCategories:
 
 
 class SurfaceTable:
-    """Numbers of surfaces, shared by all sequences of ids that are decoded with this table.
+    """Numbers distinct surface forms of words, shared by all sequences of ids that are decoded with this table.
 
-    Surfaces are coarse, or as ``spelling`` makes them.
+    Surface forms are coarse (`fold`), or as ``spelling`` makes them.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, spelling: Callable[[str], str] | None = None):
@@ -113,8 +113,8 @@ class SurfaceTable:
         return len(self._numbers)
 
     def surfaces(self, ids: np.ndarray, words: Words) -> np.ndarray:
-        """Return the surface of each word, int64, shape (S,), as spelled by ``ids``: one id for each token of the
-        store, -1 for none.
+        """Return the number of each word's surface form, int64 (S,), as spelled by ``ids``: one id for each token of
+        the store, -1 for none.
 
         Cost: one look-up for each word, and one decoding for each distinct tuple.
         """
@@ -127,14 +127,16 @@ class SurfaceTable:
         return surfaces[numbers]
 
     def known(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the surfaces of words given as text, int64; `NO_SURFACE` for a text that was not decoded so far."""
+        """Return the numbers of the surface forms of words given as text, int64; `NO_SURFACE` for a form that was not
+        decoded before."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def values(self, of_text: Callable[[str], float]) -> np.ndarray:
-        """Return a number for each surface that was decoded so far, float64, by the number of the surface."""
+        """Return ``of_text`` of each surface form that was decoded so far, float64, in the order of their numbers."""
         return np.fromiter(map(of_text, self._numbers), np.float64, len(self._numbers))
 
     def _number(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of each word given as a row of token ids; new surface forms get the next number."""
         usable = (rows >= 0).all(axis=1)
         if self._unknown is not None:
             usable &= (rows != self._unknown).all(axis=1)
@@ -151,7 +153,7 @@ _LOOK_ALIKES = str.maketrans("авсеһіјкморѕтухαειкκορτυχ
 
 
 def fold(text: str) -> str:
-    """Return the coarse surface of a word: at least as coarse as every surface that support can be counted on.
+    """Return the coarse surface form of a word: at least as coarse as every form on which support can be counted.
 
     >>> fold(" Élodie") == fold("ELODIE") == fold("Elo\u00addie")
     True

@@ -1,4 +1,5 @@
-"""Document scores of the attacks that ask the model (:mod:`reticent.audit.membership.asking`)."""
+"""Document scores of the attacks that prompt the model for more than likelihoods
+(:mod:`reticent.audit.membership.asking`)."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def asking_scores(
     special: SpecialIds,
     task: Task,
 ) -> dict[str, np.ndarray]:
-    """Return the document scores of those of these attacks that the settings name, float64 (D,); NaN for documents that
-    are not asked.
+    """Return the document scores of the configured attacks that need generated text or probes, by name, float64 (D,);
+    NaN for documents that are not attacked.
 
     Parameters
     ----------
@@ -65,5 +66,5 @@ def asking_scores(
 
 
 def with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:
-    """Call ``progress`` with what is done and the total."""
+    """Call ``progress`` with (``done``, ``total``)."""
     progress(done, total)

@@ -1,6 +1,5 @@
-"""Attacks that ask the model for more than the likelihood of the documents: for text, for the documents again with
-something before them, for gradients, or for what it was before (definitions.md#attacks-that-ask-the-model).
-"""
+"""Attacks that need more than the likelihood of the documents: generated text, the document after a copy of itself,
+gradients, or earlier checkpoints (definitions.md#attacks-that-ask-the-model)."""
 
 from __future__ import annotations
 
@@ -27,11 +26,12 @@ from reticent.audit.membership.table import Attack, Need, table_of
 
 
 def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
-    """Return the mean log-probability of each passage alone, less the largest one after a copy, float64 (D,).
+    """Return how little a model gains from copies in context: the mean log-probability of each passage alone, less the
+    largest after a copy; float64 (D,).
 
     Parameters
     ----------
-    plain : float array, shape (D,); probed : float array, shape (D, copies)
+    plain, probed : mean log-probability alone, float (D,), and after each copy with gaps, float (D, copies)
     """
     if probed.shape[1] == 0:
         return np.full(len(plain), np.nan)
@@ -39,7 +39,7 @@ def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
 
 
 def information_score(information: np.ndarray, mask: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
-    """Return the mean of InfoRMIA's score of the tokens of a mask, float64 (D,); NaN without such a token.
+    """Return each document's mean InfoRMIA score over the tokens of a mask, float64 (D,); NaN without such a token.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def information_score(information: np.ndarray, mask: np.ndarray, doc_offsets: np
 
 
 def checkpoints_score(means: np.ndarray) -> np.ndarray:
-    """Return the slope of each document's mean log-probability over the checkpoints of a training, by least squares, in
+    """Return the least-squares slope of each document's mean log-probability over the checkpoints of a training, in
     nats a checkpoint; float64 (D,).
 
     Parameters

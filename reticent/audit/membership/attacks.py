@@ -25,24 +25,26 @@ FPRS = (0.01, 0.001)
 
 
 def loss_score(target: TokenScores, *_: Any) -> np.ndarray:
-    """Return minus the mean loss of each document's tokens (Yeom et al. 2018)."""
+    """Return minus the mean loss of each document's tokens, float64 (D,) (Yeom et al. 2018)."""
     return _mean(target.log_probs, target.doc_offsets)
 
 
 def reference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the base model's mean loss minus the model's (Carlini et al. 2021)."""
+    """Return the base model's mean loss minus the model's, in nats a token, float64 (D,) (Carlini et al. 2021)."""
     return _mean(target.log_probs - base.log_probs, target.doc_offsets)
 
 
 def ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the base model's mean loss over the model's; a loss of exactly 0 gives infinity."""
+    """Return the base model's mean loss divided by the model's, float64 (D,); infinity where the model's is exactly
+    0."""
     own, other = -_mean(target.log_probs, target.doc_offsets), -_mean(base.log_probs, base.doc_offsets)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(own == 0, np.inf, other / own)
 
 
 def zlib_score(target: TokenScores, _: TokenScores | None, zlib_bytes: np.ndarray, *__: Any) -> np.ndarray:
-    """Return minus the summed loss over the zlib length of the text in bytes (Carlini et al. 2021).
+    """Return minus each document's summed loss divided by the zlib-compressed size of its text in bytes (Carlini et al.
+    2021).
 
     NaN for a document without a scored token: an empty sum would be the highest possible score.
     """
@@ -53,7 +55,7 @@ def zlib_score(target: TokenScores, _: TokenScores | None, zlib_bytes: np.ndarra
 def lowercase_score(
     target: TokenScores, _: TokenScores | None, __: np.ndarray | None, lowercase: TokenScores
 ) -> np.ndarray:
-    """Return minus the ratio of the mean loss to the mean loss of the text in lower case (Carlini et al. 2021).
+    """Return minus the ratio of a document's mean loss to that of its text in lower case (Carlini et al. 2021).
 
     NaN for all documents if both have the same scores: the tokenizer then folds case, and there is nothing to compare.
     """
@@ -66,25 +68,26 @@ def lowercase_score(
 
 
 def min_k_score(target: TokenScores, *_: Any) -> np.ndarray:
-    """Return the mean of the 20 % lowest log-probabilities, at least one token (Shi et al. 2024)."""
+    """Return the mean of each document's 20 % lowest token log-probabilities, one token at least (Shi et al. 2024)."""
     return document_lowest(target.log_probs, target.doc_offsets, 0.2)
 
 
 def min_k_plus_plus_score(target: TokenScores, *_: Any) -> np.ndarray:
-    """Return the mean of the 20 % lowest standardised log-probabilities (Zhang et al. 2024)."""
+    """Return the mean of each document's 20 % lowest token log-probabilities, standardised by the mean and deviation
+    over the vocabulary at that position (Zhang et al. 2024)."""
     spread = np.where(target.std > 0, target.std, 1.0)
     return document_lowest((target.log_probs - target.mean) / spread, target.doc_offsets, 0.2)
 
 
 def wbc_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the share of windows of tokens whose summed loss is lower than the base model's, as a mean over ten window
+    """Return the share of token windows whose summed loss is lower than the base model's, averaged over ten window
     sizes (Chen et al. 2026); a document of one token is one window."""
     return document_window_wins(target.log_probs - base.log_probs, target.doc_offsets, WINDOW_SIZES)
 
 
 def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the gains over the base model divided by the losses, over tokens that the model does not predict (Ilić et
-    al. 2026).
+    """Return summed gains over the base model divided by summed losses against it, over the tokens that the model
+    predicts wrongly (Ilić et al. 2026).
 
     Gains and losses are sums of differences of log-probabilities. The score is infinite if there is no loss, for
     example if the model predicts every token: such a text is memorised, which is the strongest sign of membership.
@@ -99,9 +102,9 @@ def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
 
 
 def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the mean gain on the base model over the fifth of the tokens that the base predicts worst, at least one:
-    an improvement there is memory rather than a better grasp of the language (after Jawad et al. 2026).
-    """
+    """Return the mean gain over the base model on the fifth of a document's tokens that the base model predicts worst,
+    at least one: an improvement there is memorisation rather than a better grasp of the language (after Jawad et al.
+    2026)."""
     gain, offsets = target.log_probs - base.log_probs, target.doc_offsets
     known = np.flatnonzero(~np.isnan(gain))
     documents = np.searchsorted(offsets, known, side="right") - 1
@@ -115,7 +118,7 @@ def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.nda
 
 
 def end_of_text_score(target: TokenScores, *_: Any) -> np.ndarray:
-    """Return the log-probability of the end of each document behind its last token, in nats."""
+    """Return the log-probability of the end of the text after each document's last token, in nats, float64 (D,)."""
     assert target.end_log_probs is not None  # the attack needs it
     return target.end_log_probs.astype(np.float64)
 
@@ -240,7 +243,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
 
 
 def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the likelihood attacks that have this need, among the names given (default: all)."""
+    """Return the names of the likelihood attacks that need this input, among ``attacks`` (default: all)."""
     named = ATTACKS if attacks is None else [name for name in attacks if name in ATTACKS]
     return frozenset(name for name in named if need in ATTACKS[name].needs)
 
@@ -248,7 +251,8 @@ def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
 def individual_scores(
     document_scores: np.ndarray, individuals: np.ndarray, *, is_total: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes, mean score over the scored documents of each individual, or their sum), sorted by code.
+    """Return (codes, score): for each individual with a scored document, sorted by code, the mean of its documents'
+    scores, or their sum if ``is_total``.
 
     If a document scores infinity, a plain mean would ignore all other documents. The mean is then taken over
     s / (1 + |s|), which keeps the order of the documents' scores.
@@ -266,8 +270,8 @@ def individual_scores(
 def scores_of(
     codes: np.ndarray, document_scores: np.ndarray, individuals: np.ndarray, *, is_total: bool = False
 ) -> np.ndarray:
-    """Return `individual_scores` of all ``codes`` (ascending, those of ``individuals`` among them), float64; NaN for an
-    individual without one."""
+    """Return the `individual_scores` aligned with ``codes`` (ascending, a superset of the individuals), float64; NaN
+    for an individual without a scored document."""
     known, scores = individual_scores(document_scores, individuals, is_total=is_total)
     found = np.full(len(codes), np.nan)
     found[np.searchsorted(codes, known)] = scores
@@ -282,8 +286,8 @@ def attack(
     is_total: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> MeasuredAttack:
-    """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit, and also the
-    AUC over documents.
+    """Return AUC, TPR at low FPR and the ROC curve over individuals, and the AUC over documents, of an attack's
+    document scores.
 
     Parameters
     ----------
@@ -309,7 +313,7 @@ def attack(
 
 
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum and the number of the values of each document that are not NaN."""
+    """Return (sums, counts) of the values of each document that are not NaN."""
     # Each document separately: in a running sum, one token of probability 0 would make all later sums infinite.
     return document_sums(values, ~np.isnan(values), doc_offsets)
 
@@ -319,6 +323,7 @@ def _mean(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
 
 
 def document_means(values: np.ndarray, chosen: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
-    """Return the mean of each document's ``chosen`` values, float64 (D,); NaN without one."""
+    """Return the mean of each document's ``chosen`` values (bool mask over tokens), float64 (D,); NaN for a document
+    without one."""
     totals, counts = document_sums(values, chosen, doc_offsets)
     return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)

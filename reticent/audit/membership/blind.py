@@ -1,8 +1,8 @@
-"""The blind baseline: what tells members from held-out individuals without the model.
+"""The blind baseline: how well members can be distinguished from held-out individuals without the model.
 
-Words, length, number of documents, dates, and groups such as a site are asked. If one of them tells the sides, these
-differ by themselves, and an attack can succeed on a model that remembers no individual (Das et al. 2024; Meeus et al.
-2024).
+The features are words, length, number of documents, dates, and groups such as a site. If one of them separates the
+sides, these differ by themselves, and an attack can succeed on a model that remembers no individual (Das et al. 2024;
+Meeus et al. 2024).
 
 Of words, and of each group, the classifier is naive Bayes over the bag of an individual, cross-validated by individual,
 or by household where there are any: its members share words and a side. A bootstrap of cross-validated scores gives
@@ -31,7 +31,7 @@ from reticent.engine.randomness import generator
 
 NUM_FOLDS = 5
 NUM_PERMUTATIONS = 199
-#: Permutations where none of the first is as far from chance: one in a thousand must be told.
+#: Permutations if none of the first is as far from chance, so that a p value of one in a thousand can be seen.
 MOST_PERMUTATIONS = 1999
 #: Permutations computed at once; memory is this many numbers for each distinct word.
 AT_ONCE = 25
@@ -40,7 +40,7 @@ DATE = re.compile(r"((?:19|20)\d\d)(?:[-/.](\d\d?))?(?:[-/.](\d\d?))?|(?:(\d\d?)
 
 
 def year_of(text: str) -> float:
-    """Return the date that a word is, in years, or NaN.
+    """Return the date that a word denotes, as a decimal year; NaN if it is no date.
 
     >>> year_of("2019"), year_of("2019-07-02"), year_of("2.7.2019"), year_of("1066")
     (2019.0, 2019.5027777777777, 2019.5027777777777, nan)
@@ -53,7 +53,8 @@ def year_of(text: str) -> float:
 
 
 def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
-    """Return the area under the ROC curve at which members are best distinguished without the model, and by what.
+    """Return the AUC of the best of all features at separating members from held-out individuals without the model, and
+    the name of that feature.
 
     The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
     has fewer than two individuals with words, or if no two individuals share a word.
@@ -67,12 +68,12 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     if shown.are_too_few:
         none = Estimate(value=None, n=len(codes), method="too few individuals or words")
         return Blind(auc=none, num_members=num_members, num_nonmembers=num_nonmembers)
-    told, ranks = shown.told, {name: rankdata(values) for name, values in shown.numbers.items()}
-    unit_fold = _deal(unit_member, seed)
-    num, areas = NUM_PERMUTATIONS, np.empty((len(told) + len(ranks), 0))
+    bags_by_name, ranks = shown.bags_by_name, {name: rankdata(values) for name, values in shown.numbers.items()}
+    unit_fold = _assign_folds(unit_member, seed)
+    num, areas = NUM_PERMUTATIONS, np.empty((len(bags_by_name) + len(ranks), 0))
     while True:
         more = _permuted(unit_member, unit_fold, seed, num)[:, areas.shape[1] :][unit]
-        areas = np.concatenate([areas, _areas(told, ranks, more, unit_fold[unit])], axis=1)
+        areas = np.concatenate([areas, _areas(bags_by_name, ranks, more, unit_fold[unit])], axis=1)
         spread = areas[:, 1:].std(axis=1, keepdims=True)
         steps = np.abs(areas - 0.5) / np.where(spread > 0, spread, 1.0)
         largest = steps.max(axis=0)
@@ -93,21 +94,19 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     )
     if len(unit_member) < len(codes):
         auc = replace(auc, n=len(unit_member)).over_households(len(codes))
-    name = [*told, *ranks][best]
+    name = [*bags_by_name, *ranks][best]
     return Blind(auc=auc, by=name, p_value=p_value, num_members=num_members, num_nonmembers=num_nonmembers)
 
 
 def blind_scores(shown: Shown, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes of the individuals with words, and of each the log-odds of membership by all that shows without
-    the model, together: a logistic regression on what each of these says, learned from the other folds. Nobody where
-    `blind_baseline` has no area.
-    """
+    """Return (codes of the individuals with words, their log-odds of membership from all features together): a
+    cross-validated logistic regression without the model. Both are empty where `blind_baseline` has no AUC."""
     from sklearn.linear_model import LogisticRegression
 
     if shown.are_too_few:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    member, fold = shown.unit_member[shown.unit], _deal(shown.unit_member, seed)[shown.unit]
-    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in shown.told.values()]
+    member, fold = shown.unit_member[shown.unit], _assign_folds(shown.unit_member, seed)[shown.unit]
+    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in shown.bags_by_name.values()]
     said = np.stack([*columns, *shown.numbers.values()], axis=1)
     spread = said.std(axis=0)
     said = (said - said.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -120,11 +119,11 @@ def blind_scores(shown: Shown, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What individuals show without the model: bags by name, and numbers that are not all equal; the side of each unit,
-    and the unit of each individual."""
+    """Features of individuals that show without the model: bags of words and group indicators, numbers
+    that vary, the unit (household) of each individual, and the side of each unit."""
 
     codes: np.ndarray
-    told: dict[str, Any]
+    bags_by_name: dict[str, Any]
     numbers: dict[str, np.ndarray]
     unit: np.ndarray
     unit_member: np.ndarray
@@ -140,12 +139,12 @@ class Shown:
         groups: Mapping[str, np.ndarray] | None = None,
         units: np.ndarray | None = None,
     ) -> Shown:
-        """Return what words show.
+        """Return the features of the individuals whose words are given.
 
         Parameters
         ----------
         words : Words of the documents
-        surfaces : integer array, shape (S,), the surface number of each word; negative for none
+        surfaces : integer array, shape (S,), the number of each word's surface form; negative for none
         is_member : bool array, shape (documents,)
         dates : float array, shape (S,), in years, of words that are dates; NaN for others. None: no word is one
         groups : name -> label of each individual of the documents (by code, ascending)
@@ -156,26 +155,28 @@ class Shown:
         member = is_member[words.documents[known][first]]
         distinct, columns = np.unique(surfaces[known], return_inverse=True)
         bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
-        told = {"words": bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]}
+        bags_by_name = {"words": bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]}
         _, of_unit, unit = np.unique(
             codes if units is None else np.asarray(units)[codes], return_index=True, return_inverse=True
         )
         all_codes = np.unique(words.individuals)
         for name, labels in (groups or {}).items():
             _, group = np.unique(labels[np.searchsorted(all_codes, codes)], return_inverse=True)
-            told[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
+            bags_by_name[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
         made = _numbers(words, codes, dates) if len(codes) else {}
         numbers = {name: values for name, values in made.items() if np.ptp(values)}
-        return cls(codes, told, numbers, unit, member[of_unit])
+        return cls(codes, bags_by_name, numbers, unit, member[of_unit])
 
     @property
     def are_too_few(self) -> bool:
+        """Whether a side has fewer than two units, or no word is shared by two individuals."""
         sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
-        return bool(min(sides) < 2 or self.told["words"].shape[1] == 0)
+        return bool(min(sides) < 2 or self.bags_by_name["words"].shape[1] == 0)
 
 
 def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The length of each individual's documents, their number, and the mean of their dates; float64 (individuals,)."""
+    """Return the total length of each individual's documents, their number and, with ``dates``, their mean date;
+    float64 (individuals,) each."""
     kept = np.isin(words.individuals, codes)
     row = np.searchsorted(codes, words.individuals[kept])
     _, owner = np.unique(words.documents[kept], return_index=True)
@@ -193,13 +194,14 @@ def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[
 
 
 def _areas(
-    told: Mapping[str, Any], ranks: Mapping[str, np.ndarray], memberships: np.ndarray, fold: np.ndarray
+    bags_by_name: Mapping[str, Any], ranks: Mapping[str, np.ndarray], memberships: np.ndarray, fold: np.ndarray
 ) -> np.ndarray:
-    """Return the area of each classifier, and of each number of which ``ranks`` are given, under each membership."""
+    """Return the AUC of each classifier and of each ranked number under each permuted membership, float64 (features,
+    P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]
-        found = [rankdata(_held_out_scores(bags, own, fold), axis=0) for bags in told.values()]
+        found = [rankdata(_held_out_scores(bags, own, fold), axis=0) for bags in bags_by_name.values()]
         found += [rank[:, None] for rank in ranks.values()]
         counts = own.sum(axis=0)  # they differ between permutations of households
         wins = np.array([(values * own).sum(axis=0) for values in found]) - counts * (counts + 1) / 2
@@ -208,9 +210,8 @@ def _areas(
 
 
 def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Return the mean log-odds of each individual's words under the classifiers that were not trained on that
-    individual, float64, shape (individuals, P).
-    """
+    """Return the mean log-odds of membership of each individual's words, under naive Bayes classifiers that were not
+    trained on that individual; float64 (individuals, P) for P permuted memberships."""
     scores = np.empty(memberships.shape)
     lengths = np.maximum(bags.sum(axis=1), 1)[:, None]
     for held_out in range(int(fold.max()) + 1):
@@ -223,8 +224,8 @@ def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np
     return scores
 
 
-def _deal(member: np.ndarray, seed: int) -> np.ndarray:
-    """Return the fold of each individual, with an equal share of both sides in every fold."""
+def _assign_folds(member: np.ndarray, seed: int) -> np.ndarray:
+    """Return the cross-validation fold of each unit, with an equal share of both sides in every fold."""
     num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)
@@ -234,7 +235,7 @@ def _deal(member: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _permuted(member: np.ndarray, fold: np.ndarray, seed: int, num: int = NUM_PERMUTATIONS) -> np.ndarray:
-    """Return the memberships and their permutations within each fold, bool, shape (individuals, 1 + permutations)."""
+    """Return the memberships, then their permutations within each fold; bool (individuals, 1 + permutations)."""
     random, columns = generator(seed, 12), [member]
     order = np.argsort(fold, kind="stable")
     for _ in range(num):

@@ -1,9 +1,9 @@
-"""N-gram coverage (definitions.md#attacks-that-ask-the-model): membership from text that the model writes, without any
+"""N-gram coverage (definitions.md#attacks-that-ask-the-model): a membership attack on generated text, without any
 probability.
 
-The adversary has the document and may only let the model write. They give it the beginning, and count how many words of
-the rest come back in runs [@hallinan2025]. A document is asked where the audit of generated text asks it
-(`reticent.audit.leakage.generated.draw_prompts`), and has no score elsewhere.
+The adversary has the document and may only let the model write. They prompt it with the beginning, and count how many
+words of the rest come back in n-grams [@hallinan2025]. Only documents that the audit of generated text prompts with
+(`reticent.audit.leakage.generated.draw_prompts`) have a score.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: Lengths of runs of words over which coverage is averaged. One length alone ties most documents of a small model.
+#: Lengths of the n-grams over which coverage is averaged. One length alone ties most documents of a small model.
 LENGTHS = (2, 3, 4, 5)
 
 
 def coverage(true: Sequence[str], written: Sequence[str], lengths: Sequence[int] = LENGTHS) -> float:
-    """Return the share of the words of ``true`` that stand in a run of at least L words which ``written`` holds too, as
-    a mean over ``lengths``; a text that is shorter than L has no such run.
+    """Return the share of the words of ``true`` that lie in an n-gram which ``written`` contains too, averaged over the
+    n of ``lengths``; 0 for an n that is longer than the text.
 
     >>> round(coverage("the pain in the chest".split(), "a pain in the back".split(), (2, 3, 4)), 3)
     0.4
@@ -36,8 +36,8 @@ def coverage(true: Sequence[str], written: Sequence[str], lengths: Sequence[int]
 
 
 def coverage_score(rest: Sequence[str], written: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return for each document the largest `coverage` of its rest by a continuation, float64 (D,); NaN without a word
-    in the rest.
+    """Return the largest `coverage` of each document's remainder by one of its continuations, float64 (D,); NaN if the
+    remainder has no word.
 
     Words are runs of letters and digits, case folded, as in BLEU and ROUGE of the audit.
 
@@ -54,5 +54,5 @@ def coverage_score(rest: Sequence[str], written: Sequence[Sequence[str]]) -> np.
 
 
 def words_of_text(text: str) -> list[str]:
-    """Return runs of letters and digits, case folded."""
+    """Return the maximal sequences of letters and digits of a text, case folded."""
     return re.findall(r"[^\W_]+", text.casefold())

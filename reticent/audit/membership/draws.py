@@ -1,4 +1,5 @@
-"""Whom each shadow model is trained on. A plan of a job asks for it, so nothing heavy is loaded here.
+"""The random half of the individuals that each shadow model is trained on. Light to import, since planning a job needs
+it.
 
 Individuals are drawn by unit (the household, if there is one), from the seed and the shadow's number alone. Shadows
 come in pairs, a random half and its complement. So each individual is in exactly half of them, and additional shadows
@@ -18,7 +19,7 @@ _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 <<
 
 
 def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
-    """Return whether shadow ``number`` is trained on each individual; bool (I,).
+    """Return whether each individual is in the training half of shadow ``number``; bool (I,).
 
     Parameters
     ----------
@@ -33,7 +34,8 @@ def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: i
 
 
 def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
-    """Return the split of shadow ``number``: its members are its half of the members and held-out individuals."""
+    """Return the individuals with the split of shadow ``number``: its members are its half of the real members and
+    held-out individuals."""
     candidates = individuals.mask(MEMBERS, HELDOUT)
     drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
     sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
@@ -44,7 +46,7 @@ def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> I
 
 
 def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
-    """Return the individuals whose documents RMIA compares with, bool (I,): a share of the held-out units, at least
+    """Return the individuals that RMIA uses as its population, bool (I,): a share of the held-out units, at least
     one."""
     pool = np.unique(units[heldout])
     keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
@@ -53,5 +55,6 @@ def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, see
 
 
 def training_seed(seed: int, number: int) -> int:
-    """Return the training seed of shadow ``number``: its own, because an attacker does not know the model's."""
+    """Return the training seed of shadow ``number``, which differs from the model's because an attacker does not know
+    it."""
     return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])

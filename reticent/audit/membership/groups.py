@@ -1,8 +1,8 @@
-"""A named group of individuals (a ward, an employer's list): does a model tell its members together?
+"""A named group of individuals (a ward, an employer's list): does a model reveal its members collectively?
 
-What is too little of one person adds up over many: an area of .55 over 200 is no chance. Within the group, members and
-held-out individuals are compared, whom the split dealt at random, so what the group writes of is on both sides. The
-p-value is that of a permutation of who was a member [@maini2021].
+A signal that is too weak for one person adds up over many: an area of .55 over 200 is no chance. Within the group,
+members are compared with held-out individuals, whom the split drew at random, so the group's topics are on both sides.
+The p-value is that of a permutation of who was a member [@maini2021].
 
 Cost: O(attacks x permutations x individuals of the group).
 """
@@ -30,8 +30,8 @@ def group_membership(
     groups: Mapping[str, np.ndarray],
     **bootstrap: Unpack[Bootstrap],
 ) -> list[GroupMembership]:
-    """Return for each group the attack that tells its members best from its held-out individuals, and its p-value times
-    the number of attacks on all groups (Bonferroni); the ends of its area hold for all of these at once.
+    """Return for each group the attack that best separates its members from its held-out individuals, and its p-value
+    times the number of attacks on all groups (Bonferroni). The interval of its area has the same correction.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ def group_membership(
 
 
 def permutation_p_value(scores: np.ndarray, is_member: np.ndarray, units: np.ndarray, seed: int) -> float:
-    """Return how often members dealt at random, by unit, have a mean rank as high as these, these among them.
+    """Return the p-value of a permutation test, by unit: the share of random assignments whose members have a mean rank
+    at least as high as the observed one, which is counted too.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Attacks on a classifier or a tagger: pure functions of what it says of the labels of documents.
+"""Attacks on a classifier or a tagger: pure functions of the label probabilities that it gives to documents.
 
 A *head* (definitions.md#classifiers-and-taggers) is what was trained on top of a language model. With logits an
-attacker sees the probabilities of all labels, label-only the label that it gives. Shadow heads are trained like it from
+attacker sees the probabilities of all labels, label-only the predicted label. Shadow heads are trained like it from
 the same checkpoint, each on a random half of the members and held-out individuals together
 (:mod:`reticent.audit.membership.shadow`). A higher score always means more likely a member.
 
@@ -38,15 +38,15 @@ FEWEST_OF_LABEL = 50
 
 @dataclass(frozen=True, slots=True)
 class HeadScores:
-    """What a head says of D documents.
+    """A head's outputs for D documents.
 
     Attributes
     ----------
     own, top, entropy : float64 (D,)
-        Log-probability of the true label, that of the likeliest one, and the entropy of all, in nats; of a tagger the
-        means over the tokens.
-    right : float64 (D,), 1 where the label that it gives is the true one, else 0; of a tagger the share of tokens
-    label : int64 (D,), the true one; of a tagger 0
+        Log-probability of the true label and of the likeliest label, and the entropy over labels, in nats; of a tagger
+        the means over the tokens.
+    right : float64 (D,), 1 where the predicted label is the true one, else 0; of a tagger the share of such tokens
+    label : int64 (D,), the true label; 0 of a tagger
     """
 
     own: np.ndarray
@@ -57,7 +57,8 @@ class HeadScores:
 
     @classmethod
     def of_classes(cls, log_probs: np.ndarray, label: np.ndarray) -> HeadScores:
-        """Return the scores of log-probabilities of the classes, float64 (D, C); of equal ones the first is given."""
+        """Return the scores of log-probabilities of the classes, float64 (D, C); among equal ones the first is the
+        prediction."""
         with np.errstate(invalid="ignore"):
             entropy = -np.nansum(np.exp(log_probs) * log_probs, axis=1)
         right = (log_probs.argmax(axis=1) == label).astype(np.float64)
@@ -74,7 +75,7 @@ class HeadScores:
 
     @classmethod
     def load(cls, path: Path) -> tuple[HeadScores, np.ndarray]:
-        """Return the scores of a shadow and ``is_in``."""
+        """Return (scores of a shadow head, ``is_in``) as `save` wrote them."""
         try:
             with np.load(path) as kept:
                 return cls(**{part.name: kept[part.name] for part in fields(cls)}), kept["is_in"]
@@ -96,17 +97,18 @@ class HeadShadows:
 
     @cached_property
     def gaussians(self) -> Gaussians:
-        """Of the logit of the true label's probability of each document."""
+        """Gaussians, over in- and out-shadows, of the logit of each document's true label."""
         return fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
 
     def out_mean(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean over the shadows that were not trained on the document; values are (S, D)."""
+        """Return the mean over the shadows that were not trained on the document, float64 (D,); ``values`` are (S,
+        D)."""
         return mean_where(values, ~self.is_in)
 
 
 def shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return the log-odds of an attack classifier for each label, trained on the outputs of the shadows (Shokri et al.
-    2017); labels of fewer than `FEWEST_OF_LABEL` documents share one."""
+    """Return the log-odds of membership by an attack classifier for each label, trained on the shadows' outputs (Shokri
+    et al. 2017); labels of fewer than `FEWEST_OF_LABEL` documents share one classifier."""
     found = np.full(len(target.own), np.nan)
     counts = np.bincount(target.label)
     group = np.where(counts >= FEWEST_OF_LABEL, np.arange(len(counts)), -1)[target.label]
@@ -118,19 +120,22 @@ def shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
 
 
 def lira_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return LiRA's log ratio of the logit of the true label's probability (Carlini et al. 2022, algorithm 1)."""
+    """Return LiRA's log likelihood ratio of the logit of the true label's probability, float64 (D,) (Carlini et al.
+    2022, algorithm 1)."""
     return lira_online_score(target.features[:, 0], shadows.gaussians)
 
 
 def offline_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return how far that logit lies over those of shadows that were not trained on the document."""
+    """Return offline LiRA: how far the logit of the true label lies above those of shadows that were not trained on the
+    document."""
     return lira_offline_score(target.features[:, 0], shadows.gaussians)
 
 
 def label_only_shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return the log ratio of the likelihoods of the answer, r ln(p / q) + (1 - r) ln((1 - p) / (1 - q)), r if right.
+    """Return the log likelihood ratio of a right or wrong answer, r ln(p / q) + (1 - r) ln((1 - p) / (1 - q)), where r
+    is 1 if right.
 
-    p is (number of right shadows that were trained on the document + 1) / (number of these + 2), q that of the others:
+    p is (number of right in-shadows + 1) / (number of in-shadows + 2), and q the same of the out-shadows:
     LiRA on an attacker who sees labels alone, with Laplace's rule, as a handful of shadows may all be right.
     """
     right = np.stack([scores.right for scores in shadows.scores])
@@ -214,14 +219,14 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
 
 
 def head_scores(target: HeadScores, shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return the document scores of every attack that can be made, by name, float64 (D,)."""
+    """Return the document scores of every attack on a head whose inputs exist, by name, float64 (D,)."""
     rows = [row for row in HEAD_ATTACKS.values() if shadows is not None or Need.SHADOWS not in row.needs]
     return {row.name: row.score(target, shadows) for row in rows}
 
 
 def head_controls(shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return the same of the attacks without shadows, as the mean over the shadows that were not trained on the
-    document."""
+    """Return the control of each attack that needs no shadows: its mean document score, float64 (D,), over the shadow
+    heads that were not trained on the document."""
     if shadows is None:
         return {}
     rows = [row for row in HEAD_ATTACKS.values() if Need.SHADOWS not in row.needs]

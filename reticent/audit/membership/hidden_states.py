@@ -1,14 +1,15 @@
-"""Probes of hidden states (definitions.md#attacks-that-ask-the-model): whether they show who was trained on, and whose
-document it is.
+"""Probes of hidden states (definitions.md#attacks-that-ask-the-model): do they reveal who is a member, and whose
+document it is?
 
-Masking keeps words from being targets, and the states of a document still hold what was read. Who knows of some
-individuals whether they are members learns to tell it from the states of their documents, and asks of others
-[@liu2024]. A half of each side, by household where there are any, is learned from; the other half is asked. Asking all
-in turn, each by a classifier of the others, would tie the scores of individuals to one another, and in simulations the
-interval of their area missed chance in one of five trials. The same probe of the base model is the control.
+Masking keeps words from being targets, yet the states of a document still hold what was read. An attacker who knows the
+membership of some individuals trains a classifier on the states of their documents, and applies it to others
+[@liu2024]. It is trained on half of each side, by household where there are any, and tested on the other half.
+Cross-validation would make the scores of individuals dependent, and in simulations the interval of their area missed
+chance in one of five trials. The same probe of the base model is the control.
 
-Whose a document is, is asked in the same way: from half of the individuals it is learned which numbers are alike in two
-documents of one, and of each other individual whether their second document is nearer to the first than decoys are.
+Whose a document is, is tested in the same way: from half of the individuals the variance of each coordinate between two
+documents of one person is estimated; for each other individual it is tested whether the second document is nearer to
+the first than decoys are.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import numpy as np
 
 from reticent.engine.randomness import generator
 
-#: Inverse strength of the penalty on the weights, which are more than there are individuals.
+#: Inverse strength of the L2 penalty: there are more weights than individuals.
 PENALTY = 0.01
 _STREAM, _STREAM_DECOYS = 73, 97
-#: Second documents of other individuals of the same side, among which one's own is looked for.
+#: Decoys: second documents of other individuals of the same side.
 NUM_DECOYS = 15
 
 
@@ -32,19 +33,19 @@ def states_score(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the log-odds of membership that a logistic regression on a half of the individuals gives to each document
-    of the other half, float64 (D,); NaN for documents of those it learned from, or where a state is NaN.
+    """Return the log-odds of membership of each test document by a logistic regression trained on the other half of the
+    individuals, float64 (D,); NaN for training documents, or where a state is NaN.
 
     Parameters
     ----------
-    states : float array, shape (D, numbers), of `reticent.audit.scoring.states.document_states`
+    states : float array, shape (D, state size), of `reticent.audit.scoring.states.document_states`
     individuals : uint32 array, shape (D,); is_member : bool array, shape (D,)
     units : household of each individual, by code; None: each is one
     """
     from sklearn.linear_model import LogisticRegression
 
     known = np.isfinite(states).all(axis=1)
-    is_learned = learned_from(individuals if units is None else np.asarray(units)[individuals], is_member, seed)
+    is_learned = training_half(individuals if units is None else np.asarray(units)[individuals], is_member, seed)
     learned, asked = known & is_learned, known & ~is_learned
     scores = np.full(len(states), np.nan)
     if asked.any() and len(np.unique(is_member[learned])) == 2:
@@ -65,12 +66,12 @@ def identified(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return of each asked individual with two documents whether the second is nearer to the first than those of
-    `NUM_DECOYS` others of the same side (ties are shared), their codes, and whether they are members; float64, integer
-    and bool (individuals,). A side with fewer individuals than that is not asked.
+    """Return (hits, codes, is member) of the test individuals with two documents; float64, integer, bool
+    (individuals,). A hit is 1 if the second document is nearer to the first than those of `NUM_DECOYS` others of the
+    same side; a tie counts as a fraction. A side with too few individuals for that is left out.
 
-    The distance is that of Mahalanobis with the variances, within individuals, of the half that `states_score` learns
-    from; each has the mean of all added, as those of few individuals are uncertain.
+    The distance is diagonal Mahalanobis, with the variances within individuals of the training half; the mean variance
+    is added to each, as those of few individuals are uncertain.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def identified(
     codes, first, count = np.unique(individuals[order], return_index=True, return_counts=True)
     codes, first = codes[count > 1], first[count > 1]
     pair = states[order[first]], states[order[first + 1]]
-    is_learned = learned_from(individuals if units is None else np.asarray(units)[individuals], is_member, seed)
+    is_learned = training_half(individuals if units is None else np.asarray(units)[individuals], is_member, seed)
     learned, member = is_learned[order[first]], is_member[order[first]]
     hits, random = np.full(len(codes), np.nan), generator(seed, _STREAM_DECOYS)
     within = np.square(pair[0] - pair[1])[learned].mean(axis=0) if learned.any() else np.zeros(states.shape[1])
@@ -98,8 +99,9 @@ def identified(
     return hits[made], codes[made], member[made]
 
 
-def learned_from(units: np.ndarray, is_member: np.ndarray, seed: int) -> np.ndarray:
-    """Return whether a document is one of the units, half of each side, that the classifier learns from; bool (D,)."""
+def training_half(units: np.ndarray, is_member: np.ndarray, seed: int) -> np.ndarray:
+    """Return whether each document belongs to the half of the units of each side that the classifier is trained on;
+    bool (D,)."""
     found, first, row = np.unique(units, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(found)), np.zeros(len(found), dtype=bool)
     for side in (True, False):

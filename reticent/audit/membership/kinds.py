@@ -10,7 +10,7 @@ over their documents. Its variances are pooled over documents and shrunk to the 
 alone [@carlini2022]. On ordinary words and on targets every other likelihood attack of the job is made too: a model
 that protects was taught nothing else, and over the whole text what it learned is diluted.
 
-An area of 1 does not show how far apart the sides are. So d' = (mean in - mean out) / s stands beside it, where s is
+An area of 1 does not show how far apart the sides are. So d' = (mean in - mean out) / s is given too, where s is
 the pooled spread of the shadows within individuals. It is also given for the most exposed tenth: one half of the
 shadows selects the individuals with the largest d', the other half measures them, and the reverse.
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import document_means, scores_of
-from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.most_exposed import most_exposed_members
 from reticent.audit.membership.names import NUM_FAMILIES
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
@@ -58,16 +58,16 @@ ORDINARY = "ordinary"
 #: Kind of the tokens that a model with protection may have as targets.
 TARGETS = "targets"
 FPR, LOW_FPR = 0.01, 0.001
-#: One in so many individuals counts as most exposed.
+#: One in this many individuals counts as most exposed.
 EXPOSED = 10
-#: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
+#: Kinds whose AUCs belong to the risk of identifying words; all others belong to the risk of the person.
 IDENTIFYING: Final = ("rare", "direct")
 
 
 class Compared(NamedTuple):
-    """The scores of individuals by an attack, and by the same attack on what was not trained on them, if there is such
-    a control; float64 (individuals,) each. ``turns`` has those of each shadow as the target, (shadows, individuals).
-    """
+    """The scores of individuals by an attack, and by the same attack on a control model that was not trained on them
+    (None without one); float64 (individuals,) each. ``turns`` has the scores with each shadow as the target, float64
+    (shadows, individuals)."""
 
     own: np.ndarray
     control: np.ndarray | None = None
@@ -76,9 +76,9 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KindShadows:
-    """The shadows' numbers of individuals, float64 (kinds, shadows, individuals), and of documents, float64 (kinds,
-    shadows, documents); and their members, bool (shadows, individuals) and (shadows, documents).
-    """
+    """Mean log-probabilities under the shadows: of individuals, float64 (kinds, shadows, individuals), and of
+    documents, float64 (kinds, shadows, documents); and the shadows' members, bool (shadows, individuals) and (shadows,
+    documents)."""
 
     numbers: np.ndarray
     is_in: np.ndarray
@@ -87,7 +87,8 @@ class KindShadows:
 
 
 class KindAudit:
-    """The kinds of the tokens of a store, shared by all models of one tokenizer.
+    """The kinds of word (direct, rare, ordinary) of a store's tokens, shared by the audits of all models of one
+    tokenizer.
 
     Parameters
     ----------
@@ -113,7 +114,8 @@ class KindAudit:
         return self.store.flags
 
     def masks(self, never_target: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield each kind that has tokens, with a bool mask of them; `TARGETS` only if some token is never a target."""
+        """Yield (kind of word, bool mask of its tokens) for each kind that has tokens; `TARGETS` only if some token is
+        never a prediction target."""
         direct, indirect = ((self._flags & bit) != 0 for bit in (DIRECT, INDIRECT))
         found = {"all": np.ones(len(direct), dtype=bool), "ordinary": ~direct & ~indirect,
                  "rare": indirect & ~direct, "direct": direct}  # fmt: skip
@@ -122,16 +124,15 @@ class KindAudit:
             found[TARGETS] = targets
         yield from ((name, mask) for name, mask in found.items() if mask.any())
 
-    def document_numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return each document's mean log-probability of the tokens of a kind, float64 (D,); NaN without such a
+    def document_log_probs(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return each document's mean log-probability over the tokens of a mask, float64 (D,); NaN without such a
         token."""
         bounded = np.maximum(log_probs, LOG_PROB_LIMITS[0])
         return document_means(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
 
     def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
-        """Return counterfactual memorisation of the whole text, in nats a token: the mean over individuals of their
-        mean log-probability under shadows that were trained on them, less that under the others [@zhang2023]; and that
-        of the most exposed tenth, chosen as for d'.
+        """Return (counterfactual memorisation of the whole text in nats a token, that of the most exposed tenth): the
+        mean over individuals of their mean log-probability under in-shadows less that under out-shadows [@zhang2023].
         """
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
@@ -142,10 +143,11 @@ class KindAudit:
         return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
-        """Return the numbers of shadows. Each is given as (log-probabilities of tokens, its training documents)."""
+        """Return the shadows' mean log-probabilities by kind of word, from pairs (token log-probabilities, bool mask of
+        its training documents), one a shadow."""
         masks, documents, is_in = [mask for _, mask in self.masks(never_target)], [], []
         for log_probs, known in shadows:
-            documents.append([self.document_numbers(log_probs, mask) for mask in masks])
+            documents.append([self.document_log_probs(log_probs, mask) for mask in masks])
             is_in.append(np.isin(self.codes, self.store.individual[known]))
         of_documents, known_codes = np.array(documents).transpose(1, 0, 2), np.array(is_in)
         numbers = np.apply_along_axis(self.of_individuals, 2, of_documents)
@@ -161,10 +163,10 @@ class KindAudit:
         more: Mapping[str, Mapping[str, Compared]] | None = None,
         whole: Mapping[str, Compared] | None = None,
     ) -> tuple[dict[str, KindMembership], dict[str, JointArea]]:
-        """Return the attacks by kind, and the areas of the attacks on the whole text.
+        """Return (attacks by kind of word, areas of the attacks on the whole text by attack name).
 
-        The areas of all attacks of one risk hold at once: those of rare and direct words, and those of the whole text
-        and of all other kinds.
+        The intervals of all attacks of one risk are simultaneous: those of rare and direct words, and those of the
+        whole text and of all other kinds.
 
         Parameters
         ----------
@@ -172,13 +174,13 @@ class KindAudit:
         base : the same under the base model; None if the model is the base model
         never_target : flags of tokens that the recipe never has as targets
         shadows : from `shadows`, with the same ``never_target``
-        more : further attacks by kind; whole : the attacks on the whole text
+        more : further attacks, by kind of word and name; whole : the attacks on the whole text by name
         """
         masks = dict(self.masks(never_target))
         asked: dict[str, dict[str, Compared]] = {}
         for number, (kind, mask) in enumerate(masks.items()):
-            before = None if base is None else self.document_numbers(base, mask)
-            own = self._compared(self.document_numbers(log_probs, mask), before, number, shadows)
+            before = None if base is None else self.document_log_probs(base, mask)
+            own = self._compared(self.document_log_probs(log_probs, mask), before, number, shadows)
             asked[kind] = {**((more or {}).get(kind) or {}), **own}
         person: dict[tuple[str, str], Compared] = {("", name): one for name, one in (whole or {}).items()}
         words: dict[tuple[str, str], Compared] = {}
@@ -186,7 +188,7 @@ class KindAudit:
             (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
         areas = {**self._areas(words, 1 - (1 - LEVEL) / NUM_FAMILIES), **self._areas(person, LEVEL)}
         own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
-        told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
+        told = most_exposed_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
                             self.is_member, self._uncopied, **self.bootstrap)  # fmt: skip
         result = {}
         for number, (kind, mask) in enumerate(masks.items()):
@@ -213,7 +215,8 @@ class KindAudit:
         return result, {key[1]: area for key, area in areas.items() if not key[0]}
 
     def _areas(self, asked: Mapping[tuple[str, str], Compared], level: float) -> dict[tuple[str, ...], JointArea]:
-        """The areas of attacks by kind ("" for the whole text) and name; of kinds, without near-copies too."""
+        """Return simultaneous areas by (kind, attack name), kind "" for the whole text; those of kinds also without
+        near-copies."""
         scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in asked.items()}
         if self._kept is not None:
             scores |= {
@@ -225,7 +228,8 @@ class KindAudit:
     def _compared(
         self, own: np.ndarray, before: np.ndarray | None, number: int, shadows: KindShadows | None
     ) -> dict[str, Compared]:
-        """The attacks by the mean log-probability of the tokens of a kind of each document, float64 (D,)."""
+        """Return the scores of individuals by attack (loss, reference, LiRA), from the mean log-probabilities ``own``
+        of the documents on one kind of word; ``number`` is the kind's row in ``shadows``."""
         loss, base = self.of_individuals(own), None if before is None else self.of_individuals(before)
         known = None if shadows is None else shadows.numbers[number]
         found = {"loss": Compared(loss, base, known)}
@@ -250,11 +254,12 @@ class KindAudit:
         return found
 
     def _sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
-        """The scores, and the codes, of the chosen members and of the chosen others."""
+        """Return ((scores of members, of others), (codes of members, of others)) of the chosen individuals."""
         sides = chosen & self.is_member, chosen & ~self.is_member
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
     def _attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
+        """Return AUC and true-positive rates of one attack, with those of the shadows as targets in turn."""
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._sides(scores, usable)
@@ -277,7 +282,8 @@ class KindAudit:
     def _every_and_exposed(
         self, own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, spread: float = 1.0
     ) -> tuple[Estimate, Estimate | None]:
-        """The mean of ``own`` over all individuals, and that of d' times ``spread`` over the most exposed."""
+        """Return (mean of ``own`` over all individuals, mean of d' times ``spread`` over the most exposed, None if
+        there are none)."""
         known = np.isfinite(own)
         every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
         chosen, totals, times = exposed_d_primes(numbers, is_in)
@@ -287,8 +293,8 @@ class KindAudit:
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return each individual's d', float64, shape (I,): the mean of the shadows trained on them minus the mean of the
-    others, over the pooled spread within individuals and sides; NaN if a side has no shadow.
+    """Return each individual's d', float64 (I,): the mean over in-shadows minus the mean over out-shadows, divided by
+    the pooled spread within individuals and sides; NaN if a side has no shadow.
 
     Parameters
     ----------
@@ -299,6 +305,8 @@ def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return (mean over in-shadows less mean over out-shadows of each individual, pooled spread within individuals and
+    sides)."""
     means, squares, freedom = [], 0.0, 0
     for side in (is_in, ~is_in):
         count = side.sum(axis=0)
@@ -314,10 +322,10 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return d' of the individuals whom either half of the shadows selects as the most exposed tenth, measured by the
-    half that did not select them: who they are, the sum of one's measurements, and their number, 1 or 2.
+    """Return (rows, sum of d', number of measurements, 1 or 2) of the individuals whom either half of the shadows
+    selects as the most exposed tenth; d' is measured by the half that did not select them.
 
-    The mean is over measurements. That over individuals, of the mean of each, is too low: whom both halves select was
+    The mean is taken over measurements. A mean over individuals would be too low: who is selected by both halves was
     high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
     """
     _, spread = _gap_and_spread(numbers, is_in)
@@ -337,9 +345,9 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """LiRA's log ratio of each document; NaN if a side has no shadow (textbook: fewer than two).
+    """Return LiRA's log likelihood ratio of each document; NaN if a side has no shadow (``textbook``: fewer than two).
 
-    With one shadow a side the spread is unknown. It is then 1 for all: scores are in the same order whatever it is.
+    With one shadow a side the spread is unknown and set to 1, which does not change the order of the scores.
     """
     known = np.isfinite(numbers).all(axis=0)
     enough = (np.minimum(is_in.sum(axis=0), (~is_in).sum(axis=0)) > 1) & known
@@ -359,10 +367,11 @@ def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: boo
 
 
 def _other_pairs(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out a shadow that is the target, and its complement, so that each individual is in half of those left.
+    """Return ``numbers`` and ``is_in`` without shadow ``number``, the target, and its complement, so that each
+    individual is in half of those left.
 
-    With the complement, those of the target would be in one fewer than the others, and a mean over fewer is further off
-    by chance: the area of eight shadows that know nothing would be .47.
+    With the complement, the target's individuals would be in one shadow fewer than the others, and a mean over fewer is
+    noisier: the AUC of eight shadows that know nothing would be .47.
     """
     kept = np.arange(len(numbers)) // 2 != number // 2
     return numbers[kept], is_in[kept]
@@ -371,7 +380,8 @@ def _other_pairs(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[n
 def _auc_in_turn(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Mean area over the shadows as targets. A resample draws the same individuals for all of them."""
+    """Return the mean AUC over the shadows as targets in turn; a bootstrap replicate draws the same individuals for
+    all. None without a usable shadow."""
     num, clusters = scores.shape[1], clusters_of(codes, bootstrap.get("units"))
     num_drawn = num if clusters is None else num_clusters(clusters)
     usable = [np.flatnonzero(np.isfinite(row)) for row in scores]
@@ -412,9 +422,8 @@ def _auc_in_turn(
 def _tpr_in_turn(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Mean share of members found at a false-positive rate of 1 %, over the shadows as targets; None if a shadow has
-    fewer than 1,000 non-members. The interval is that of the median shadow.
-    """
+    """Return the mean true-positive rate at 1 % false positives over the shadows as targets; None if a shadow has fewer
+    than 1,000 non-members. The interval is that of the median shadow."""
     found = []
     for row, known in zip(scores, is_in, strict=True):
         usable = np.isfinite(row)
@@ -436,8 +445,8 @@ def _tpr_in_turn(
 def tpr_of_all_turns(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the share of members found at a false-positive rate of 0.1 %, over all pairs of a shadow as the target and
-    an individual; None with fewer than 10,000 pairs of non-members.
+    """Return the true-positive rate at 0.1 % false positives, pooled over all pairs of a shadow as the target and an
+    individual; None with fewer than 10,000 pairs of non-members.
 
     One target has too few non-members for this rate. The scores of each shadow are put on one scale by the median and
     the distance of the quartiles of its own non-members; a member who ties with the threshold is not found. A resample

@@ -1,9 +1,10 @@
-"""Attacks on a split that somebody gave, between people who are alike without the model
+"""Attacks on a split that was given, between people who are alike without the model
 (definitions.md#between-people-who-are-alike).
 
-Where words, length or dates tell the two sides, an attack may tell no more than these. Members and others are put into
-strata, five at most, by the log-odds of membership that all of this gives together [@rosenbaum1983; @cochran1968], and
-compared within each. What the strata do not see, such as who wrote the notes, is not matched: the area decides nothing.
+Where words, length or dates separate the two sides, an attack may find no more than these. Members and others are put
+into strata, five at most, by the log-odds of membership from these features together [@rosenbaum1983; @cochran1968],
+and compared within each. Unmeasured differences, such as who wrote the notes, are not matched: the area decides
+nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate
 
 NUM_STRATA = 5
-#: Units for each stratum, and individuals with a score that one has of each side at least: a smaller one is where the
-#: sides do not overlap.
+#: Units for each stratum, and the fewest scored individuals of each side in it: in smaller strata the sides do not
+#: overlap.
 UNITS, SMALLEST_SIDE = 40, 10
 
 
 def strata_of(
     all_codes: np.ndarray, codes: np.ndarray, scores: np.ndarray, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the stratum of each of ``all_codes``, int64: equal parts of the units by their mean score, one for each
-    `UNITS` up to `NUM_STRATA`; -1 without a score, and of all where there are too few for two.
+    """Return the stratum of each of ``all_codes``, int64: quantile groups of the units by mean score, one for each
+    `UNITS` units up to `NUM_STRATA`; -1 without a score, or if there are too few units for two strata.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ def matched_area(
     strata: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> Matched | None:
-    """Return the mean of the areas within strata, weighted by their members; None where no stratum has enough of both
-    sides. Its ends add the squared distances of those of each stratum [@zou2008].
+    """Return the mean of the AUCs within strata, weighted by their members; None if no stratum has enough individuals
+    of both sides. The interval combines those of the strata by square-and-add [@zou2008].
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from reticent.audit.membership.attacks import ATTACKS, attack, needing, scores_o
 from reticent.audit.membership.blind import Shown, blind_baseline, blind_scores, year_of
 from reticent.audit.membership.kinds import Compared
 from reticent.audit.membership.matched import matched_area, strata_of
-from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.most_exposed import most_exposed_members
 from reticent.audit.membership.names import OF_LOG_PROBS, ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import kept_without_copies
@@ -58,7 +58,7 @@ def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None
 
 
 def _thirds(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """The third of each value. Equal values are in the same third, so a third can be empty."""
+    """Return the name of the third that each value lies in. Equal values share a third, so a third can be empty."""
     return np.array(names)[np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left")]
 
 
@@ -72,8 +72,8 @@ def worst_subgroup(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> WorstSubgroup | None:
-    """Return the group whose interval lies highest, with Bonferroni correction; None if no group has ten individuals on
-    both sides.
+    """Return the subgroup whose AUC interval lies highest, with Bonferroni correction; None if no group has ten
+    individuals on both sides.
 
     Parameters
     ----------
@@ -131,8 +131,7 @@ class UserInferenceHoldout:
 
     @classmethod
     def beside(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
-        """Return the holdout documents of the individuals of an audit. An individual without any other document has no
-        document in the audit, and is left out.
+        """Return the holdout documents of the individuals of an audit, without those who have no document in the audit.
 
         Parameters
         ----------
@@ -154,7 +153,8 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
-        """Return the blind baseline of these documents, from their words alone; ``units`` as of `Shown`."""
+        """Return the blind baseline of the holdout documents: how well words alone separate the sides, without a model;
+        ``units`` as for `Shown`."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
         shown = Shown.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
@@ -163,9 +163,8 @@ class UserInferenceHoldout:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Every attack on a model with its worst subgroup, and (for a base model) the blind baseline; ``compared`` has the
-    scores of individuals by attack, from which `with_areas` makes areas that hold at once.
-    """
+    """Results of all attacks on one model, with the worst subgroup of each, and the blind baselines of a base model.
+    ``compared`` has each attack's scores of individuals, from which `KindAudit` computes simultaneous intervals."""
 
     membership: dict[str, MeasuredAttack]
     compared: dict[str, Compared]
@@ -173,21 +172,22 @@ class Membership:
     blind_holdout: Blind | None
 
     def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
-        """Return the attacks with their areas over the control, and the best attack, from areas that hold at once."""
+        """Return (attacks with their areas over the control, best attack), from areas with simultaneous intervals."""
         over = {name: area.over_base for name, area in areas.items()}
         attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
         return attacks, best_of({name: areas[name] for name in attacks if name in areas})
 
 
 class AttackedIndividuals:
-    """Documents of members and of others, and what attacks with scores of these documents tell of the individuals.
+    """Documents of members and of held-out individuals, and attack results over individuals from scores of these
+    documents.
 
     Parameters
     ----------
     members, groups, copied : as for `MembershipAudit`
     """
 
-    #: Documents that `ON_HOLDOUT` attacks score in place of these.
+    #: The documents that the user-inference attacks (`ON_HOLDOUT`) score instead.
     holdout: UserInferenceHoldout | None = None
 
     def __init__(
@@ -210,9 +210,8 @@ class AttackedIndividuals:
     def attacked(
         self, document_scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
     ) -> tuple[dict[str, MeasuredAttack], dict[str, Compared]]:
-        """Return every attack, and the scores of individuals, from those of documents under the model and under what
-        was not trained on them.
-        """
+        """Return (attack results, scores of individuals), each by attack name, from document scores under the model and
+        under a control model that was not trained on them."""
         options = self.bootstrap
         results: dict[str, MeasuredAttack] = {}
         compared: dict[str, Compared] = {}
@@ -228,16 +227,18 @@ class AttackedIndividuals:
                 matched = matched_area(compared[name].own, self.codes, self.code_member, strata, **options)
                 results[name] = replace(results[name], matched=matched)
         by_code = {name: one.own for name, one in compared.items()}
-        for name, told in told_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
+        for name, told in most_exposed_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
             results[name] = replace(results[name], told=told)
         return self._without_copies(results, by_code), compared
 
     def strata(self) -> np.ndarray | None:
-        """Return the stratum of each individual (by code) by what shows without the model, if the sides were given."""
+        """Return the stratum of each individual (by code) by propensity of membership without the model, if the split
+        was given; else None."""
         return None
 
     def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
-        """Return an attack's scores of individuals (by code, ascending) from those of documents, and its control's."""
+        """Return an attack's scores of individuals (by code, ascending), and its control's, from their document
+        scores."""
         asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
         of_individuals = partial(
             scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
@@ -247,7 +248,8 @@ class AttackedIndividuals:
     def _without_copies(
         self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
     ) -> dict[str, MeasuredAttack]:
-        """The attacks with their areas without the held-out individuals who hold near-copies, if these are not few."""
+        """Return the attacks with their AUC without held-out individuals who hold near-copies; unchanged if these are
+        few."""
         kept = self.kept
         if kept is None:
             return results
@@ -267,7 +269,8 @@ class AttackedIndividuals:
 
 
 class MembershipAudit(AttackedIndividuals):
-    """Holds the attacked documents and the inputs besides the scores; see `measure`.
+    """Membership attacks on the models of one tokenizer: holds the documents and the inputs besides the scores; see
+    `measure`.
 
     Parameters
     ----------
@@ -325,15 +328,15 @@ class MembershipAudit(AttackedIndividuals):
         further: Mapping[str, np.ndarray] | None = None,
         controls: Mapping[str, np.ndarray] | None = None,
     ) -> Membership:
-        """Return every attack on a model.
+        """Return the results of every attack on a model.
 
         Parameters
         ----------
         base : scores of the base model; None if the model is the base model
         lowercase : scores of the documents in lower case
         further : as for `Auditor.measure`
-        controls : document scores of those attacks, under what was trained on no member, or on the individuals of each
-            document not; of others they are those of the base model
+        controls : document scores of those attacks under a model that was not trained on the document's individual;
+            the control of all other attacks is the base model
         """
         document_scores = self.document_scores(objective, scores, base, lowercase) | dict(further or {})
         before = {} if base is None else self.of_base(objective, base)
@@ -367,7 +370,7 @@ class MembershipAudit(AttackedIndividuals):
         *,
         among: Container[str] = ATTACKS,
     ) -> dict[str, np.ndarray]:
-        """Return the document scores of every attack of the settings that has what it needs, by name, float (D,)."""
+        """Return the document scores of every configured likelihood attack whose inputs exist, by name, float (D,)."""
         rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS and name in among]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)
@@ -380,9 +383,8 @@ class MembershipAudit(AttackedIndividuals):
         }
 
     def of_base(self, objective: str, base: TokenScores, mask: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return the `document_scores` of a base model itself, on the tokens of a mask: the same for every checkpoint
-        of its models, and made for the first.
-        """
+        """Return the `document_scores` of a base model on the tokens of a mask, cached: they are the same for all
+        checkpoints of its models."""
         key = b"" if mask is None else hashlib.sha256(np.packbits(mask).tobytes()).digest()
         if (known := self._of_base.get(key)) is None or known[0] is not base:
             scores = base if mask is None else base.on(mask)
@@ -391,19 +393,19 @@ class MembershipAudit(AttackedIndividuals):
 
 
 def _dates(table: SurfaceTable, surfaces: np.ndarray) -> np.ndarray:
-    """The date of each word in years, NaN for one that is none."""
+    """Return the date of each word in years, float64; NaN for a word that is no date."""
     return np.append(table.values(year_of), np.nan)[surfaces]
 
 
 class OutControls:
-    """The control of the attacks that are differences to the base model already: the same score under shadow models
-    that were not trained on the document, on average over these.
+    """The control of attacks that already compare with the base model: the mean of the same score under shadow models
+    that were not trained on the document.
 
-    Shadows keep log-probabilities alone, so an attack that looks at more of a prediction has no such control.
+    Shadows keep log-probabilities alone, so an attack that needs more of a prediction has no such control.
 
     Parameters
     ----------
-    kinds : kind of word -> bool mask of its tokens, beside all tokens (kind "")
+    kinds : kind of word -> bool mask of its tokens; the whole text (kind "") is added
     """
 
     def __init__(self, audit: MembershipAudit, objective: str, base: TokenScores, kinds: Mapping[str, np.ndarray]):
@@ -412,8 +414,9 @@ class OutControls:
         self._totals: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in self._bases}
         self._counts = np.zeros(audit.store.num_documents)
 
-    def read(self, shadow: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Add a shadow, given as (log-probabilities of tokens, its training documents), and return it."""
+    def add(self, shadow: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Add one shadow, (token log-probabilities, bool mask of its training documents), to the sums, and return
+        it."""
         log_probs, known = shadow
         for kind, base in self._bases.items():
             scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
@@ -424,7 +427,8 @@ class OutControls:
         return shadow
 
     def document_scores(self, kind: str = "") -> dict[str, np.ndarray]:
-        """Return the mean score of each document by attack, float64 (D,); NaN where every shadow was trained on it."""
+        """Return the mean control score of each document by attack, float64 (D,); NaN where every shadow was trained on
+        it."""
         with np.errstate(invalid="ignore"):
             return {name: total / self._counts for name, total in self._totals[kind].items()}
 

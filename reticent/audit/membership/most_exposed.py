@@ -1,12 +1,12 @@
-"""The members who are told most easily (definitions.md#the-most-exposed): a mean over all hides them.
+"""The members who are most easily identified (definitions.md#the-most-exposed): a mean over all hides them.
 
-An area of .55 may be 30 members of 300 who stand above every other person, and 270 of whom nothing is told. So beside
-each area stands the share of members that an attack tells with one false alarm in a hundred. It says something from
-`FEWEST_OTHERS` and `FEWEST_MEMBERS` on: chance alone gives .003 to .021 there. Below, the members above *every* other
-are counted. By chance the first a of m members and n others are all members with probability C(m + n - a, n) /
-C(m + n, n), so few of them show that members are told; none of them shows nothing.
+An area of .55 may be 30 members of 300 who score above every other person, and 270 who are indistinguishable. So each
+area comes with the attack's true-positive rate at 1 % false positives. It is meaningful from `FEWEST_OTHERS` and
+`FEWEST_MEMBERS` on: chance alone gives .003 to .021 there. Below, the members who score above *every* other are
+counted. By chance the first a of m members and n others are all members with probability C(m + n - a, n) /
+C(m + n, n), so a few of them show that members are identified; none of them shows nothing.
 
-The ends of all attacks hold at once, as those of :func:`reticent.audit.stats.intervals.best_attack` do. Where the split
+The intervals of all attacks are simultaneous, as in :func:`reticent.audit.stats.intervals.best_attack`. Where the split
 keeps households together, they are drawn, and the unit of the exact test is the household.
 
 Cost: O(attacks x num_bootstrap x individuals).
@@ -30,16 +30,17 @@ FPR = 0.01
 
 
 def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> float:
-    """Return the probability that by chance at least the first ``num_above`` of all are members (hypergeometric).
+    """Return the probability that, by chance, at least the ``num_above`` highest scores all belong to members
+    (hypergeometric).
 
     >>> round(chance_of_the_top(8, 300, 300), 4)
-    0.0036
+    0.0037
     """
     row = np.arange(num_above)
     return float(np.prod((num_members - row) / (num_members + num_others - row)))
 
 
-def told_members(
+def most_exposed_members(
     scores: Mapping[Any, np.ndarray],
     codes: np.ndarray,
     is_member: np.ndarray,
@@ -50,16 +51,17 @@ def told_members(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, Told]:
-    """Return for each attack the share of members that it tells, and how many stand above every other.
+    """Return, for each attack, its true-positive rate at 1 % false positives, and the number of members who score above
+    every non-member.
 
     Parameters
     ----------
     scores : attack -> float array, shape (individuals,), higher for members; NaN for an individual without a score
     codes : integer array, shape (individuals,), their codes
     is_member : bool array, shape (individuals,)
-    uncopied : bool array, shape (individuals,), who counts: not the held-out individuals who hold near-copies of
-        members' documents, since a single one scores like the members who are told and hides them. None: everybody
-    at_once : so many individuals at most share a score, whose chance is that of one
+    uncopied : bool array, shape (individuals,), False for held-out individuals who hold near-copies of members'
+        documents, who are left out: a single one scores like an exposed member and hides the others. None: keep all
+    at_once : largest number of individuals who share a score and count as one in the test
     units : as for `clusters_of`
 
     Returns
@@ -99,18 +101,20 @@ ABOVE = "Clopper-Pearson over individuals, above every other"
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The rows of a side, and the household of every row or None."""
+    """The rows of the individuals of one side, and the household of every row of both sides (None without
+    households)."""
 
     rows: np.ndarray
     clusters: np.ndarray | None
 
     def tops(self, scores: np.ndarray) -> np.ndarray:
-        """The scores that are there; of households the highest."""
+        """Return the scores that are not NaN, or the highest of each household."""
         own = scores[self.rows]
         there = ~np.isnan(own)
         return own[there] if self.clusters is None else cluster_tops(own[there], self.clusters[self.rows][there])
 
     def own_clusters(self) -> np.ndarray | None:
+        """Return the household of each row of this side, renumbered from 0; None without households."""
         if self.clusters is None:
             return None
         return np.unique(self.clusters[self.rows], return_inverse=True)[1].reshape(-1)
@@ -123,7 +127,7 @@ def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
 def _rates(
     scores: Mapping[Any, np.ndarray], members: _Side, others: _Side, *, num_bootstrap: int, seed: int
 ) -> dict[Any, Estimate]:
-    """The share of members above all but `FPR` of the others, by each attack, with ends that hold at once."""
+    """Return the share of members above all but `FPR` of the others, by attack, with simultaneous intervals."""
     if not scores:
         return {}
     ranked = {name: _Ranked.of(own[members.rows], own[others.rows]) for name, own in scores.items()}
@@ -157,7 +161,7 @@ def _rates(
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The scores of both sides in order, and where the others begin to be the highest that a resample can need."""
+    """The sorted scores of both sides, members ascending and others descending, each with its original rows."""
 
     members: np.ndarray
     order_of_members: np.ndarray
@@ -171,7 +175,8 @@ class _Ranked:
         return cls(members[rising], rising, others[falling], falling)
 
     def rates(self, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
-        """The rate in each resample, whose rows say how often each individual is drawn."""
+        """Return the true-positive rate in each resample; a row of each array has the number of times each individual
+        was drawn."""
         running = np.cumsum(of_others[:, self.order_of_others], axis=1)
         allowed = np.floor(FPR * running[:, -1:] + 1e-9)
         threshold = self.others[np.minimum((running <= allowed).sum(axis=1), len(self.others) - 1)]

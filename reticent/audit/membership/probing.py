@@ -1,4 +1,5 @@
-"""In-context probing (definitions.md#attacks-that-ask-the-model): how much does a model gain from a copy of the text?
+"""In-context probing (definitions.md#attacks-that-ask-the-model): how much does a model gain from a copy of the text in
+its context?
 
 A model that was trained to the end on a document has little left to learn from it. Instead of training on, the attack
 puts a copy with gaps before the document: what the model gains from it is what it had left to learn [@lu2025]. This is
@@ -26,15 +27,14 @@ if TYPE_CHECKING:
 
 #: Share of the tokens of a copy that are gaps.
 GAPS = 0.7
-#: Passages are cut to a multiple of this, so that many have the same length; shorter documents have no score.
+#: Passage lengths are multiples of this, so that many are equal; shorter documents have no score.
 STEP = 8
 _STREAM = 61
 
 
 def passage_lengths(store: TokenStore, window_length: int, special: SpecialIds) -> np.ndarray:
-    """Return how many tokens of each document's beginning are probed, int64 (D,): copy and passage fit into a window
-    together; 0 for a document that is too short.
-    """
+    """Return the number of tokens at each document's beginning that are probed, int64 (D,), so that copy and passage
+    fit into one window; 0 for a document that is too short."""
     most = min(PROBE_TOKENS, (window_length - int(special.prefix is not None)) // 2)
     return np.minimum(np.diff(store.doc_offsets), most) // STEP * STEP
 
@@ -53,7 +53,7 @@ def probe_score(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return `probing_score` of every document, NaN for those that are shorter than eight tokens.
+    """Return the `probing_score` of every document, float64 (D,); NaN for documents shorter than eight tokens.
 
     The first token of a passage is not scored, because a model without a prefix token cannot predict it alone.
 
@@ -90,6 +90,6 @@ def _by_length(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _gap(tokenizer: PreTrainedTokenizerFast, special: SpecialIds) -> int:
-    """A token that stands for no word."""
+    """Return the id of the token that fills the gaps of a copy."""
     found = tokenizer.encode(" _", add_special_tokens=False)
     return int(found[-1]) if found else int(special.pad)

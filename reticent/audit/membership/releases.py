@@ -1,7 +1,8 @@
-"""Who left between two releases of a model (definitions.md#two-releases): the difference of their losses tells it.
+"""Who withdrew between two releases of a model (definitions.md#two-releases), inferred from the difference of their
+losses.
 
-Whoever has both models compares them: of those who withdrew the first knew the documents and the second does not, so
-its loss is larger; of individuals who were in neither, the two differ by chance [@chen2021]. Nothing else is needed.
+The attacker has both models. The first was trained on the documents of those who withdrew and the second was not, so
+its loss is larger; on individuals who were in neither, the two differ by chance [@chen2021].
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack
 from reticent.audit.membership.attacks import FPRS, reference_score, scores_of
-from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.most_exposed import most_exposed_members
 from reticent.audit.membership.names import WITHDRAWN
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate, tpr_at_fpr
@@ -26,16 +27,16 @@ def withdrawn_attack(
     copied: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> KindAttack:
-    """Return the attack by the mean of log p of the release before less that of the release after, a token, over the
-    documents of each individual.
+    """Return the attack that scores each individual by the mean log-probability a token under the earlier release less
+    that under the later one.
 
     Parameters
     ----------
     before, after : scores of the same tokens under the two releases
     individuals : uint32 array, shape (D,)
     has_left : bool array, shape (D,), documents of those who withdrew; the others were in neither release
-    copied : bool array by code, who holds near-copies of a member's document: of the others they are not compared, as
-        the release before knew their text too
+    copied : bool array by code, who holds near-copies of a member's document; of those in neither release they are
+        left out, as the earlier release knew their text too
     """
     codes, first = np.unique(individuals, return_index=True)
     scores, left = scores_of(codes, reference_score(before, after), individuals), has_left[first]
@@ -48,5 +49,5 @@ def withdrawn_attack(
         tpr=tpr_at_fpr(*own, FPRS[0], of_sides, **bootstrap),
         num_members=len(sides[0]),
         num_nonmembers=len(sides[1]),
-        told=told_members({WITHDRAWN: scores}, codes, left, **bootstrap).get(WITHDRAWN),
+        told=most_exposed_members({WITHDRAWN: scores}, codes, left, **bootstrap).get(WITHDRAWN),
     )

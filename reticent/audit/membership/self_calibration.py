@@ -1,8 +1,9 @@
-"""Self-calibration (definitions.md#attacks-that-ask-the-model): a reference that knows the kind of text, and nobody.
+"""Self-calibration (definitions.md#attacks-that-ask-the-model): a reference model that knows the kind of text, and no
+individual.
 
-How hard a document is, is told by a reference model; the base is one that never saw such notes. Whoever has no notes
-lets the model write some, and trains the base on these [@fu2024]. What a model writes from its first token alone is no
-document's continuation, so neither side is nearer to the reference by the way in which it was made. Causal models only.
+A reference model shows how hard a document is; the base model never saw such notes. An attacker without notes lets the
+model write some, and trains the base on these [@fu2024]. Text generated from the first token alone is no document's
+continuation, so neither side is nearer to the reference by the way in which it was made. Causal models only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Texts of a step, and the step of AdamW.
+#: Texts in a batch, and the learning rate of AdamW.
 BATCH, LEARNING_RATE = 16, 1e-4
 _STREAM = 89
 
@@ -39,7 +40,7 @@ def train_on_written(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> PreTrainedModel:
-    """Train ``base`` in place on texts that ``model`` draws from its prefix token alone, without end; return it.
+    """Train ``base`` in place on texts that ``model`` generates from its prefix token alone, and return it.
 
     Parameters
     ----------

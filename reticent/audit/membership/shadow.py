@@ -1,6 +1,6 @@
-"""Shadow models: the scores that each gives the documents, and the attacks with them.
+"""Shadow models: their scores of the documents, and the attacks with them.
 
-definitions.md#shadow-models defines the attacks; :mod:`reticent.audit.membership.draws` has whom each is trained on.
+definitions.md#shadow-models defines the attacks; :mod:`reticent.audit.membership.draws` draws whom each is trained on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from reticent.core.errors import ArtifactError
 
 @dataclass(frozen=True, slots=True)
 class DocumentScores:
-    """One model's scores of D documents with T tokens, as attacks with shadows need them.
+    """One model's scores of D documents with T tokens, as the attacks with shadow models need them.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class DocumentScores:
 
     @classmethod
     def of(cls, scores: TokenScores) -> DocumentScores:
-        """Return the document scores of a scoring pass."""
+        """Return the document scores from the token scores of a scoring pass."""
         offsets = scores.doc_offsets
         bounded = np.maximum(scores.log_probs, LOG_PROB_LIMITS[0])  # else one impossible token decides
         top, mean, entropy = (
@@ -71,7 +71,7 @@ class DocumentScores:
 
     @property
     def features(self) -> np.ndarray:
-        """(-loss, top-1 probability, entropy), float64 (D, 3)."""
+        """Features of the attack classifier, (-loss, top-1 probability, entropy), float64 (D, 3)."""
         return np.stack([self.mean_log_prob, self.top_probability, self.entropy], axis=1)
 
     def to_parquet(self, path: Path, is_in: np.ndarray) -> None:
@@ -83,7 +83,7 @@ class DocumentScores:
 
     @classmethod
     def from_parquet(cls, path: Path) -> tuple[DocumentScores, np.ndarray]:
-        """Return the scores of a shadow and ``is_in``."""
+        """Return (scores of a shadow, ``is_in``) as `to_parquet` wrote them."""
         try:
             table = pq.read_table(path).combine_chunks()
             log_probs = table.column("log_probs").combine_chunks()
@@ -102,7 +102,7 @@ _MEANS = ("mean_log_prob", "top_probability", "entropy")
 
 
 class ShadowAttacks:
-    """Scores of the shadows for D documents, read once; `scores` then attacks a model with them.
+    """Scores of the shadow models for D documents, read once; `scores` then attacks a model with them.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class ShadowAttacks:
         return len(self.is_in)
 
     def scores(self, name: str, *models: DocumentScores) -> list[np.ndarray]:
-        """Return an attack's score of each document, float64 (D,), once for each of ``models``."""
+        """Return an attack's score of each document, float64 (D,), one array for each of ``models``."""
         found: list[np.ndarray] = SHADOW_ATTACKS[name].score(self, models)
         return found
 
@@ -183,7 +183,8 @@ def _informia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
 
 
 def _user_inference(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """The model's mean log-probability less the mean of the shadows that were not trained on the individual."""
+    """Return each model's mean log-probability less the mean over the shadows that were not trained on the
+    individual."""
     without = mean_where(shadows.features[:, :, 0], ~shadows.is_in)
     return [model.mean_log_prob - without for model in models]
 
@@ -267,7 +268,8 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
 
 
 class ShadowControl(TypedDict, total=False):
-    """Further fields of a `MeasuredAttack`: the same attack's area on the base model, its shadows, and RMIA's slope."""
+    """Further fields of a `MeasuredAttack`: the same attack's AUC on the base model, the number of shadows, and RMIA's
+    slope."""
 
     control: Estimate
     num_shadows: int
@@ -277,10 +279,10 @@ class ShadowControl(TypedDict, total=False):
 def shadow_scores(
     attacks: ShadowAttacks, names: Iterable[str], target: DocumentScores, base: DocumentScores
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return each attack's score of every document, float64 (D,), for the target and for the base model; RMIA scores
-    the documents that it compares with as NaN.
+    """Return each attack's document scores as (target, base model), float64 (D,) each; NaN for the documents of RMIA's
+    population, in attacks that use it.
 
-    The base model saw no individual. If members are distinguishable in it, the two sides differ by themselves.
+    If members are distinguishable in the base model, which saw no individual, the two sides differ by themselves.
     """
     found = {}
     for name in names:

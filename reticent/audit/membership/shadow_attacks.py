@@ -40,13 +40,14 @@ class Gaussians:
 
     @classmethod
     def of_one_spread(cls, mean_in: np.ndarray, mean_out: np.ndarray) -> Gaussians:
-        """Return Gaussians of variance 1: where no variance is known, the order of the scores needs none."""
+        """Return Gaussians of variance 1, for unknown variances, where only the order of the scores counts."""
         one = np.ones(len(mean_in))
         return cls(mean_in, one, mean_out, one)
 
 
 def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: float = PRIOR_SHADOWS) -> Gaussians:
-    """Return the two Gaussians of each of n numbers, from one pair (values (n,), is_in bool (n,)) for each shadow.
+    """Return the in- and out-Gaussians of each of n numbers, from one pair (values (n,), is_in bool (n,)) for each
+    shadow.
 
     A variance over four values is uncertain, and this is why LiRA fails with few shadows. So the variance of each side
     is (S + m·s0²) / (d + m). S is the sum of squares around the mean of its d + 1 values, s0² is the variance within
@@ -86,20 +87,20 @@ def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: fl
 
 
 def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the mean over rows of the values that are chosen; NaN where none is."""
+    """Return the mean over rows of the chosen values, float64 (columns,); NaN where none is chosen."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(chosen, values, 0.0).sum(axis=0) / chosen.sum(axis=0))
 
 
 def lira_online_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return log N(v; in) - log N(v; out) of each number (Carlini et al. 2022, algorithm 1)."""
+    """Return LiRA's log N(v; in) - log N(v; out) of each number v, float64 (n,) (Carlini et al. 2022, algorithm 1)."""
     known = (values - shadows.mean_in) ** 2 / shadows.variance_in + np.log(shadows.variance_in)
     unknown = (values - shadows.mean_out) ** 2 / shadows.variance_out + np.log(shadows.variance_out)
     return (unknown - known) / 2
 
 
 def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return -log(1 - Φ((v - mean_out) / σ_out)) of each number.
+    """Return offline LiRA's -log(1 - Φ((v - mean_out) / σ_out)) of each number v, float64 (n,).
 
     The order of the numbers is that of Φ itself, but they do not all round to one value where Φ is 1. The mean over an
     individual's documents is Fisher's method of combining their p-values.
@@ -108,7 +109,7 @@ def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
 
 
 def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return the mean over each document's tokens of LiRA's log ratio of the token, float64 (D,); NaN without a token.
+    """Return the mean of LiRA's log ratio over each document's tokens, float64 (D,); NaN without a scored token.
 
     A sum would follow the length of the document, in which the sides may differ. This is a diagonal form of the
     sequence attack (Rossi et al. 2025). Every token has its own Gaussians, so the few tokens that reveal a document are
@@ -124,25 +125,25 @@ def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows:
 
 
 def logit_confidence(log_probs: np.ndarray) -> np.ndarray:
-    """Return log p - log(1 - p) in float64, with log p cut to the range that float32 resolves; NaN stays NaN."""
+    """Return the logit log p - log(1 - p) of each log-probability, float64, with log p clipped to the range that
+    float32 resolves; NaN stays NaN."""
     clipped = np.clip(log_probs.astype(np.float64), *LOG_PROB_LIMITS)
     return clipped - np.log(-np.expm1(clipped))
 
 
 def offline_probability(out: np.ndarray, slope: float) -> np.ndarray:
-    """Return p(x) = ((1 + a) p_out(x) + (1 - a)) / 2, an estimate of the average model's probability from out-shadows
-    alone (Zarifzadeh et al. 2024); a = 1 gives p_out itself.
-    """
+    """Return p(x) = ((1 + a) p_out(x) + (1 - a)) / 2, RMIA's estimate of the average model's probability from
+    out-shadows alone (Zarifzadeh et al. 2024); ``slope`` is a, and a = 1 gives p_out itself."""
     return ((1 + slope) * out + (1 - slope)) / 2
 
 
 def online_probability(known: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Return p(x), the mean over in-shadows and the mean over out-shadows with equal weights."""
+    """Return RMIA's p(x): the mean of in-shadows (``known``) and the mean of out-shadows with equal weights."""
     return (known + out) / 2
 
 
 def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
-    """Return the a, from 0 to 1, whose `offline_probability` is nearest to `online_probability`.
+    """Return RMIA's slope a, from 0 to 1, whose `offline_probability` is nearest to `online_probability`.
 
     The fit minimises the squared relative error, because RMIA compares ratios. With the absolute error, a few easy
     texts would decide the fit.
@@ -154,7 +155,8 @@ def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
 
 
 def informia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray) -> np.ndarray:
-    """Return log p_θ(x) - log p(x) of each x, less the mean of it over the population's z (Tao and Shokri 2026).
+    """Return InfoRMIA's score of each document x: log p_θ(x) - log p(x), less its mean over the population (Tao and
+    Shokri 2026).
 
     That mean estimates minus the divergence of p_θ from p. The order of documents is RMIA's, without its ties: a score
     over the whole population is still ranked, and individuals are means of information, not of shares.
@@ -169,13 +171,14 @@ def informia_score(target: np.ndarray, average: np.ndarray, population: np.ndarr
 
 
 def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, *, gamma: float = 1.0) -> np.ndarray:
-    """Return for each x the share of the population's z with (p_θ(x) / p(x)) / (p_θ(z) / p(z)) >= gamma.
+    """Return RMIA's score of each document x: the share of the population's documents z with (p_θ(x) / p(x)) / (p_θ(z)
+    / p(z)) >= gamma.
 
     Parameters
     ----------
     target, average : float64, shape (D,)
         p_θ and p of each document: the geometric mean of its tokens' probabilities. The probability of the whole text
-        would vanish beside the 1 - a of `offline_probability`.
+        would vanish against the 1 - a of `offline_probability`.
     population : bool, shape (D,)
         The documents z. None of them may be a candidate.
 
@@ -191,7 +194,7 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
 
 
 def attack_classifier_score(features: np.ndarray, is_in: np.ndarray, *targets: np.ndarray) -> list[np.ndarray]:
-    """Return the log-odds of membership that an attack classifier gives, for each array of ``targets`` [@shokri2017].
+    """Return the log-odds of membership by an attack classifier, one array (D,) for each of ``targets`` [@shokri2017].
 
     The classifier is a logistic regression on standardised features. It is trained on the features of texts under
     in-shadows and under out-shadows, and does not see which text it scores.

@@ -35,14 +35,14 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """One attack.
+    """One membership attack: its score function, its inputs, and its texts in the report.
 
     Parameters
     ----------
     name : as in the job's ``audit.attacks`` and in the report
     score : function that returns one number for each document, float (D,): higher means more likely a member, NaN for
         no score. It takes (target, base, zlib_bytes, lowercase) for a likelihood attack, (shadows, models) for an
-        attack with shadow models, and what it names for one that asks the model
+        attack with shadow models, and arguments of its own for one that prompts the model
     title : the name of the attack in the report
     about : the sign of membership that the attack looks for, as a clause without a full stop
     source : the publication; empty for an attack that is not published
@@ -62,7 +62,7 @@ class Attack:
 
 
 def table_of(rows: Iterable[Attack]) -> Mapping[str, Attack]:
-    """Return rows by name, in their order, as an immutable table; `ValueError` if a name occurs twice."""
+    """Return the attacks by name, in order, as an immutable mapping; raise `ValueError` if a name occurs twice."""
     rows = tuple(rows)
     table = {row.name: row for row in rows}
     if len(table) < len(rows):

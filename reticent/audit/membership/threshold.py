@@ -1,22 +1,22 @@
-"""The threshold attack (definitions.md#threshold-attack): does protection by support tell who took part?
+"""The threshold attack (definitions.md#threshold-attack): does protection by support reveal who is a member?
 
 A word that exactly k individuals use is a target in the texts of k - 1 of them if the last one, *x*, is a member, and
-protected there if not. So whoever has those texts reads the membership of x off the model, at words of others: the
-score of x is the mean, over such words and the others who use them, of how much likelier the word is than under the
-base model. No shadow is needed. The control are words of k + 1 to k + 3 users, which are targets whether or not x is a
-member: what it finds is not the threshold's. (With a noisy threshold they are not, and it is no control.)
+protected there if not. So whoever has those texts can infer the membership of x from the words of others: the score of
+x is the mean, over such words and the others who use them, of how much likelier the word is than under the base model.
+No shadow model is needed. The control are words of k + 1 to k + 3 users, which are targets whether or not x is a
+member. (With a noisy threshold they are not always targets, and are no control.)
 
-A second attack, mostly the stronger, counts users among the members alone, and weighs every word by what it tells
-(:mod:`reticent.audit.membership.threshold`). Against a noisy threshold it alone counts: each word tells
-little then, and an individual uses hundreds.
+A second attack, mostly the stronger, counts users among the members alone, and weighs every word by its likelihood
+ratio (`fit_likelihood`). Against a noisy threshold it alone counts: each word reveals little then, and an individual
+uses hundreds.
 
-Protection of a name in the whole corpus is a channel too: a word of one's own spans is protected in others' notes if
-one is a member, and a target there if not. Owners of such words are asked by how much *less* likely these became.
+Protection of a name in the whole corpus is a channel too: a word of a person's own spans is protected in others' notes
+if that person is a member, and a target there if not. The score of its owner is how much *less* likely it became.
 
-Those who share a word share its score: x is asked in the text of y, and y in that of x. So the interval of the area has
-two parts, from resamples of the subjects and from resamples of the words, which are squared and added.
+Those who share a word share its score: x is scored in the text of y, and y in that of x. So the interval of the area
+has two parts, from resamples of the subjects and from resamples of the words, which are squared and added.
 
-Support is counted on the spelling of a word, as protection counts it, over both sides of the audit. A word is asked in
+Support is counted on the spelling of a word, as protection counts it, over both sides of the audit. A word is scored in
 the texts of members alone: held-out documents were not trained on. Cost: a pass over the words, and one look-up each.
 """
 
@@ -34,7 +34,7 @@ from scipy.stats import rankdata
 from reticent import _rust
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership, Told
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
-from reticent.audit.membership.most_exposed import FPR, told_members
+from reticent.audit.membership.most_exposed import FPR, most_exposed_members
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
 from reticent.audit.stats.intervals import (
     MAX_WEIGHTS,
@@ -67,21 +67,20 @@ from reticent.engine.store import TokenStore
 DOUBT = 1e-3
 #: A density below is no evidence: the tails of a fitted normal distribution are not.
 LEAST_DENSITY = 1e-6
-#: Users of the words that are looked at beyond those that are targets for certain, and at most.
+#: Numbers of users scored beyond those at which a word is certainly a target, and the largest number of users.
 BEYOND, MOST_USERS = 3, 1024
-#: Where individuals vote, words are targets for certain by so many users that few have just a few more.
+#: The same as a share of the certain number, where each individual votes for a limited number of words.
 BEYOND_SHARE = 0.5
-#: What is outside of these quantiles of the words counts as they do: a token that a model cannot say is one token.
+#: Word scores are clipped to these quantiles, so that one impossible token does not decide.
 CLIPPED = (0.01, 0.99)
-#: Words that must be of each kind.
+#: Smallest number of words that must be targets, and of words that must not be.
 FEWEST = 10
 NUM_STEPS = 100
 
 
 def target_shares(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word is a target, by its users among the members, up to those where it is for
-    certain and some more, float64.
-    """
+    """Return the probability that a word is a prediction target, by its number of users among the members, up to a few
+    users beyond certainty; float64."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
@@ -92,9 +91,8 @@ def target_shares(k: int, noise: Noise | None) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class WordLikelihood:
-    """Mean and deviation of words that were no targets and of those that were, each of shape (2,); ``limits`` of what a
-    word can show; and ``shares``, as of `target_shares`.
-    """
+    """Two fitted normal distributions of word scores, (not a target, target): ``means`` and ``deviations``, shape (2,).
+    ``limits`` clips the scores; ``shares`` is the result of `target_shares`."""
 
     means: np.ndarray
     deviations: np.ndarray
@@ -102,12 +100,12 @@ class WordLikelihood:
     shares: np.ndarray
 
     def ratio(self, values: np.ndarray, users: np.ndarray) -> np.ndarray:
-        """Return the log likelihood ratio of one user more, of words with so many certain users, float64.
+        """Return the log likelihood ratio, for each word, that it has one user more than the known ones; float64.
 
         Parameters
         ----------
         values : float64 array, how much likelier each word became
-        users : int array, below ``len(shares) - 1``
+        users : int array, known users of each word, below ``len(shares) - 1``
         """
         values = np.clip(values, *self.limits)
         none, target = (
@@ -121,8 +119,8 @@ class WordLikelihood:
 
 
 def fit_likelihood(values: np.ndarray, users: np.ndarray, shares: np.ndarray) -> WordLikelihood | None:
-    """Fit the two distributions to words by their number of users among the members (expectation maximisation with
-    known weights); None where too few words are of a kind.
+    """Fit the distributions of `WordLikelihood` by expectation maximisation with known mixture weights; None if too few
+    words are targets, or too few are not.
 
     Parameters
     ----------
@@ -153,17 +151,19 @@ def fit_likelihood(values: np.ndarray, users: np.ndarray, shares: np.ndarray) ->
 
 #: Users of a control word beyond k.
 CONTROLS = (1, 2, 3)
-#: Parts of the words, each weighed by what the others show.
+#: Cross-fitting folds of the words: the likelihood of each fold is fitted to the other folds.
 FOLDS = 5
 
 
 def spelling(text: str) -> str:
-    """Return a word as support by exact surfaces counts it: NFC, without the space that its first token may hold."""
+    """Return a word as support by exact surface forms counts it: NFC, without the space that its first token may
+    hold."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def spelling_of(surface: str) -> Callable[[str], str]:
-    """Return `spelling` for an index that counts words by a surface: ``exact``, ``casefold`` or ``fold``."""
+    """Return the function that spells a word as an index counts it, by surface form: ``exact``, ``casefold`` or
+    ``fold``."""
     if surface == "exact":
         return spelling
 
@@ -176,9 +176,10 @@ def spelling_of(surface: str) -> Callable[[str], str]:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Each subject, the words they are asked by, and where those stand in the texts of others.
+    """Occurrences, in the texts of others, of the words by which each subject is attacked.
 
-    ``subject`` (numbers of individuals), ``word`` and ``other`` have one entry for each occurrence at ``place``.
+    One entry for each occurrence: ``subject`` and ``other`` are numbers of individuals, ``word`` that of the word, and
+    ``place`` the row of the occurrence among the words of the store.
     """
 
     subject: np.ndarray
@@ -188,7 +189,8 @@ class _Pairs:
 
 
 class _MemberScores:
-    """The score of each word in the texts of each member: the sum over members, and how many members have one."""
+    """The score of each word in the texts of each member; by word, the sum over members (``totals``) and their number
+    (``counts``)."""
 
     def __init__(self, pairs: np.ndarray, values: np.ndarray, num_words: int, num_units: int):
         self._num_units, self._values = num_units, values
@@ -197,7 +199,8 @@ class _MemberScores:
         self.counts = np.bincount(pairs[0], minlength=num_words)
 
     def of(self, word: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scores of words in the texts of these members, 0 where there is none, and whether there is one."""
+        """Return (score, exists) of each pair of a word and a member: its score in that member's texts, 0 where it has
+        none, and whether it has one."""
         keys = word * self._num_units + unit
         place = np.searchsorted(self._keys, keys)
         found = np.append(self._keys, -1)[place] == keys
@@ -205,16 +208,16 @@ class _MemberScores:
 
 
 class ThresholdAudit:
-    """The words of the documents by their users; shared by all models of one tokenizer.
+    """The words of the documents with their users; shared by the audits of all models of one tokenizer.
 
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
-    words : of ``store``; table : a `SurfaceTable` that spells as `spelling_of` the index
+    words : of ``store``; table : a `SurfaceTable` that spells words by `spelling_of`
     units : household of each individual (by code), where support counts households
-    owned : bool array, shape (words,), whether a word stands in a span that protects it in the whole corpus
-    in_span : bool array, shape (words,), whether it stands in any span
-    uncopied : bool array, shape (individuals by code, ascending), as for `told_members`
+    owned : bool array, shape (words,), whether a word lies in a span that protects it in the whole corpus
+    in_span : bool array, shape (words,), whether it lies in any span
+    uncopied : bool array, shape (individuals by code, ascending), as for `most_exposed_members`
     """
 
     def __init__(
@@ -259,10 +262,9 @@ class ThresholdAudit:
             self._of_owners = spelt, unit, owned & (spelt != NO_SURFACE), ~in_span & (spelt != NO_SURFACE)
 
     def owners(self, k: int) -> _Pairs | None:
-        """Return who is asked by words of their own spans, outside of spans in the texts of members: no other member
-        owns such a word, and k or more others use it, so that it is a target there unless its owner is a member. None
-        where spans are not known.
-        """
+        """Return the occurrences by which owners of protected words are attacked: words of their own spans, outside of
+        spans in members' texts. No other member owns such a word, and k or more others use it, so it is a target there
+        unless its owner is a member. None without spans."""
         if self._of_owners is None:
             return None
         spelt, unit, owned, free = self._of_owners
@@ -277,39 +279,42 @@ class ThresholdAudit:
         num_users = np.bincount(users[0], minlength=num_words)
         own_use = np.isin(word * len(self.is_member) + owner, users[0] * len(self.is_member) + users[1])
         asked = (num_owners[word] - self.is_member[owner] == 0) & (num_users[word] - own_use >= k)
-        return _placed(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
+        return _occurrences_of(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
 
     def pairs(self, k: int, users: int) -> _Pairs:
-        """Return who is asked by words of so many users. At the threshold (``users`` = k) all others are members; of a
-        control word at least k are.
-        """
+        """Return the occurrences of words with exactly ``users`` users, by subject. At the threshold (``users`` = k)
+        all others are members; of a control word at least k are."""
         key = (k, users)
         if key not in self._known:
             others, supports = self._others, self._support[self._word_of_pair]
-            self._known[key] = self._asked((supports == users) & (others == k - 1 if users == k else others >= k))
+            self._known[key] = self._occurrences((supports == users) & (others == k - 1 if users == k else others >= k))
         return self._known[key]
 
     @property
     def _others(self) -> np.ndarray:
-        """The members beside its individual who use the word of each pair."""
+        """The number of members, besides its own individual, who use the word of each (word, individual) pair; int
+        array."""
         return np.asarray(self._member_support[self._word_of_pair] - self.is_member[self._unit_of_pair])
 
-    def _asked(self, chosen: np.ndarray) -> _Pairs:
-        """Return the subjects of these pairs, and where their words stand in the texts of other members."""
+    def _occurrences(self, chosen: np.ndarray) -> _Pairs:
+        """Return the chosen (word, individual) pairs as subjects, with every occurrence of their words in the texts of
+        other members."""
         of_members = np.flatnonzero(self.is_member[self._units])
-        found = _placed(self._unit_of_pair[chosen], self._word_of_pair[chosen], self._spelt, self._units, of_members)
+        found = _occurrences_of(
+            self._unit_of_pair[chosen], self._word_of_pair[chosen], self._spelt, self._units, of_members
+        )
         return replace(found, place=self._places[found.place])
 
     def measure(
         self, log_probs: np.ndarray, base: np.ndarray | None, k: int, noise: Noise | None = None
     ) -> ThresholdMembership:
-        """Return the attacks on a model, and the control.
+        """Return the threshold attacks on a model, and their control.
 
         Parameters
         ----------
-        log_probs, base : of the tokens under the model and its base; None for the base itself, whose own
-            log-probability is then the score
-        k, noise : of the model's protection, 2 and None for a model without
+        log_probs, base : log-probabilities of the tokens under the model and its base model; ``base`` None: the
+            log-probability itself is the score, for a base model
+        k, noise : threshold of the model's protection, and its noise; 2 and None for a model without protection
         """
         told = log_probs.astype(np.float64) if base is None else np.subtract(log_probs, base, dtype=np.float64)
         # A sum of its own for each word: running sums of a whole corpus would round the words away.
@@ -334,7 +339,8 @@ class ThresholdAudit:
         )
 
     def _by_owner(self, scores: np.ndarray, k: int) -> KindAttack | None:
-        """The attack on owners of words: theirs became less likely in the texts of others; None over few of a side."""
+        """Return the attack on owners of protected words, which became less likely in others' texts; None if a side has
+        fewer than `FEWEST` owners."""
         pairs = self.owners(k)
         if pairs is None:
             return None
@@ -342,7 +348,7 @@ class ThresholdAudit:
         return found if min(found.num_members or 0, found.num_nonmembers or 0) >= FEWEST else None
 
     def _by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
-        """The attack by likelihood ratios; None where too few words are targets, or too few are none."""
+        """Return the attack by likelihood ratios; None if too few words are targets, or too few are not."""
         shares = target_shares(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
         of_members = self._member_scores(scores)
@@ -363,10 +369,11 @@ class ThresholdAudit:
             if likelihood is None:
                 return None
             ratios[of_fold] = likelihood.ratio(values[of_fold], users[of_fold])
-        return self._of_subjects(np.stack([subject, word]), ratios, k, is_mean=False)
+        return self._subject_attack(np.stack([subject, word]), ratios, k, is_mean=False)
 
     def _member_scores(self, scores: np.ndarray) -> _MemberScores:
-        """The score of each word in the texts of each member who uses it: the mean over its places."""
+        """Return the score of each word in the texts of each member who uses it: the mean over its occurrences
+        there."""
         known = np.isfinite(scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
         return _MemberScores(
@@ -374,54 +381,58 @@ class ThresholdAudit:
         )
 
     def _attack(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:
-        return self._of_subjects(*_word_scores(of_words, pairs), k, is_mean=True)
+        return self._subject_attack(*_word_scores(of_words, pairs), k, is_mean=True)
 
     def _subject_scores(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
-        """Mean or sum over the words of each subject; NaN for who is not asked."""
+        """Return the mean or sum of ``values`` over the words of each subject, float64 (individuals,); NaN for
+        individuals without such a word."""
         codes, number = np.unique(asked[0], return_inverse=True)
         totals = np.bincount(number, values, minlength=len(codes))
         result = np.full(len(self.is_member), np.nan)
         result[codes] = totals / np.bincount(number, minlength=len(codes)) if is_mean else totals
         return result
 
-    def _of_subjects(self, asked: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool) -> KindAttack:
-        """The attack by ``values`` of (subject, word), of which individuals have the mean or the sum; up to ``k`` share
-        the score of a word. None: who is told is not asked, as of a control.
+    def _subject_attack(self, asked: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool) -> KindAttack:
+        """Return the attack whose score of an individual is the mean or sum of ``values`` over its (subject, word)
+        pairs.
+
+        Up to ``k`` individuals share the score of a word; None skips the count of most exposed members, as for a
+        control.
         """
         scores = self._subject_scores(asked, values, is_mean=is_mean)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
         auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
-        told = self._told(scores, k) if k else None
+        told = self._most_exposed(scores, k) if k else None
         if auc.method == BOOTSTRAP:
             areas, rates = self._over_words(asked, values, is_mean)
             auc, told = _widened(auc, areas), told and replace(told, rate=told.rate and _widened(told.rate, rates))
         return KindAttack(
-            auc=self._named(auc),
-            tpr=tpr and self._named(tpr),
+            auc=self._over_subjects(auc),
+            tpr=tpr and self._over_subjects(tpr),
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
-            told=told and replace(told, rate=told.rate and self._named(told.rate)),
+            told=told and replace(told, rate=told.rate and self._over_subjects(told.rate)),
         )
 
-    def _told(self, scores: np.ndarray, k: int) -> Told | None:
-        """The members that are told, of all: who is asked by no word stands below everybody who is."""
+    def _most_exposed(self, scores: np.ndarray, k: int) -> Told | None:
+        """Return the share of all members that the attack identifies at a low false-positive rate; individuals without
+        a score rank lowest. None without scores."""
         if not np.isfinite(scores).any():
             return None
         asked = {"": np.where(np.isfinite(scores), scores, -np.inf)}
         codes = np.arange(len(scores))
-        return told_members(asked, codes, self.is_member, self._uncopied, at_once=k, **self.bootstrap).get("")
+        return most_exposed_members(asked, codes, self.is_member, self._uncopied, at_once=k, **self.bootstrap).get("")
 
-    def _named(self, estimate: Estimate) -> Estimate:
-        """The estimate with its subjects in its words."""
+    def _over_subjects(self, estimate: Estimate) -> Estimate:
+        """Return the estimate with its unit: households if support counts households, else unchanged."""
         if not self._are_households:
             return estimate
         return replace(estimate.over_households(estimate.n or 0), unit="households")
 
     def _over_words(self, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return the area, and the share of members that is told, in resamples of the words; a resample leaves out who
-        has none of its words.
-        """
+        """Return bootstrap replicates over words: the area, and the share of members identified; float64
+        (num_bootstrap,) each. Individuals without a drawn word are left out."""
         subject, word = asked
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
@@ -448,7 +459,8 @@ class ThresholdAudit:
 
 
 def _widened(estimate: Estimate, drawn: np.ndarray) -> Estimate:
-    """Return a share with the interval over subjects, and over the words of which these are its values."""
+    """Return a share whose interval over individuals is widened by that over words, of which ``drawn`` holds the
+    bootstrap replicates."""
     if estimate.value is None:
         return estimate
     drawn = drawn[np.isfinite(drawn)]
@@ -456,10 +468,10 @@ def _widened(estimate: Estimate, drawn: np.ndarray) -> Estimate:
     return estimate.widened(estimate.value - float(low), float(high) - estimate.value)
 
 
-def _placed(
+def _occurrences_of(
     subjects: np.ndarray, of_word: np.ndarray, spelt: np.ndarray, units: np.ndarray, chosen: np.ndarray
 ) -> _Pairs:
-    """Return subjects and their words at the chosen places of these words in the texts of others."""
+    """Return the occurrences, among the rows ``chosen``, of the word of each subject in the texts of others."""
     order = chosen[np.argsort(spelt[chosen], kind="stable")]
     first, end = (np.searchsorted(spelt[order], of_word, side=side) for side in ("left", "right"))
     lengths = end - first
@@ -470,14 +482,15 @@ def _placed(
 
 
 def _word_scores(scores: np.ndarray, pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return (subject, word), shape (2, n), and the mean over others, of these over occurrences."""
+    """Return ((subject, word) pairs, int (2, n); their scores, float64 (n,)): the mean over occurrences, then over the
+    others who use the word."""
     known = np.isfinite(scores[pairs.place])
     columns = np.stack([pairs.subject[known], pairs.word[known], pairs.other[known]])
     return _averaged(*_averaged(columns, scores[pairs.place[known]], num=3), num=2)
 
 
 def _averaged(columns: np.ndarray, values: np.ndarray, *, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each combination of the first ``num`` columns, and the mean of its values."""
+    """Return (distinct combinations of the first ``num`` columns, int (num, groups); mean value of each, float64)."""
     groups, number = np.unique(columns[:num], axis=1, return_inverse=True)
     counts = np.bincount(number.ravel(), minlength=groups.shape[1])
     return groups, np.bincount(number.ravel(), values, minlength=groups.shape[1]) / counts

@@ -35,10 +35,10 @@ __all__ = [
     "detectable_auc",
     "holds_chance",
     "is_over_chance",
-    "is_told",
     "judged",
     "kept_by_code",
     "kept_without_copies",
+    "verdict_by_interval",
 ]
 
 
@@ -53,16 +53,17 @@ __all__ = [
 
 #: Up to this share of the held-out individuals none is left out.
 SHARE = 0.01
-#: Words for 0.5 and an area less that of its control.
+#: Description of 0.5 plus the difference of an area and that of its control.
 OVER_BASE = "more than without training on them"
 #: Of an attack that is a difference to the base model already, where no shadow models are its control.
 NO_CONTROL = "; a difference to the base model, it has no control without shadow models"
-#: Words for an area without them.
+#: Description of an area without these individuals.
 WITHOUT_COPIES = "held-out people with near-copies of members’ documents left out"
 
 
 def kept_without_copies(codes: np.ndarray, is_member: np.ndarray, copied: np.ndarray | None) -> np.ndarray | None:
-    """Return who stays, bool, shape (individuals,); None if near-copies were not looked for, or few hold any.
+    """Return who stays in an area without near-copies, bool (individuals,); None if near-copies were not looked for, or
+    at most a share `SHARE` of the held-out individuals holds one.
 
     Parameters
     ----------
@@ -76,7 +77,8 @@ def kept_without_copies(codes: np.ndarray, is_member: np.ndarray, copied: np.nda
 
 
 def kept_by_code(codes: np.ndarray, kept: np.ndarray | None) -> np.ndarray | None:
-    """Return `kept_without_copies` of these codes (ascending) as a bool array by code; codes between them stay."""
+    """Return the result of `kept_without_copies` for these codes (ascending) as a bool array indexed by code; absent
+    codes are True."""
     if kept is None:
         return None
     found = np.ones(int(codes[-1]) + 1 if len(codes) else 0, dtype=bool)
@@ -97,7 +99,7 @@ TO_DETECT = 1.959964 + 0.841621
 
 
 def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
-    """Return the area that a test at 5 % over so many individuals finds four times in five; None if a side is empty.
+    """Return the AUC that a test at 5 % over so many individuals detects with 80 % power; None if a side is empty.
 
     It follows from the standard error of the area of an attack at chance (Mann-Whitney), sqrt((m + n + 1) / (12 m n)).
 
@@ -111,29 +113,30 @@ def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
 
 
 def is_over_chance(auc: Estimate | None) -> bool:
-    """Return whether the interval of an area lies over chance; false if its lower end is chance itself."""
+    """Whether the interval of an AUC lies above chance; False if its lower end is chance itself."""
     return auc is not None and auc.low is not None and auc.low > CHANCE
 
 
 def holds_chance(auc: Estimate) -> bool:
-    """Return whether the interval of an area contains chance, its ends included; true if there is no interval."""
+    """Whether the interval of an AUC contains chance, its ends included; True if there is no interval."""
     return auc.low is None or auc.high is None or auc.low <= CHANCE <= auc.high
 
 
-def is_told(auc: Estimate | None) -> str | None:
-    """Return the verdict on members whose area lies beside chance, on whichever side; None if its interval holds it."""
+def verdict_by_interval(auc: Estimate | None) -> str | None:
+    """Return the verdict on an AUC whose interval lies above or below chance; None if the interval contains chance."""
     if auc is None or holds_chance(auc):
         return None
     return DISTINGUISHABLE if is_over_chance(auc) else OTHER_WAY
 
 
 def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the models with a verdict and its reason for every attack, from controls among the models themselves.
+    """Return the models with a verdict and its reason for every attack, from control models among them (base model,
+    unprotected twin).
 
     The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
     chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
-    words alone or the base model tell the sides. The unprotected twin of the same epoch (or its last) shows whether an
-    attack has power.
+    words alone or the base model separate the sides. The unprotected twin of the same epoch (or its last) shows whether
+    an attack has power.
     """
     result = []
     for model in models:
@@ -167,7 +170,8 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
 
 
 def _emits_before(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Why rates of a given split say nothing: the base model, not trained on the members, has the same difference."""
+    """Return why the leak rates of a given split show nothing: the base model has the same difference of the sides.
+    None if it has not."""
     if base is None or not model.split_given or model is base:
         return None
     both = (base.excess or {}).get("both")
@@ -178,14 +182,15 @@ def _emits_before(model: ModelEvidence, base: ModelEvidence | None) -> str | Non
 
 
 def _without_base(kind: KindMembership, model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Why an attack on a given split says nothing where there is no base model: words alone may tell as much."""
+    """Return why an attack on a given split shows nothing without a base model: words alone may separate the sides.
+    None otherwise."""
     if base is not None or not model.split_given:
         return None
     return None if any(_is_over_words(attack.auc, model) for attack in kind.attacks.values()) else WITHOUT_BASE
 
 
 def _is_over_words(auc: Estimate, model: ModelEvidence) -> bool:
-    """Whether an area lies beyond all that words alone may tell, on either side."""
+    """Whether an AUC's interval lies beyond that of the blind baseline by words, on either side."""
     blind = model.blind and model.blind.auc
     if not blind or blind.low is None or blind.high is None or auc.low is None or auc.high is None:
         return False
@@ -193,7 +198,8 @@ def _is_over_words(auc: Estimate, model: ModelEvidence) -> bool:
 
 
 def fault_of(base: ModelEvidence) -> str | None:
-    """Return what tells the two sides without any model though the split was drawn by chance; None if nothing does."""
+    """Return why the two sides of a randomly drawn split differ without any model, which is a fault of the run; None if
+    they do not."""
     for blind in (base.blind, base.blind_holdout):
         if not base.split_given and blind and blind.p_value is not None and blind.p_value < FAULT:
             return f"{blind.by or 'words'} alone tell the two sides, which one run in a thousand does by chance"
@@ -203,7 +209,8 @@ def fault_of(base: ModelEvidence) -> str | None:
 def differs(
     model: ModelEvidence, base: ModelEvidence | None, controls: Callable[[ModelEvidence], Iterable[Estimate | None]]
 ) -> str | None:
-    """Return why attacks without shadow models say nothing: the sides of a split that was given differ by themselves.
+    """Return why attacks without shadow models show nothing: the sides of a given split differ by themselves. None if
+    they do not.
 
     Parameters
     ----------
@@ -227,6 +234,8 @@ def _areas_of(kind: str, base: ModelEvidence) -> list[Estimate]:
 def _verdict(
     name: str, model: ModelEvidence, base: ModelEvidence | None, twin: ModelEvidence | None
 ) -> tuple[str, str]:
+    """Return (verdict, its reason) on one attack of a model, with its base model and its unprotected twin as
+    controls."""
     measured = model.membership[name]
     shadows = measured.num_shadows is not None
     if (why := None if shadows else differs(model, base, partial(_controls, name, measured))) is not None:
@@ -236,14 +245,14 @@ def _verdict(
         auc, num_families = _at_once(name, model, auc), 2  # areas, and areas over the base
     if auc.value is None or auc.low is None:
         return NO_POWER, "there is no interval"
-    if base is None and model.split_given and is_told(auc) and not _is_over_words(auc, model):
+    if base is None and model.split_given and verdict_by_interval(auc) and not _is_over_words(auc, model):
         return INVALID, WITHOUT_BASE
     without = NO_CONTROL if measured.over_base is None and name in DIFFERENCES else ""
-    if told := is_told(auc):
+    if told := verdict_by_interval(auc):
         return told, f"the interval lies {'over' if told == DISTINGUISHABLE else 'under'} {CHANCE}{without}"
     if model is not base:
         for area, words in ((measured.over_base, OVER_BASE), (measured.auc_without_copies, WITHOUT_COPIES)):
-            if told := is_told(area and simultaneous(area, num_families)):
+            if told := verdict_by_interval(area and simultaneous(area, num_families)):
                 side = "over" if told == DISTINGUISHABLE else "under"
                 return told, f"the interval lies {side} {CHANCE}, {words}"
     if model is base:
@@ -253,19 +262,21 @@ def _verdict(
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
         return NO_POWER, f"no unprotected model shows that this attack finds anything{found}{without}"
-    if not is_told(_area(twin, name)):
+    if not verdict_by_interval(_area(twin, name)):
         return NO_POWER, f"members are not distinguishable by it in the unprotected model either{found}{without}"
     return QUIET, f"the same attack succeeds on the unprotected model{found}{without}"
 
 
 def _at_once(name: str, model: ModelEvidence, auc: Estimate) -> Estimate:
-    """An area with ends that hold at once with those of all attacks, and with what they are more than the base's."""
+    """Return the AUC with an interval that holds simultaneously for all attacks, and for the differences to the base
+    model."""
     low, high = ((model.best_attack and model.best_attack.intervals) or {}).get(name, (auc.low, auc.high))
     return simultaneous(replace(auc, low=low, high=high), 2)
 
 
 def _controls(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:
-    """Yield the areas of the base model that an attack must not be compared beside: its own, or that by the loss."""
+    """Yield the control AUCs of the base model for an attack: the holdout's blind baseline if it applies, and the same
+    attack's, or that of the loss."""
     if name in ON_HOLDOUT and base.blind_holdout is not None:
         yield base.blind_holdout.auc
     yield measured.control or _area(base, name) or _area(base, "loss")

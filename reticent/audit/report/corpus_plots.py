@@ -30,7 +30,7 @@ from reticent.audit.report.figure import (
 from reticent.audit.report.selectors import retention_rows
 from reticent.audit.texts import ENGLISH, Texts
 
-#: Lengths of n-grams whose margin is drawn.
+#: Largest n of the n-grams whose supports near k are drawn.
 MAX_MARGINS = 3
 WIDTH = 3.7
 POLICY_LOOKS = {"all": "protected", "last": "direct only", "cover": "pseudonymised", "paper": "plain"}
@@ -56,14 +56,15 @@ class Drawing:
 
 @styled
 def corpus_panels(corpus: CorpusEvidence, name: str, t: Texts = ENGLISH) -> list[str]:
-    """Return the panels of one plot: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14), ``margin``, ``unicity`` or
-    ``retention``."""
+    """Return the panels of one plot as inline SVG: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14), ``margin``,
+    ``unicity`` or ``retention``."""
     return [to_svg(drawing.figure, drawing.name, drawing.label, t) for drawing in _FIGURES[name](corpus, t)]
 
 
 @styled
 def write_corpus_plots(corpus: CorpusEvidence, folder: Path | str, t: Texts = ENGLISH) -> list[Path]:
-    """Write every figure as SVG and PNG on white into ``folder``; returns their paths. Equal input, equal bytes."""
+    """Write every figure as SVG and PNG on white into ``folder``, and return their paths. Equal input gives equal
+    bytes."""
     written = []
     for draw in _FIGURES.values():
         for drawing in draw(corpus, t):
@@ -76,7 +77,8 @@ def write_corpus_plots(corpus: CorpusEvidence, folder: Path | str, t: Texts = EN
 
 
 def draw_identifiers(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Identifiers and words per individual (Fig. 5 of [@boutet2025]) and individuals per word (Fig. 6)."""
+    """Return the figures of identifiers and words per individual (Fig. 5 of [@boutet2025]) and of individuals per word
+    (Fig. 6)."""
     parts = {
         "direct": ("direct only", "-"),
         "indirect": ("indirect only", (0, (2, 1.5))),
@@ -98,7 +100,7 @@ def draw_identifiers(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing
 
 
 def _cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None = None) -> Drawing | None:
-    """One panel of cumulative distributions, or nothing."""
+    """Return one panel of cumulative distributions; None without a curve."""
     curves = [(line, line.curve) for line in lines if line.curve and line.curve.x]
     if not curves:
         return None
@@ -139,7 +141,7 @@ def _share_below(curve: Curve | WordCurve, k: int) -> float:
 
 
 def _log_ticks(axis: Any, top: float, t: Texts) -> None:
-    """A logarithmic axis from 1 with plain numbers."""
+    """Make the x axis logarithmic from 1 to ``top``, with plain numbers."""
     axis.set_xscale("log")
     ticks = [each for e in range(9) for each in (10**e, 3 * 10**e) if each <= top and (top < 3000 or each == 10**e)]
     axis.set_xticks(ticks, [t.count(each) for each in ticks])
@@ -147,7 +149,8 @@ def _log_ticks(axis: Any, top: float, t: Texts) -> None:
 
 
 def draw_by_n(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Identifying n-grams by n, all and minimal: distinct, occurrences, and how many a person has (Fig. 14)."""
+    """Return the figures of identifying n-grams by n, all and minimal: distinct, occurrences, and number per person
+    (Fig. 14)."""
     rows = corpus.identifiers_by_n or []
     if len(rows) < 2:
         return []
@@ -194,7 +197,7 @@ def _bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "o
 
 
 def _by_words(kind: str, shown: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
-    """Numbers by the words in a sequence, for an alternative text."""
+    """Return the numbers by n as a sentence of an alternative text."""
     numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(shown, rows, strict=True)]
     return t("common.name_what", name=t.evidence(kind), what=", ".join(numbers))
 
@@ -229,12 +232,12 @@ def _per_individual_by_n(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawi
 
 
 def _quantile(curve: Curve | WordCurve, share: float) -> float:
-    """Return the first value up to which this share lies; NaN where the points of a published curve end before."""
+    """Return the first value at which the cumulative curve reaches ``share``; NaN if a published curve ends before."""
     return next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= share), np.nan)
 
 
 def draw_margin(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Distinct n-grams by support just below and just above k, a panel for each of the first lengths."""
+    """Return bar charts of distinct n-grams by support just below and just above k, one for each of the first n."""
     drawings, k = [], corpus.k
     for n in range(1, MAX_MARGINS + 1):
         rows = [row for row in corpus.margin or [] if row.n == n]
@@ -277,13 +280,14 @@ def _short(count: int, t: Texts) -> str:
 
 
 def _plain_counts(axis: Any, t: Texts) -> None:
-    """Counts on the y axis as plain, short numbers."""
+    """Show counts on the y axis as plain, short numbers."""
     axis.yaxis.set_major_formatter(lambda value, _: _short(round(value), t))
     axis.yaxis.get_major_locator().set_params(integer=True, nbins=5)
 
 
 def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Share of random m-sets of shared words that single out one person, with 95 % intervals."""
+    """Return the figure of the share of random sets of m shared words that single out one person, with 95 %
+    intervals."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     if not rows:
         return []
@@ -304,7 +308,7 @@ def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
 
 
 def draw_retention(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Share of words that stay targets, by policy and n."""
+    """Return the figure of the share of words that remain prediction targets, by policy and n."""
     rows = retention_rows(corpus)
     lengths = sorted({row.n for row in rows if row.n is not None})
     if len(lengths) < 2:

@@ -1,4 +1,4 @@
-"""The environment of every template of a report: everything is escaped, and an unknown name is an error."""
+"""The Jinja environment of every template of a report: everything is escaped, and an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def template_environment(t: Texts, package: str = "reticent.audit.report") -> jinja2.Environment:
-    """Return the environment of a package's ``templates`` in a language, to which a page adds its filters."""
+    """Return the Jinja environment of a package's ``templates`` in a language, to which a page adds its filters."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -42,7 +42,8 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
 
 
 def mark_attributes(*texts: str | Mark) -> Markup:
-    """Return the marks of texts as attributes of an element; what marks have in one field is set apart by bars."""
+    """Return the marks of texts as ``data-`` attributes of an HTML element; several values of one field are separated
+    by bars."""
     marks = list(dict.fromkeys(
         mark for text in texts for mark in ((text,) if isinstance(text, Mark) else marks_of(text))
     ))  # fmt: skip
@@ -51,7 +52,7 @@ def mark_attributes(*texts: str | Mark) -> Markup:
 
 
 def _marked(sentences: Iterable[str]) -> Markup:
-    """Return sentences one after another, an element for each that has marks."""
+    """Return the sentences as HTML, those with marks as elements of their own."""
     span = Markup("<span{}>{}</span>")
     parts = [span.format(mark_attributes(text), str(text)) if marks_of(text) else escape(text) for text in sentences]
     return Markup(" ").join(parts)
@@ -59,7 +60,7 @@ def _marked(sentences: Iterable[str]) -> Markup:
 
 @cache
 def _compiled() -> jinja2.BytecodeCache:
-    """Return what keeps the compiled templates of this process: a page has filters of its own, by the same names."""
+    """Return the cache of compiled templates of this process."""
     import jinja2
     from jinja2.bccache import Bucket
 

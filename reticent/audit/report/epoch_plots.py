@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
 
 Measure = Callable[["ModelEvidence"], "Estimate | None"]
-#: Slug, where chance lies, and the estimate of an entry.
+#: (slug, value at chance or None, function that returns the estimate of an entry).
 MEASURES: tuple[tuple[str, float | None, Measure], ...] = (
     ("utility", None, lambda m: ordinary_utility(m.utility.heldout, m.objective)),
     ("privacy", None, lambda m: m.privacy["both"].types),
@@ -44,9 +44,8 @@ MEASURES: tuple[tuple[str, float | None, Measure], ...] = (
 
 @styled
 def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Utility, Privacy (Figs. 7 and 9, unfolded) and the loss attack against epochs; the dotted line is the base.
-
-    Nothing where no recipe has two checkpoints.
+    """Return panels of utility, Privacy (Figs. 7 and 9, unfolded) and the loss attack against epochs, as inline SVG;
+    the dotted line is the base model. Empty if no recipe has two checkpoints.
     """
     groups = groups_of(models)
     recipes = {group: by_recipe(models, group) for group in groups}
@@ -62,14 +61,14 @@ def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
 
 
 def _measured(models: Sequence[ModelEvidence], measure: Measure) -> list[tuple[int, Estimate]]:
-    """Epoch and estimate of each entry that has one."""
+    """Return (epoch, estimate) of each entry that has one."""
     rows = [(m.epoch, measure(m)) for m in models]
     return [(epoch, found) for epoch, found in rows if has_value(found)]
 
 
 def _limits(models: Sequence[ModelEvidence], measure: Measure, chance: float | None) -> tuple[float, float] | None:
-    """One axis for the panels of one measure, so that masked and causal models can be compared; it holds all
-    intervals, the bands of the trainings, and chance."""
+    """Return the shared y limits of the panels of one measure, which hold all intervals, ranges over seeds, and chance;
+    None without an estimate."""
     estimates = [found for _, found in _measured(models, measure)]
     if not estimates:
         return None

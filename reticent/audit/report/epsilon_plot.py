@@ -1,4 +1,4 @@
-"""What an epsilon costs and closes: utility and membership of the private trainings of a sweep, as inline SVG."""
+"""Utility and membership of the private trainings of a sweep, against epsilon, as inline SVG."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
-#: Recipe -> its epsilons, ascending, and a model of each.
+#: Recipe -> (epsilon, model) of each of its trainings, ascending.
 Arms = dict[str, list[tuple[float, "ModelEvidence"]]]
 Measure = Callable[["ModelEvidence"], "Estimate | None"]
-#: Name in the catalogue's plots against epochs, and the estimate of a model.
+#: (name in the catalogue's plots against epochs, function that returns the estimate of a model).
 MEASURES: tuple[tuple[str, Measure], ...] = (
     ("utility", lambda m: ordinary_utility(m.utility.heldout, m.objective)),
     ("loss", lambda m: (found := strongest_attack(m)) and found[1]),
@@ -43,7 +43,8 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
 
 @styled
 def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Utility and the strongest attack against epsilon, last checkpoints; nothing where no recipe has two epsilons."""
+    """Return panels of utility and of the strongest attack against epsilon, last checkpoints, as inline SVG; empty if
+    no recipe has two epsilons."""
     panels = []
     for group in groups_of(models):
         last = last_of(models, group)
@@ -53,6 +54,7 @@ def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[
 
 
 def _arms(models: Sequence[ModelEvidence]) -> Arms:
+    """Return the private trainings by recipe, ascending by epsilon, of recipes with at least two epsilons."""
     found: Arms = {}
     for model in models:
         shown = shown_in(model.guarantee or "")

@@ -1,4 +1,4 @@
-"""Parts that every figure shares: the look of a recipe, and the way from a figure to an inline SVG.
+"""Parts that every figure shares: the look of a recipe, and the conversion of a figure to inline SVG.
 
 Invariant: a recipe has one colour, one marker and one line in every figure, and each of the three identifies
 it; colours are CSS variables with a fallback, so that one page serves light, dark and paper; an SVG holds no
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The look of a family of recipes in figures.
+    """The look of a family of recipes in figures: colours, marker, line style and glyph.
 
     The colours keep a contrast of 3:1 or more with their background, and a CIELAB distance of 12 or more from each
     other in normal, protan, deutan and tritan vision.
@@ -109,7 +109,7 @@ STYLE: Any = {
 
 
 def family(recipe: str) -> str:
-    """Return the family of a recipe, a key of `LOOKS`; of a classifier or a tagger, what it was trained on top of."""
+    """Return the family of a recipe, a key of `LOOKS`; for a classifier or a tagger, that of its starting model."""
     recipe = recipe.rpartition("/")[2]
     if recipe == "base":
         return "base"
@@ -136,7 +136,7 @@ def look_of(recipe: str) -> Look:
 
 
 def key(recipe: str) -> str:
-    """Return the recipe's line and marker as a small inline SVG; the name must stand beside it."""
+    """Return the legend key of a recipe (line and marker) as a small inline SVG; its name must be written beside it."""
     look = look_of(recipe)
     dash = "" if look.line == "-" else f' stroke-dasharray="{" ".join(f"{1.6 * d:g}" for d in look.line[1])}"'
     shade = f"var(--r-{look.slug},{look.light})"
@@ -148,7 +148,7 @@ def key(recipe: str) -> str:
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Run a drawing function under our style and leave matplotlib's settings as they were."""
+    """Decorate a drawing function to run under the house style, with matplotlib's settings restored afterwards."""
 
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -161,7 +161,7 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 def new_panel(title: str, note: str = "", *, width: float = 4.3, height: float = 3.0) -> tuple[Any, Any]:
-    """Return the figure and axes of one panel."""
+    """Return (figure, axes) of one panel with its title and note."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -171,7 +171,7 @@ def new_panel(title: str, note: str = "", *, width: float = 4.3, height: float =
 
 
 def write_title(axis: Any, title: str, note: str = "") -> None:
-    """Write the title of a panel; there is always room for a note, so that panels side by side stay level."""
+    """Write the title and note of a panel; the room for a note is always kept, so that panels align."""
     axis.set_title(title, pad=18)
     if note:
         axis.annotate(
@@ -180,7 +180,7 @@ def write_title(axis: Any, title: str, note: str = "") -> None:
 
 
 def to_svg(figure: Any, name: str, label: str, t: Texts = ENGLISH) -> str:
-    """Return a figure as an inline SVG: an image with alternative text, ids that no other has, and no address in it."""
+    """Return a figure as inline SVG with alternative text, ids prefixed by ``name``, and no external address."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     if t.language != "en":
@@ -205,7 +205,7 @@ def to_svg(figure: Any, name: str, label: str, t: Texts = ENGLISH) -> str:
 
 
 def _localise_ticks(figure: Any, t: Texts) -> None:
-    """Write the numbers at the axes of a figure in the signs of a language."""
+    """Write the tick labels of a figure with the separators of a language."""
     from matplotlib.ticker import Formatter
 
     class Localised(Formatter):
@@ -233,7 +233,7 @@ def _shorten_numbers(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """A name from the evidence, fit to be drawn: printable, and not longer than a label."""
+    """Return a name from the evidence fit to be drawn: printable, and at most 20 characters."""
     shown = "".join(c for c in text if c.isprintable())
     return shown if len(shown) <= 20 else shown[:19] + "…"
 
@@ -243,7 +243,8 @@ def has_value(estimate: Estimate | None) -> TypeGuard[Estimate]:
 
 
 def spread(values: Iterable[Estimate]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values and the ends of their intervals; where there is no interval, the value itself."""
+    """Return (values, lower ends, upper ends) of estimates, float64 each; without an interval both ends are the
+    value."""
     rows = [(v.value, v.value if v.low is None else v.low, v.value if v.high is None else v.high)
             for v in values]  # fmt: skip
     value, low, high = np.array(rows, dtype=float).reshape(-1, 3).T
@@ -251,11 +252,12 @@ def spread(values: Iterable[Estimate]) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def whiskers(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the distances of both ends from the values, float64 (2, n), as matplotlib's error bars need them."""
     return np.stack([value - low, high - value])
 
 
 def say(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
-    """An estimate in an alternative text."""
+    """Return an estimate with its interval, for an alternative text."""
     if estimate is None or estimate.value is None:
         return t("common.not_measured")
     if estimate.low is None or estimate.high is None:
@@ -265,7 +267,7 @@ def say(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def say_value(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """The value of an estimate that has one, in an alternative text; of a bound, the side on which the number lies."""
+    """Return the value of an estimate for an alternative text; of a bound, on which side the number lies."""
     shown = _two_digits(estimate.value or 0.0, t)
     if estimate.bound == "above":
         return t("common.above_value", value=shown)
@@ -282,21 +284,21 @@ def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
 
 
 def dodge(number: int, of: int, step: float) -> float:
-    """Offset of one of several marks that would lie on one another."""
+    """Return the offset of mark ``number`` of ``of`` marks that would otherwise overlap."""
     return (number - (of - 1) / 2) * step
 
 
 def faces_of(estimates: Sequence[Estimate], shade: str) -> list[str]:
-    """Fill of each mark: hollow where the number is only a bound, because few people or identifiers are behind it."""
+    """Return the fill colour of each mark: hollow where the number is only a bound, because few people or identifiers
+    are behind it."""
     return [PAPER if estimate.bound else shade for estimate in estimates]
 
 
 def curve(
     axis: Any, rows: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
-    """Draw a recipe's line with the interval of each point; a band is the range of its trainings with other seeds.
-    Marks of several recipes are moved apart a little.
-    """
+    """Draw a recipe's line with the interval of each point; a band is the range over its trainings with other seeds.
+    ``factor`` and ``shift`` move the marks of several recipes apart."""
     look = look_of(recipe)
     x = np.array([row[0] for row in rows]) * factor + shift
     value, low, high = spread(row[1] for row in rows)
@@ -311,7 +313,7 @@ def curve(
 
 
 def epoch_axis(axis: Any, epochs: Iterable[int]) -> None:
-    """Epochs on a binary scale, each labelled: checkpoints double."""
+    """Make the x axis binary logarithmic with a label at each epoch."""
     ticks = sorted(set(epochs))
     axis.set_xscale("log", base=2)
     axis.set_xticks(ticks, [str(t) for t in ticks])

@@ -4,7 +4,7 @@ The reader decides whether a model may be released and need not know the field. 
 individuals behind it, a rate of 0 has its upper bound, and an attack that finds nothing counts as such only if the same
 attack succeeds on an unprotected model. No next step advises to share a model: that is for who answers for it.
 
-Each sentence about models is `Marked` with what it says of each of them.
+Each sentence about models is `Marked` with its statement on each of them.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
     from reticent.audit.stats.estimate import Estimate
 
-#: Risks that are about who took part: of the person, and by identifying words (the threshold attack among them).
+#: Risks of membership: of the person, and by identifying words (the threshold attack among them).
 MEMBERSHIP = ("individual", "words")
-#: Non-members that one false positive in a hundred needs (definitions.md#intervals).
+#: Non-members needed for a false-positive rate of 1 % (definitions.md#intervals).
 WANTED_NONMEMBERS = 1000
 #: Under this share of words left as targets a run warns (definitions.md#identifiers).
 LOW_RETENTION = 0.4
-#: What a sentence is about, and by which number: for its marks.
+#: (risk, number) of the marks of sentences on the training rule, utility and differential privacy.
 RULE = ("training", "protected targets")
 UTILITY = ("utility", "ordinary words")
 GUARANTEE = ("training", "epsilon")
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
-#: A model with the name that a sentence gives it.
+#: (name in the sentence, model).
 Named = tuple[str, "ModelEvidence"]
 Ledgers = list[tuple[str, "ModelEvidence", "Ledger"]]
 
 
 class Outcomes:
-    """The judged risks by model: the one source of what a sentence says of a risk."""
+    """The judged risks by model: the single source of statements on risks in sentences."""
 
     def __init__(self, risks: RiskTable):
         self._rows = {(row.model, row.objective, row.recipe): row for row in risks.rows}
@@ -84,7 +84,7 @@ class Outcomes:
         return {result.risk: result for result in row.results} if row else {}
 
     def is_found(self, model: ModelEvidence, risk: str) -> bool:
-        """Return whether anything was found, over the threshold or under it."""
+        """Whether an attack found anything for this risk, above or below the threshold."""
         result = self.results(model).get(risk)
         return result is not None and is_found(result)
 
@@ -96,16 +96,16 @@ class Outcomes:
         return result.outcome if result else NOT_SHOWN
 
     def found_marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Marks of a sentence that says whether something was found."""
+        """Return the marks of a sentence on whether something was found."""
         return [found_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
     def marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Marks of a sentence that says the outcome against the threshold."""
+        """Return the marks of a sentence on the outcome against the threshold."""
         return [risk_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
 
 class Findings(NamedTuple):
-    """Sentences: the answer in short, the findings by heading, how sure they are, and the next steps."""
+    """Sentences of the report: the answer in short, the findings by heading, their certainty, and the next steps."""
 
     short: list[str]
     found: list[tuple[str, list[str]]]
@@ -114,7 +114,7 @@ class Findings(NamedTuple):
 
 
 def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
-    """Return the findings of a published audit."""
+    """Return the findings of a published audit, in sentences."""
     models = audit.models
     checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
@@ -135,7 +135,7 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
 
 
 def _gates(verdict: Verdict | None, t: Texts) -> Iterable[str]:
-    """The thresholds of the job, which a reader looks for first."""
+    """Yield a sentence with the outcomes of the job's gates."""
     outcomes = [row.outcome for row in verdict.results] if verdict else []
     counts = {FAIL: "findings.gates_failed", NO_POWER: "findings.gates_undecided", PASS: "findings.gates_passed"}
     if outcomes:
@@ -149,7 +149,7 @@ def _canaries(audit: AuditEvidence, t: Texts) -> Iterable[str]:
 
 
 def _short(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """The answer in short, by the risks as they are judged."""
+    """Yield the sentences of the short answer, by the judged risks."""
     trained = [(g.called(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
@@ -198,7 +198,7 @@ def _short(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: 
 
 
 def _is_unsaid(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Whether nothing can be said of who took part, as the two sides differ without the model."""
+    """Whether membership cannot be judged because the two sides differ without the model."""
     return only_invalid(model) and not outcomes.is_found(model, "individual")
 
 
@@ -235,7 +235,7 @@ def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: 
         known = {"risk": t.evidence(RISKS[risk].title)}
         told = [(r, m) for r, m in trained.items() if outcomes.is_found(m, risk)]
         if told:
-            said = [_told(r, m, outcomes, risk, t) for r, m in told]
+            said = [_by_best_attack(r, m, outcomes, risk, t) for r, m in told]
             text = t("findings.who_took_part_is_distinguishable_better_than", models=t.apart(said), **known)
             yield Marked(text, *outcomes.found_marks(told, risk))
         rows = [
@@ -253,8 +253,9 @@ def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: 
         yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
 
 
-def _told(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
-    """A model with the number by which its members are told: the best attack on whole texts, else the surest number."""
+def _by_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
+    """Return a model's name with the number that reveals its members: the best attack on whole texts, else the surest
+    number."""
     best = strongest_attack(model)
     if risk == "individual" and best and is_over_chance(best[1]):
         return f"{recipe} {_area(best, t)}"
@@ -262,6 +263,7 @@ def _told(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: T
 
 
 def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
+    """Return a model's name with the number that was found most surely, or that decided the risk."""
     found = (result.found, result.found_estimate, result.found_at_most)
     what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
     if what is None:
@@ -271,13 +273,14 @@ def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
 
 
 def _otherwise(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """What another test of emission found, where the one in words above found nothing."""
+    """Yield a sentence on what another test of emission found, if the one already described found nothing."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
         yield t("findings.found_otherwise", number=number_in_words(result.found, t))
 
 
 def _area(attack: tuple[str, Estimate], t: Texts) -> str:
+    """Return an attack's AUC with its interval and name, in words."""
     name, auc = attack
     return t(
         "findings.value_interval_attack_attack", value=percent(auc.value, t), interval=interval_of(auc, t), attack=name
@@ -369,13 +372,13 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
 
 
 def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Who says who was trained on, of a model that was trained elsewhere."""
+    """Yield a sentence on the source of the list of members, for a model that was trained elsewhere."""
     if (subject := subject_of(audit)) is not None:
         yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
 
 def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """The differences between trainings of one recipe, at the last checkpoints: their largest range of Privacy."""
+    """Yield sentences on the differences between trainings of one recipe, with the largest range of Privacy."""
     seeds = num_seeds(models)
     if seeds == 1:
         return
@@ -397,14 +400,14 @@ def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Text
 
 
 def _loud(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes) -> bool:
-    """The positive control: whether the audit finds learned identifiers in an unprotected model."""
+    """Whether the audit finds learned identifiers in the unprotected model (the positive control)."""
     return group.objective in last and outcomes.is_found(last[group.objective], "emission")
 
 
 def _controls(
     group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, audit: AuditEvidence, t: Texts
 ) -> Iterable[str]:
-    """The positive control (the unprotected twin) and the negative one (the base model)."""
+    """Yield sentences on the positive control (the unprotected twin) and the negative one (the base model)."""
     kind, objective = group.kind(t), group.objective
     if objective not in last and not all(protects(m, audit) for m in last.values()):
         yield t(
@@ -433,7 +436,8 @@ def _controls(
 
 
 def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]:
-    """Whether the two sides can be told without what was trained: by words alone, or by the base model."""
+    """Yield sentences on whether the two sides are distinguishable without training: by words alone, or by the base
+    model."""
     attack = strongest_attack(base, even_invalid=True)
     if base.blind and has_value(base.blind.auc) and not holds_chance(base.blind.auc):
         yield t(
@@ -460,13 +464,13 @@ def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]
 
 
 def _ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
-    """Models with a count of their targets: the name of each, with the section's where it is needed."""
+    """Return (name, model, ledger) of the last checkpoints with a ledger of their prediction targets."""
     last = [(g.called(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
     return [(name, model, model.ledger) for name, model in last if model.ledger]
 
 
 def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """The number of checked targets: a count of all of them, so there is no interval."""
+    """Yield a sentence with the number of checked prediction targets, a full count without an interval."""
     kept = [row for row in ledgers if row[2].protected and not row[2].violations]
     if kept:
         counts = [
@@ -478,7 +482,7 @@ def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
 
 
 def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str]:
-    """The bound of differential privacy, which holds for any attack; each epsilon has its unit."""
+    """Yield a sentence on the differential-privacy guarantee of each private model, which bounds any attack."""
     private = []
     for group, recipes in checkpoints.items():
         for recipe, entries in recipes.items():
@@ -501,7 +505,8 @@ def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str
 
 
 def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
-    """Yield the cost of several private trainings on the same documents together, if they are of one unit."""
+    """Yield a sentence on the joint epsilon of several private trainings on the same documents, if their privacy unit
+    is the same."""
     costs = []
     for model in models:
         if (shown := shown_in(model.guarantee or "")) is not None and math.isfinite(shown[0]):
@@ -513,9 +518,7 @@ def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]
 
 
 def said_of_epsilon(guarantee: str, t: Texts) -> str:
-    """Return the sentences, behind others, that say of what an epsilon is, and it in words, or that it protects nobody;
-    nothing where there is none.
-    """
+    """Return sentences that explain an epsilon in words, or say that it protects nobody; empty without one."""
     shown = shown_in(guarantee)
     if shown is None:
         return ""
@@ -531,7 +534,7 @@ def said_of_epsilon(guarantee: str, t: Texts) -> str:
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
-    """The base models of which a part, perhaps the head, was not pre-trained, and encoders that came without one."""
+    """Yield a sentence for each base model with weights that were not pre-trained, and each encoder without a head."""
     for model in models:
         if model.num_drawn:
             said = "common.drawn" if model.recipe == "base" else "common.headless"
@@ -554,7 +557,7 @@ def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
 
 
 def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether anything in a model's training protects anyone."""
+    """Whether anything in a model's training protects anyone."""
     return not is_unprotected(recipe_of(model.recipe, audit), model)
 
 
@@ -565,7 +568,7 @@ def decisions(
     audit: AuditEvidence,
     t: Texts,
 ) -> Iterable[str]:
-    """Say what not to share and why, what to change, and what to ask again."""
+    """Yield the next steps as sentences: models not to share and why, what to change, and what to measure again."""
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r, t), m, checkpoints[g][r])
@@ -620,7 +623,7 @@ def decisions(
 
 
 def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Models that must not be shared, each for one reason: the first of those that it has."""
+    """Yield sentences on the models that must not be shared, each with the first reason that applies."""
     said = [(r, m) for r, m in trained if outcomes.outcome(m, "emission") == BEYOND]
     if said:
         text = t("findings.do_not_share", count=len(said), names=_names(said, t))
@@ -651,16 +654,15 @@ def _has(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
 
 
 def _is_quiet(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Whether it is shown that a model emits no more than the threshold allows, and no more was found of who took part
-    or over any threshold.
-    """
+    """Whether emission is shown to be within its threshold, nothing was found of emission or membership, and no risk is
+    beyond."""
     beyond = any(result.outcome == BEYOND for result in outcomes.results(model).values())
     heard = any(outcomes.is_found(model, risk) for risk in ("emission", "individual"))
     return outcomes.outcome(model, "emission") == WITHIN and not beyond and not heard
 
 
 def _earlier(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
-    """The latest earlier checkpoint that has learned nothing measurable, and whose members are not distinguishable."""
+    """Return a sentence on the latest earlier checkpoint without measurable leaks or membership; empty without one."""
     for model in reversed(entries[:-1]):
         attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
         quiet = not is_distinguishable(model) and not leaks_more(model)

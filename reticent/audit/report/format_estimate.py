@@ -10,7 +10,7 @@ from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
 
 
 def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Format the value of an estimate; a 0 or 1 without its bound is not shown."""
+    """Return the value of an estimate as text; a dash for none, or for a 0 or 1 without its bound."""
     if estimate is None or estimate.value is None:
         return "–"
     if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
@@ -24,19 +24,19 @@ def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str
 
 
 def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Format the interval of an estimate for the small line under its value."""
+    """Return the interval of an estimate as text, for the small line under its value; empty without one."""
     if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
         return ""
     return t.range(t.number(estimate.low, digits), t.number(estimate.high, digits))
 
 
 def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:
-    """Format a number that stands beside its threshold."""
+    """Return a number as text with enough digits to differ from its threshold."""
     return t.number(number, digits_beside(threshold, number))
 
 
 def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
-    """Format the lowest and the highest of several trainings, for the line under the interval."""
+    """Return the lowest and highest value of several trainings as text; empty for a single one."""
     if estimate is None or estimate.seeds is None or value(estimate) == "–":
         return ""
     low, high = (t.number(end, 3) for end in (estimate.seeds.low, estimate.seeds.high))
@@ -45,7 +45,7 @@ def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
-    """Format the number of predicted identifiers, and the small line under it; a zero has its upper bound."""
+    """Return (number of predicted identifiers, the small line under it) as text; a zero has its upper bound."""
     total, leaked = part.num_identifiers, part.num_leaked
     if total is None or part.types.value is None:
         return "–", t("numbers.too_few_identifiers") if total != 0 else t("numbers.no_identifiers")
@@ -60,12 +60,13 @@ def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
 
 
 def whole(number: float | None, t: Texts = ENGLISH) -> str:
-    """Format an estimated number of things, rounded up: an estimate of less than one is not none."""
+    """Return an estimated number of items as text, rounded up: an estimate of less than one is not zero."""
     return "–" if number is None else t.count(math.ceil(number - 1e-9))
 
 
 def percent(share: float | None, t: Texts = ENGLISH) -> str:
-    """Format a share; small ones, and shares close to all, keep a digit, and more where none is 0 % or 100 %.
+    """Return a share in percent as text; small shares, and shares close to 1, keep enough digits to differ from 0 % and
+    100 %.
 
     >>> [percent(share).replace(NO_BREAK, " ") for share in (0.994, 0.0123, 0.0002, 0.9997, 1.0)]
     ['99 %', '1.2 %', '0.02 %', '99.97 %', '100 %']
@@ -79,16 +80,16 @@ def percent(share: float | None, t: Texts = ENGLISH) -> str:
 
 
 def at_most(part: Privacy, t: Texts = ENGLISH) -> str | None:
-    """Format the upper bound of the leak rate of a part in which nothing leaked, rounded up; None without a bound."""
+    """Return the upper bound of the leak rate if nothing leaked, in percent, rounded up; None without a bound."""
     low = part.types.low
     return None if low is None else t.percent(math.ceil(1000 * (1 - low) - 1e-9) / 1000)
 
 
 def interval_of(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """Return an interval in percent."""
+    """Return the interval of an estimate in percent, without the sign."""
     return t.range(points(estimate.low, t), points(estimate.high, t))
 
 
 def points(share: float | None, t: Texts = ENGLISH) -> str:
-    """Return a share, or a difference of shares, in percent and without the sign of it."""
+    """Return a share, or a difference of shares, in percent and without the percent sign."""
     return "–" if share is None else t.number(100 * share, 1)

@@ -1,4 +1,4 @@
-"""Figures of the membership attacks as inline SVG: low-cost membership, ROC curves, areas under them.
+"""Figures of the membership attacks as inline SVG: low-cost membership, ROC curves, AUCs.
 
 The rules are those of :mod:`reticent.audit.report.plots`.
 """
@@ -42,19 +42,20 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import LowCost
 
-#: Attacks by kind of word, the most telling first.
+#: Attacks by kind of word, the strongest first.
 KIND_ATTACKS = ("lira", "reference", "loss")
 
 
-#: Recipe -> epoch and low-cost membership of its checkpoints.
+#: Recipe -> (epoch, low-cost membership) of each of its checkpoints.
 Recipes = dict[str, list[tuple[int, "LowCost"]]]
 
 
 @styled
 def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None, t: Texts = ENGLISH) -> list[str]:
-    """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
+    """Return panels of low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge
+    (Fig. 13), as inline SVG.
 
-    ``f1_of_all`` is the F1 of calling each individual a member, the trivial baseline.
+    ``f1_of_all`` is the F1 of declaring everybody a member, the trivial baseline.
     """
     chosen = [m for m in models if m.low_cost]
     panels, all_epochs = [], [m.epoch for m in chosen if m.epoch]
@@ -73,7 +74,7 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
 
 
 def _panel_of(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, str]:
-    """Return a narrow panel with its title in one line; a section's name takes another line."""
+    """Return (figure, axes, title in one line) of a narrow panel."""
     figure, axis = new_panel(group.short_title(t, title, lines=True), note, width=3.7)
     return figure, axis, group.short_title(t, title)
 
@@ -147,9 +148,10 @@ def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float
 
 @styled
 def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5, t: Texts = ENGLISH) -> list[str]:
-    """Log-log ROC of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
+    """Return log-log ROC curves of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
 
-    Rates that fewer than 10 non-members resolve lie in the grey part: none is reported (definitions.md#intervals).
+    False-positive rates that rest on fewer than 10 non-members are greyed out and not reported
+    (definitions.md#intervals).
     """
     chosen = [m for m in models if attack in m.membership]
     last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
@@ -186,14 +188,14 @@ def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5
     return panels
 
 
-#: Shares of the members at which a precision is said.
+#: Recalls whose precision is in the alternative text.
 RECALLS = (0.1, 0.5, 0.9)
 
 
 @styled
 def precision_panels(models: Sequence[ModelEvidence], attack: str, t: Texts = ENGLISH) -> list[str]:
-    """Precision against recall of one attack at the last checkpoints, among as many members as others: the points of
-    the published ROC curve, at which the precision is TPR / (TPR + FPR)."""
+    """Return precision-recall curves of one attack at the last checkpoints, for equal numbers of members and
+    non-members, from the published ROC curve: precision = TPR / (TPR + FPR)."""
     chosen = [m for m in models if attack in m.membership and m.membership[attack].roc.fpr]
     panels = []
     for group in groups_of(models, chosen):
@@ -201,7 +203,7 @@ def precision_panels(models: Sequence[ModelEvidence], attack: str, t: Texts = EN
         axis.axhline(0.5, color=SOFT, linestyle="--", linewidth=1)
         said = []
         for model in last_of(chosen, group):
-            recall, precision = _precision(model.membership[attack])
+            recall, precision = _recall_and_precision(model.membership[attack])
             look = look_of(model.recipe)
             axis.plot(recall, precision, color=look.light, linestyle=look.line)
             numbers = ", ".join(
@@ -218,15 +220,15 @@ def precision_panels(models: Sequence[ModelEvidence], attack: str, t: Texts = EN
     return panels
 
 
-def _precision(measured: MeasuredAttack) -> tuple[np.ndarray, np.ndarray]:
-    """Recall and precision of each threshold that somebody passes."""
+def _recall_and_precision(measured: MeasuredAttack) -> tuple[np.ndarray, np.ndarray]:
+    """Return (recall, precision) at each threshold that at least one individual exceeds, float64."""
     fpr, tpr = (np.array(rates, dtype=float) for rates in (measured.roc.fpr, measured.roc.tpr))
     passed = fpr + tpr > 0
     return tpr[passed], tpr[passed] / (tpr + fpr)[passed]
 
 
 def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> None:
-    """A step curve with its band: at a fixed threshold the true positives are binomial over individuals."""
+    """Draw the ROC step curve with its band: at a fixed threshold the true positives are binomial over individuals."""
     from scipy import stats
 
     fpr, tpr = (np.array(rates, dtype=float) for rates in (measured.roc.fpr, measured.roc.tpr))
@@ -245,7 +247,7 @@ def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> 
 
 @styled
 def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts = ENGLISH) -> list[str]:
-    """Area under the ROC curve of every attack and recipe, last checkpoints."""
+    """Return the AUCs of every attack and recipe at the last checkpoints, as inline SVG."""
     chosen = [m for m in models if m.membership]
     groups = groups_of(models, chosen)
     ends = [e for group in groups for m in last_of(chosen, group) for a in m.membership.values()
@@ -277,7 +279,7 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts
 
 @styled
 def kind_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Area of the most telling attack by kind of word, last checkpoints."""
+    """Return the AUC of the strongest attack by kind of word at the last checkpoints, as inline SVG."""
     chosen = [m for m in models if m.by_kind]
     panels = []
     for group in groups_of(models, chosen):

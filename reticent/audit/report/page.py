@@ -65,20 +65,20 @@ from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, capital, di
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
 
-#: Files of the audit that make the page.
+#: Source files on which the page depends.
 MADE_BY = (
     "config.py", "evidence/*.py", "job_settings.py", "judgement/rows.py", "judgement/verdict.py",
     "membership/asking.py", "membership/attacks.py", "membership/heads.py", "membership/names.py",
     "membership/shadow.py", "membership/table.py", "membership/validity.py", "near_copies.py", "recipes.py",
     "report/*.py", "report/templates/*.j2", "stats/estimate.py", "stats/seeds.py", "texts.py", "texts.toml",
 )  # fmt: skip
-#: Labels shown before the rest is folded away.
+#: Number of detector labels shown before the rest is folded away.
 NUM_LABELS = 8
 
 
 def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language = "en") -> Path:
-    """Write ``report.json`` and ``report.html`` (0600) into ``folder``; returns the page's path. Equal input, equal
-    bytes.
+    """Write ``report.json`` and ``report.html`` (mode 0600) into ``folder``, and return the page's path. Equal input
+    gives equal bytes.
 
     Parameters
     ----------
@@ -113,9 +113,7 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
 
 
 def published(audit: AuditEvidence) -> AuditEvidence:
-    """Return the part of an audit that may leave, judged by the rules of this version: the content of
-    ``report.json``.
-    """
+    """Return the publishable part of an audit, judged by the rules of this version: the content of ``report.json``."""
     shown = publish_audit(audit)
     if audit.risks is None:
         shown = replace(shown, risks=with_published_numbers(judge_risks(audit), audit, shown))
@@ -124,9 +122,7 @@ def published(audit: AuditEvidence) -> AuditEvidence:
 
 
 def page_digest() -> str:
-    """Return the SHA-256 of the templates and of the modules that make the page: a page that another version of them
-    made is not up to date.
-    """
+    """Return the SHA-256 of the templates and modules that make the page, to detect a page of another version."""
     here, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in (path for pattern in MADE_BY for path in sorted(here.glob(pattern))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -134,7 +130,7 @@ def page_digest() -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, even if it existed and others could read it."""
+    """Write a file that only its owner can read, even if it existed with other permissions."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -142,7 +138,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 class Label(NamedTuple):
-    """Return the counts of each detector for one label, and the spans and documents of those that found most."""
+    """One detector label: its count by detector, and the spans and documents of the detector that found most."""
 
     name: str
     detectors: list[tuple[str, int]]
@@ -151,7 +147,7 @@ class Label(NamedTuple):
 
 
 def _labels(detected: Sequence[Detected]) -> list[Label]:
-    """The labels, those of which most was found first."""
+    """Return the detector labels with their counts, those with most spans first."""
     found: dict[str, list[Detected]] = {}
     for row in detected:
         found.setdefault(row.label, []).append(row)
@@ -168,13 +164,13 @@ def _labels(detected: Sequence[Detected]) -> list[Label]:
 
 
 def _f1_of_all(corpus: CorpusEvidence) -> float | None:
-    """F1 of calling each individual a member: 2p / (1 + p) at a member share of p."""
+    """Return the F1 of declaring every individual a member; None if the numbers of individuals are withheld."""
     members, heldout = corpus.num_individuals.members, corpus.num_individuals.heldout
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
 def _chance(models: Sequence[ModelEvidence]) -> float | None:
-    """Return the rate of a blind choice among the candidates of an inversion."""
+    """Return the success rate of a random choice among the candidates of an inversion; None without one."""
     return next((kind.chance.top1 for kind in _inverted(models) if kind.chance), None)
 
 
@@ -184,13 +180,14 @@ def _inverted(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
 
 
 def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
-    """Return the row of the largest sets of shared words that all drawn individuals have."""
+    """Return the unicity of the largest sets of shared words that all sampled individuals have; None without any."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     full = [row for row in rows if row.share.n == rows[0].share.n]
     return full[-1] if full else None
 
 
 def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
+    """Return the page as HTML; ``judged_audit`` holds the models of the verdict, before means over seeds."""
     from reticent.audit.membership.asking import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit.cell, audit.models, audit.corpus
@@ -249,32 +246,33 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
 
 
 def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
-    """Attacks by kind of word, in order."""
+    """Return the attacks by kind of word that were made, in order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
 
 
 def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
-    """Attacks on classifiers and taggers, in order."""
+    """Return the attacks on classifiers and taggers that were made, in order."""
     known = (*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS)
     return [name for name in known if any(name in head.membership for head in heads)]
 
 
 def _common(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
-    """Parts of the identifiers, in words, with how many surfaces are protected and identify no one."""
+    """Return (part of the identifiers in words, number of protected surface forms that identify no one)."""
     first = models[0].privacy if models else {}
     found = ((PARTS[part], own.num_common) for part, own in first.items())
     return [(part, number) for part, number in found if number]
 
 
 def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int | None, int | None]]:
-    """Share of the documents that an adversary has, false identifiers in their graph, and all of them."""
+    """Return (share of the documents that an adversary has, false identifiers in their graph, all identifiers in
+    it)."""
     rows = models[0].low_cost.by_graph_share if models and models[0].low_cost else []
     return [(row.share, row.num_false, row.num_identifiers) for row in rows if row.share < 1 and row.num_identifiers]
 
 
 def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as (dotted name, value) rows."""
+    """Yield (dotted name, value) of nested settings."""
     if isinstance(settings, list) and any(isinstance(part, dict | list) for part in settings):
         settings = dict(enumerate(settings, start=1))
     if isinstance(settings, Mapping):
@@ -298,7 +296,7 @@ ARMS = ("protected", "missed", "context", "ngram")
 
 
 def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int, t: Texts = ENGLISH) -> str:
-    """Return the sections as HTML, empty where the job asked for none of them; both as they may leave."""
+    """Return the sections on gates, canaries and extraction as HTML; empty if the job has none of them."""
     if extraction is None and verdict is None:
         return ""
     models = extraction.models if extraction else []
@@ -323,7 +321,8 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
 
 
 def _of_absent(num_references: int) -> float:
-    """Return the mean exposure of a secret that was never written: every rank among the references is as likely."""
+    """Return the mean exposure, in bits, of a secret that was never written: every rank among the references is equally
+    likely."""
     log_ranks = math.lgamma(num_references + 2) / math.log(2)
     return math.log2(num_references) - log_ranks / (num_references + 1)
 
@@ -338,12 +337,12 @@ def _environment(t: Texts) -> Any:
 
 
 def factor(estimate: Estimate | None) -> str:
-    """Format a ratio of likelihoods: two digits, and powers of ten if it is large."""
+    """Return the value of an estimated ratio of likelihoods as text; see `times`."""
     return times(None if estimate is None else estimate.value)
 
 
 def times(number: float | None) -> str:
-    """Format one number of that kind.
+    """Return a ratio of likelihoods as text: two digits, powers of ten if it is large; a dash for None.
 
     >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
     ('0.5', '100', '1,200', '1.0e+05')
@@ -354,7 +353,7 @@ def times(number: float | None) -> str:
 
 
 def probe_section(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
-    """Return the section as HTML, to stand in a page that has the report's styles."""
+    """Return the section on probes as HTML, for a page that has the report's styles."""
     return (
         _environment(t)
         .get_template("probe_section.html.j2")
@@ -368,7 +367,7 @@ def probe_section(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
 
 
 def probe_page(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
-    """Return the section as a whole page."""
+    """Return the section on probes as a complete HTML page."""
     body = probe_section(probe, t)
     return str(_environment(t).get_template("probe.html.j2").render(body=body, looks=figure.LOOKS, probe=probe))
 
@@ -384,13 +383,13 @@ def self_html(
     language: Language,
     invented: bool,
 ) -> str:
-    """Return the page as HTML.
+    """Return the page of a person's own probe as HTML.
 
     Parameters
     ----------
     findings : of `reticent.ext.propile.self_probe.Finding`
     label : name of a type of item, in the language of the page
-    within_hundred : likelihood -> the chance that it shows within a hundred answers
+    within_hundred : likelihood -> the probability that the item occurs in a hundred answers
     invented : whether the other individuals are invented
     """
     t = Texts(language)
@@ -405,7 +404,7 @@ def self_html(
 
 
 def _one_in(likelihood: float, t: Texts) -> str:
-    """Format a likelihood as 1 in n, with two digits."""
+    """Return the n of a likelihood of 1 in n, with two digits."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
         return t("self.more_than", n="10¹²")
     number = 1 / likelihood

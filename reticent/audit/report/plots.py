@@ -1,6 +1,6 @@
 """Figures of the report as inline SVG: text stays text, bytes are reproducible, nothing is fetched.
 
-Each function takes a published audit and returns the panels of one figure, an empty list if there is nothing to draw.
+Each function takes a published audit and returns the panels of one figure; an empty list if there is nothing to draw.
 Panels are separate SVGs, so that a narrow screen stacks them instead of shrinking them. The panels of one figure share
 their axes, so that masked and causal models can be compared by eye, and every panel has its numbers in an alternative
 text.
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 
 
 def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
+    """Return (models, utilities, Privacies) of the entries that have both, the last two as of `spread`."""
     points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]
     usable = [(m, utility, privacy) for m, utility, privacy in points if has_value(utility) and has_value(privacy)]
     return [m for m, *_ in usable], spread(utility for _, utility, _ in usable), spread(p for *_, p in usable)
 
 
 def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, float]]:
-    """One pair of axes for all panels."""
+    """Return the axis limits that all panels share."""
     points = [_tradeoff_points(entries) for g in groups_of(models) for entries in by_recipe(models, g).values()]
     right = max((float(high.max()) for _, (_, _, high), _ in points if len(high)), default=1.0)
     bottom = min((float(low.min()) for *_, (_, low, _) in points if len(low)), default=0.0)
@@ -61,7 +62,7 @@ def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, 
 
 
 def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: Texts) -> list[str]:
-    """Draw one panel; returns its alternative text."""
+    """Draw one panel, and return the parts of its alternative text."""
     said = []
     for recipe, entries in by_recipe(models, group).items():
         usable, (x, x_low, x_high), (y, y_low, y_high) = _tradeoff_points(entries)
@@ -107,7 +108,7 @@ def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> s
 
 @styled
 def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Utility against privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
+    """Return panels of utility against Privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
     panels, limits = [], _tradeoff_limits(models)
     for group in groups_of(models):
         figure, axis = new_panel(group.panel_title(t), _tradeoff_note(models, group, t), height=3.5)
@@ -122,7 +123,7 @@ def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
 
 @styled
 def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Excess leakage, members minus held-out, per recipe with intervals."""
+    """Return panels of excess leakage, members minus held-out individuals, by recipe with intervals."""
     chosen = [m for m in models if _excess_of_all(m)]
     panels = []
     last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
@@ -152,14 +153,15 @@ def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[s
 
 
 def _excess_of_all(model: ModelEvidence) -> Estimate | None:
-    """Return the excess of all identifiers, if it was measured."""
+    """Return the excess of all identifiers; None if it was not measured."""
     both = (model.excess or {}).get("both")
     return both.excess if both and has_value(both.excess) else None
 
 
 @styled
 def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Identifying n-grams that are predicted, by n (Fig. 15); nothing when only words identify."""
+    """Return panels of the numbers of predicted identifying n-grams, by n (Fig. 15); empty if only single words
+    identify."""
     chosen = [m for m in models if len(m.privacy_by_n or {}) > 1]
     panels = []
     known = [e for m in chosen for e in _by_length(m).values() if e.low is not None]
@@ -200,6 +202,6 @@ def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
 
 
 def _by_length(model: ModelEvidence) -> dict[int, NgramPrivacy]:
-    """Length -> Privacy of the n-grams of a model, in order, where there are any and it was measured."""
+    """Return n -> Privacy of a model's n-grams, ascending, where it was measured."""
     rows = sorted((model.privacy_by_n or {}).items(), key=lambda row: int(row[0]))
     return {int(n): found for n, found in rows if has_value(found) and found.num_identifiers}

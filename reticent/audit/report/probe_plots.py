@@ -40,9 +40,9 @@ from reticent.audit.texts import ENGLISH, Texts
 
 WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
-#: A setting and the estimate under it.
+#: (value of a setting, estimate at it).
 Point = tuple["float | str", "Estimate | None"]
-#: Sweeps of soft prompts: the varied setting, and its value in a row.
+#: Sweeps of soft prompts: (name of the varied setting, function that returns its value in a row).
 SWEEPS: tuple[tuple[str, Callable[[SoftPromptRow], float | str]], ...] = (
     ("num_subjects", lambda row: row.num_subjects),
     ("num_tokens", lambda row: row.num_tokens),
@@ -55,8 +55,8 @@ MAX_DENSITIES = 12
 
 
 def probe_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> dict[str, list[str]]:
-    """Return the panels of the page: ``factor``, ``density`` (Figs. 3, 6), ``gamma`` (Fig. 3c), ``sweeps`` (Fig. 4),
-    ``soft`` and ``soft_sweeps`` (Fig. 5)."""
+    """Return the panels of the probe page by figure: ``factor``, ``density`` (Figs. 3, 6), ``gamma`` (Fig. 3c),
+    ``sweeps`` (Fig. 4), ``soft`` and ``soft_sweeps`` (Fig. 5)."""
     return {
         "factor": factor_panels(probe, t),
         "density": density_panels(probe, t),
@@ -67,14 +67,14 @@ def probe_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> dict[str, list[str
     }
 
 
-def look_at(name: str, number: int) -> Look:
-    """Return the look of a model: that of its recipe, or the ``number``-th of the looks."""
+def look_of_model(name: str, number: int) -> Look:
+    """Return the look of a model: that of its recipe, or the ``number``-th look for an unknown name."""
     known = LOOKS[family(name.partition(" of ")[0])]
     return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
 
 
 def _plain_log(axis: Any, t: Texts) -> None:
-    """A logarithmic axis with plain numbers: mathematical text is not parsed here."""
+    """Make the x axis logarithmic with plain numbers as labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     axis.set_xscale("log")
@@ -90,7 +90,7 @@ def _plain_log(axis: Any, t: Texts) -> None:
 
 
 def _plain(number: float) -> str:
-    """A number as it is read: 0.8, 10,000, and from a million on a power of ten."""
+    """Return a number as plain text: 0.8, 10,000, and powers of ten from a million on."""
     power = round(np.log10(number)) if number > 0 else 0
     if 1e6 <= number < 1e300 and np.isclose(number, 10.0**power):
         return "10" + str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
@@ -98,9 +98,10 @@ def _plain(number: float) -> str:
 
 
 def _looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
+    """Return (model, look) of each probed model, with distinct looks as far as there are enough."""
     looks: list[tuple[ProbedModel, Look]] = []
     for number, model in enumerate(probe.models):
-        look = look_at(model.name, number)
+        look = look_of_model(model.name, number)
         if look in [other for _, other in looks]:  # clm and mlm are of one family
             look = next((other for other in LOOKS.values() if other not in [used for _, used in looks]), look)
         looks.append((model, look))
@@ -108,7 +109,7 @@ def _looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
 
 
 def _questions(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
-    """Return (target, level) of every question to any model, once, in order."""
+    """Yield each (target, association level) that any model was probed with, once, in order."""
     pairs = [(r.target, r.level) for m in probe.models for r in m.results if r.likelihood]
     yield from dict.fromkeys(pairs)
 
@@ -124,7 +125,8 @@ def _spoken(target: str) -> str:
 
 @styled
 def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """How many times likelier the true item is than another subject's, a panel a level, a row a target."""
+    """Return panels of how many times likelier the true item is than another subject's, a panel a level, a row a
+    target."""
     panels = []
     for level in dict.fromkeys(level for _, level in _questions(probe)):
         targets = [target for target, at in _questions(probe) if at == level]
@@ -156,7 +158,7 @@ def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 
 def _times(name: str, target: str, factor: float, t: Texts) -> str:
-    """How many times likelier an item is, for an alternative text."""
+    """Return how many times likelier an item is, as a phrase of an alternative text."""
     return t(
         "common.name_what",
         name=f"{printable(name)}, {_spoken(target)}",
@@ -166,7 +168,8 @@ def _times(name: str, target: str, factor: float, t: Texts) -> str:
 
 @styled
 def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Densities of the likelihood (Fig. 3), then of the normalised one (Fig. 6): true items against nulls."""
+    """Return densities of the likelihood (Fig. 3) and of the normalised likelihood (Fig. 6), true items against
+    nulls."""
     asked = [
         (number, model.name, result)
         for target, level in _questions(probe)
@@ -182,7 +185,7 @@ def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 def _density_panel(
     number: int, name: str, result: ProbeResult, measure: str, found: LikelihoodComparison, t: Texts
 ) -> str:
-    """One model, question and measure."""
+    """Return the density panel of one model, target and measure."""
     asked = f"{_spoken(result.target)}, {result.level}"
     test = found.published_test
     note = t("probe.wilcoxon_as_published_p_p_n_n", p=t.plain(f"{test.p_value:.2g}"), n=test.n)
@@ -207,7 +210,8 @@ def _density_panel(
 
 @styled
 def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Share of subjects exposed within k queries (Eq. 3), a panel a question, a line a model."""
+    """Return panels of the share of subjects exposed within k queries (Eq. 3), a panel a target and level, a line a
+    model."""
     panels = []
     for target, level in _questions(probe):
         figure, axis = new_panel(f"{_spoken(target)}, {level}", width=WIDTH, height=2.6)
@@ -240,9 +244,10 @@ def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Exact match against templates, level, beams and parameters (Fig. 4), where there is more than one of them."""
+    """Return panels of exact match against templates, association level, beams and parameters (Fig. 4), where these
+    vary."""
     # Of the model with the most exact matches: in a model without any, no setting has an effect.
-    panels, first = [], max(probe.models, key=_said_by)
+    panels, first = [], max(probe.models, key=_mean_exact_match)
     results = [r for r in first.results if r.likelihood]
     lines = {
         f"{_spoken(r.target)}, {r.level}": [(row.num_templates, row.exact_match)
@@ -267,8 +272,8 @@ def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 
 def _by_size(probe: ProbeEvidence) -> dict[str, list[Point]]:
-    """Exact match of each question against the size, a line for the models that differ in nothing else as far as their
-    names tell: one objective and one recipe ("clm of large"), and no two of one size."""
+    """Return lines of (million parameters, exact match) for models that differ only in size: same objective and
+    recipe."""
     alike: dict[tuple[str, str], list[ProbedModel]] = {}
     for model in probe.models:
         recipe, of, _ = model.name.partition(" of ")
@@ -286,8 +291,8 @@ def _by_size(probe: ProbeEvidence) -> dict[str, list[Point]]:
     return lines
 
 
-def _said_by(model: ProbedModel) -> float:
-    """Mean exact match over the questions of a model."""
+def _mean_exact_match(model: ProbedModel) -> float:
+    """Return the mean exact match over a model's results."""
     found = [r.exact_match.value for r in model.results if r.exact_match]
     return float(np.mean([value or 0.0 for value in found])) if found else 0.0
 
@@ -297,8 +302,8 @@ def _lines(
     names: list[str] | None = None, log: bool = False, ylabel: str | None = None,
     own_looks: Mapping[str, Look] | None = None,
 ) -> list[str]:  # fmt: skip
-    """One panel of estimates against a setting; nothing where no line has two points. Lines have the looks in their
-    order, or ``own_looks`` if no two of them are the same."""
+    """Return one panel of estimates against a setting as inline SVG; empty if no line has two points. ``names`` labels
+    the x positions, ``own_looks`` has the look of each line if all differ."""
     known = {name: [(at, own) for at, own in rows if has_value(own)] for name, rows in lines.items()}
     drawn = {name: rows for name, rows in known.items() if len(rows) > 1}
     if not drawn:
@@ -328,7 +333,7 @@ def _lines(
 
 @styled
 def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """How many times likelier a soft prompt makes the item, a row a model and target."""
+    """Return the panel of how many times likelier a soft prompt makes the item, a row a model and target."""
     rows = [(model, look, soft) for model, look in _looks(probe) for soft in model.soft_prompts or ()
             if has_value(soft.factor)]  # fmt: skip
     if not rows:
@@ -350,7 +355,8 @@ def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def soft_sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """How many times likelier, against training subjects, soft tokens and initialisation (Fig. 5)."""
+    """Return panels of how many times likelier a soft prompt makes the item, against training subjects, soft tokens and
+    initialisation (Fig. 5)."""
     panels = []
     for sweep, value in SWEEPS:
         lines: dict[str, list[Point]] = {}

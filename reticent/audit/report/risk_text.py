@@ -1,6 +1,5 @@
-"""The models and the verdict on each of them in plain words: every recipe explained, none by its name alone, and the
-outcomes of the evidence without the name of an attack.
-"""
+"""The models and the verdict on each of them in plain words: every recipe explained, and outcomes without names of
+attacks."""
 
 from __future__ import annotations
 
@@ -94,12 +93,12 @@ CONTEXTS_INDIRECT = {
 
 @dataclass(frozen=True, slots=True)
 class ShownModel:
-    """One trained model at its last checkpoint; several trainings are shown by their means."""
+    """One trained model at its last checkpoint, as it is printed; several trainings are shown by their means."""
 
     evidence: ModelEvidence
     risks: ModelRisks | None
     extracted: ExtractedModel | None
-    #: Name in the tables: letters in the order of the audit.
+    #: Short name in the tables: A, B, … in the order of the audit.
     letter: str
     about: str
     recipe: Recipe | None
@@ -107,26 +106,26 @@ class ShownModel:
 
     @property
     def name(self) -> str:
-        """Return its name in marks."""
+        """Its name in marks (recipe and model section)."""
         return model_name(self.evidence.recipe, self.evidence.model)
 
     @property
     def verdict_mark(self) -> Mark:
-        """Return the mark of its verdict as a whole."""
+        """The mark (machine-readable outcome) of the overall verdict on the model."""
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
-        """Return a mark of a sentence on its training."""
+        """Return the mark (machine-readable outcome) of a sentence on the model's training."""
         return Mark(self.name, "training", number, outcome)
 
     @property
     def is_twin(self) -> bool:
-        """Whether others are compared with it: a recipe of the job never is, whatever it does without."""
+        """Whether it is an unprotected twin, with which others are compared; never a recipe that the job defines."""
         return self.is_unprotected and self.evidence.recipe in PLAIN
 
 
 def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
-    """Return the trained models of a published audit, those of the verdict, in its order."""
+    """Return the trained models of a published audit in the order of its verdicts."""
     trained = [model for model in last_checkpoints(audit.every_model, audit.cell) if model.recipe != "base"]
     rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
     found = []
@@ -150,9 +149,8 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
 
 
 def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
-    """Return a sentence on the targets that a model of this recipe was and was not trained to predict: words, and
-    sequences of up to ``n``, of fewer than ``k`` individuals.
-    """
+    """Return a sentence on what a model of this recipe was and was not trained to predict: words, and n-grams of up to
+    ``n`` words, of fewer than ``k`` individuals."""
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("verdict.names_and_numbers_that_were_found_were"))
@@ -178,6 +176,7 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
 
 
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
+    """Return the sentence that explains a model: its recipe, or its origin if the recipe is unknown."""
     if model.start is not None:
         made = "verdict.on_top_of_start_protected" if model.protects else "verdict.on_top_of_start"
         return words(made, objective=words(OBJECTIVES[model.objective]), start=model.start)
@@ -205,19 +204,19 @@ def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | N
 
 
 def _letter(number: int) -> str:
-    """A, B, …, Z, A2, B2, …"""
+    """Return the short name of a model: A, B, …, Z, A2, B2, …"""
     return chr(ord("A") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")
 
 
 # ----------------------------------------------------------------- verdicts
 
-#: Outcome -> words; the sign says the same without colour.
+#: Outcome -> (sign, key of its text); the sign carries the outcome without colour.
 OUTCOMES = {
     WITHIN: ("✓", "verdict.within_the_threshold"),
     BEYOND: ("✗", "verdict.beyond_the_threshold"),
     NOT_SHOWN: ("?", "verdict.not_shown"),
 }
-#: Reason of the report -> the reason in plain words; empty where the outcome says the same.
+#: Reason in the evidence -> key of its plain text; empty where the outcome says it already.
 REASONS = {
     "beyond the threshold": "",
     FEW: "verdict.too_few_people_to_say",
@@ -256,35 +255,35 @@ class Cell(NamedTuple):
     sign: str
     outcome: str
     relevant: bool
-    #: The number that decides, its value and its interval; empty where none may leave.
+    #: The deciding number, its value and its interval; empty if it may not be published.
     what: str
     value: str
     interval: str
     threshold: str
     reason: str
     mark: Mark
-    #: What was found most surely, where something was and another number decides; with its mark.
+    #: A sentence on the surest finding, if another number decides.
     found: str = ""
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark of what is said of one risk of a model."""
+    """Return the mark (machine-readable outcome) of a sentence on one risk of a model."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
 
 
 def is_found(result: RiskResult) -> bool:
-    """Return whether an attack measurably found something, over the threshold or under it."""
+    """Whether an attack measurably found something for this risk, above or below the threshold."""
     return result.found is not None or result.outcome == BEYOND
 
 
 def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark of whether something was found: the same wherever that is said of this risk of the model."""
+    """Return the mark (machine-readable outcome) of a sentence on whether a risk of a model was measurably found."""
     number = result.found or result.what or NOT_MEASURED
     return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
 
 
 def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
-    """Return the sign and the words of an outcome; what was found under a threshold is never told as nothing."""
+    """Return (sign, words) of an outcome; a finding below the threshold is never described as nothing."""
     sign, outcome = OUTCOMES[result.outcome]
     if result.reason == NOTHING_FOUND and not is_found(result):
         outcome = "verdict.nothing_found"
@@ -294,7 +293,7 @@ def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
 
 
 def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
-    """Return a sentence on what was found most surely; empty where nothing was, or where it is what decides."""
+    """Return a sentence on the surest finding; empty without one, or if it decides the outcome."""
     if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
     area = result.risk in AREAS and result.found_at_most is None
@@ -307,15 +306,14 @@ def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
-    """Return the marks of the risks that decide the verdict on a model; of the verdict where none does."""
+    """Return the marks of the risks that decide the verdict on a model, or that of the overall verdict if none does."""
     found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
     return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
 
 
 class ShownVerdict(NamedTuple):
-    """The verdict on one model, as it is printed: the outcome with its sign, the risks, and sentences on the reason and
-    on what would change it.
-    """
+    """The verdict on one model as it is printed: sign and outcome, the risks, and sentences on the reason and on what
+    would change it."""
 
     model: ShownModel
     sign: str
@@ -326,7 +324,7 @@ class ShownVerdict(NamedTuple):
 
 
 def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict]:
-    """Return the verdict on each model."""
+    """Return the verdict on each model as it is printed."""
     found = []
     for model in models:
         sign, outcome = OUTCOMES[model.risks.outcome if model.risks else NOT_SHOWN]
@@ -336,7 +334,7 @@ def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict
 
 
 def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
-    """Yield the risks of a model in the order of the report."""
+    """Yield the risks of a model as table cells, in the order of the report."""
     if model.risks is None:
         return
     for result in model.risks.results:
@@ -360,9 +358,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
 
 
 def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return why the verdict on a model is as it is: the deciding risks; and the reasons where they are not shown, with
-    what a reader must know beside them.
-    """
+    """Return (the reason for the verdict on a model, further reasons and notes for the reader)."""
     said, more = _reason_of(model, words)
     notes = [words.evidence(note) for note in (model.risks and model.risks.notes) or ()]
     if not notes:
@@ -400,7 +396,7 @@ def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
 
 
 def change_of(model: ShownModel, words: Texts) -> str:
-    """Return the changes that would alter the verdict on a model, or the time for which it holds."""
+    """Return a sentence on what would change the verdict on a model, or on how long it holds."""
     row = model.risks
     if row is None:
         return ""
@@ -420,7 +416,7 @@ def change_of(model: ShownModel, words: Texts) -> str:
 
 
 def _marks(model: ShownModel, results: Sequence[RiskResult]) -> list[Mark]:
-    """Marks of a sentence on some risks of a model; on the verdict as a whole where there are none."""
+    """Return the marks of a sentence on some risks of a model, or of its overall verdict if there are none."""
     return [risk_mark(model.risks, result) for result in results if model.risks] or [model.verdict_mark]
 
 
@@ -429,6 +425,7 @@ def _broken(model: ShownModel) -> Mark:
 
 
 def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
+    """Return what would turn these undecided risks into decided ones, as sentences."""
     reasons = {result.reason for result in deciding}
     found = []
     if WITHOUT_TWIN in reasons:
@@ -461,7 +458,7 @@ def _deciding(model: ShownModel) -> list[RiskResult]:
 
 
 def _reason(result: RiskResult, words: Texts) -> str:
-    """Return a reason of the report in the language, without the part behind a colon, which belongs to the method."""
+    """Return a reason of the evidence in plain words of the language, without technical detail."""
     if result.reason.startswith("not measured"):
         return words("common.not_measured")
     if result.reason.startswith(SIDES_DIFFER):
@@ -473,7 +470,7 @@ def _reason(result: RiskResult, words: Texts) -> str:
 
 
 def number_in_words(what: str, words: Texts) -> str:
-    """Return words for the number that decides, from its name in the evidence."""
+    """Return plain words for a number, from its name in the evidence."""
     what = re.sub(", attack .*", "", what)  # the name of the attack at its end
     for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):

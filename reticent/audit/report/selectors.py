@@ -1,6 +1,5 @@
-"""What a reader sees of the evidence: models by section, recipe and epoch, and which of their numbers speak for them:
-learned identifiers, the best attack, limits of the conclusions, and the words that are left as targets.
-"""
+"""Selections from the evidence for a reader: models by section, recipe and epoch, and their headline numbers (learned
+identifiers, best attack, limits of the conclusions, retained words)."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ OBJECTIVES = ("mlm", "clm")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The models of one ``[[model]]`` section of the job: one base, one objective, a recipe once.
+    """The models of one ``[[model]]`` section of the job: one base, one objective, each recipe once.
 
     ``number`` counts the sections of one objective from 1; it is 0 where there is one only, which needs no name.
     """
@@ -44,11 +43,11 @@ class Group:
         return (model.objective, model.model) == (self.objective, self.model)
 
     def called(self, recipe: str, t: Texts) -> str:
-        """Return a recipe, with the section's name if there are several sections."""
+        """Return the recipe's name, with the section's name if there are several sections."""
         return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
 
     def kind(self, t: Texts) -> str:
-        """Return words before "model" in a sentence."""
+        """Return the words before "model" in a sentence."""
         word = t(f"objectives.{self.objective}.kind")
         return f"{word} {self.model}" if self.number else word
 
@@ -56,15 +55,13 @@ class Group:
         return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
 
     def models_title(self, t: Texts) -> str:
-        """Return the heading over sentences about the models of the group."""
+        """Return the heading of the sentences about the group's models."""
         models = t(f"objectives.{self.objective}.models")
         return t("common.models_of_model", models=models, model=self.model) if self.number else models
 
     @property
     def short_name(self) -> str:
-        """Return the section's name for the title of a panel: its beginning and end, in which the names of a job
-        differ.
-        """
+        """The section's name for a panel title: its beginning and end, in which the names of a job differ."""
         name = "".join(c for c in str(self.model) if c.isprintable())
         return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
 
@@ -72,7 +69,8 @@ class Group:
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
     def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
-        """Return the title of a narrow panel, or of its alternative text; in ``lines`` a section's name takes one."""
+        """Return the title of a narrow panel, or of its alternative text; with ``lines`` the section's name has a line
+        of its own."""
         where = t(f"objectives.{self.objective}.short")
         if not self.number:
             return t("common.where_what", where=where, what=what)
@@ -89,13 +87,14 @@ class Group:
 
 
 def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
-    """Return the objectives of more than one ``[[model]]`` section: there the section's name stands by the recipe."""
+    """Return the objectives of more than one ``[[model]]`` section, where the section's name must be shown with the
+    recipe."""
     sections = {(model.objective, model.model) for model in models}
     return {objective for objective, count in Counter(objective for objective, _ in sections).items() if count > 1}
 
 
 def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] | None = None) -> list[Group]:
-    """Return the groups by objective and in the order of the audit; only those of ``chosen`` if that is given."""
+    """Return the groups by objective and in the order of the audit; only those with a model of ``chosen`` if given."""
     groups, shared = [], shared_objectives(models)
     for objective in OBJECTIVES:
         sections = dict.fromkeys(m.model for m in models if m.objective == objective)
@@ -107,7 +106,7 @@ def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] |
 
 
 def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[ModelEvidence]]:
-    """Return recipe -> its checkpoints by epoch, in the order of the audit."""
+    """Return recipe -> its checkpoints by epoch, for one group, in the order of the audit."""
     found: dict[str, list[ModelEvidence]] = {}
     for model in filter(group.holds, models):
         found.setdefault(model.recipe, []).append(model)
@@ -119,33 +118,33 @@ def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence
 
 
 def about_recipe(recipe: str, t: Texts) -> str:
-    """Return what a recipe does in a few words; an empty string for one that the job makes."""
+    """Return a few words on what a recipe does; empty for a recipe that the job defines."""
     slug = look_of(recipe).slug
     return "" if slug == "other" else t(f"recipes.{slug}")
 
 
-#: Below this utility a model has learned so little that its Privacy has little meaning.
+#: Utility below which a model has learned so little that its Privacy has little meaning.
 LITTLE = 0.1
 #: Parts of the identifiers, in words.
 PARTS: Mapping[Part, str] = MappingProxyType({part: f"identifiers.{part}" for part in ("both", "direct", "indirect")})
 
 
 def ordinary_utility(side: SideUtility | None, objective: str) -> Estimate | None:
-    """Headline utility: ordinary words of a masked model, or ordinary tokens of a causal one, that it gets right."""
+    """Return the headline utility: the accuracy on ordinary words of a masked model, or on ordinary tokens of a causal
+    one."""
     if side is None:
         return None
     return side.ordinary_word_accuracy if objective == "mlm" else side.ordinary_token_accuracy
 
 
 def all_utility(side: SideUtility, objective: str) -> Estimate | None:
-    """The same over all words or tokens, identifiers included."""
+    """Return the accuracy over all words (masked) or tokens (causal), identifiers included."""
     return side.masked_word_accuracy if objective == "mlm" else side.token_accuracy
 
 
 def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
-    """The part of the identifiers that is learned most surely, over held-out individuals alone or less what the base
-    model predicts too (true); all of them where none is learned measurably.
-    """
+    """Return (part, whether less the base model, estimate) of the most surely learned part of the identifiers; of all
+    identifiers if none is learned measurably, None if not measured."""
     found = [
         (part, over_base, sides.excess)
         for over_base, parts in ((False, model.excess), (True, model.over_base))
@@ -158,12 +157,13 @@ def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
 
 
 def leaks_more(model: ModelEvidence) -> bool:
+    """Whether members' identifiers are measurably predicted more often than those of held-out individuals."""
     excess = excess_of(model)
     return excess is not None and (excess[2].low or 0) > 0
 
 
 def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tuple[str, Estimate] | None:
-    """Return the attack whose interval lies farthest from chance, with its area: the worst case, no average."""
+    """Return (name, AUC) of the attack whose interval lies farthest from chance; None without one."""
     attacks = {n: a for n, a in model.membership.items() if even_invalid or a.verdict != INVALID}
     best = model.best_attack
     if best and best.attack in attacks and best.auc.value is not None:  # its interval holds for the best of several
@@ -174,7 +174,7 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
 
     def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
-        """How far its interval lies from chance, on whichever side."""
+        """Return how far an interval lies from chance, on either side, and how far its value."""
         low, high = row[1].low, row[1].high
         known_ends = -1.0 if low is None or high is None else max(low - CHANCE, CHANCE - high)
         return known_ends, abs(row[2] - CHANCE)
@@ -184,8 +184,8 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
 
 
 def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
-    """Return the attack whose interval lies furthest below chance, with its area; None if none does. Of a base model it
-    says as much as one above chance: the two sides differ."""
+    """Return (name, AUC) of the attack whose interval lies furthest below chance; None if none does. For a base model
+    that shows, like one above chance, that the two sides differ."""
     ends = (model.best_attack and model.best_attack.intervals) or {}
     measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
     below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
@@ -198,7 +198,7 @@ def _with_ends(auc: Estimate, ends: list[float] | None) -> Estimate:
 
 
 def loss_auc(model: ModelEvidence) -> Estimate | None:
-    """The area of the attack by the loss, which every audit has."""
+    """Return the AUC of the loss attack, which every audit makes; None if it is missing."""
     return model.membership["loss"].auc if "loss" in model.membership else None
 
 
@@ -208,10 +208,8 @@ def is_distinguishable(model: ModelEvidence) -> bool:
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether any attack on the model measurably found something, within a threshold or without one: a number of
-    a risk, canaries that protection was to keep out, or a probe that finds more of members than of held-out
-    individuals. Membership by the whole text is that of `is_distinguishable`.
-    """
+    """Whether any attack, canary or probe measurably found something in the model, apart from membership by the whole
+    text (`is_distinguishable`)."""
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
@@ -232,7 +230,7 @@ def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> Iterator[ExtractedModel]:
-    """Yield passages and canaries of the model's last checkpoint, of every training of it."""
+    """Yield the extraction results of the model's last checkpoint, one a training."""
     own = [e for e in (audit.extraction.models if audit.extraction else ()) if _key(e) == _key(model)]
     last = max((entry.epoch or 0 for entry in own), default=0)
     yield from (entry for entry in own if (entry.epoch or 0) == last)
@@ -243,17 +241,18 @@ def _key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]
 
 
 def lies_over(one: Estimate | None, other: Estimate | None) -> bool:
+    """Whether the interval of one estimate lies entirely above that of the other."""
     return bool(one and other and one.low is not None and other.high is not None and one.low > other.high)
 
 
 def only_invalid(model: ModelEvidence) -> bool:
-    """Return whether attacks on the model cannot show membership, because the two sides differ without it."""
+    """Whether no attack on the model can show membership, because the two sides differ without it."""
     attacks = model.membership.values()
     return bool(attacks) and all(attack.verdict == INVALID for attack in attacks)
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Return whether no attack on the model has shown that it can succeed; then a failed attack proves nothing."""
+    """Whether no attack on the model has been shown to be able to succeed; a failed attack then proves nothing."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 
@@ -264,16 +263,18 @@ def utility_of(model: ModelEvidence) -> float | None:
 
 
 def learned_little(last: dict[str, ModelEvidence]) -> bool:
+    """Whether none of these models has a utility of at least `LITTLE`."""
     values = [u for m in last.values() if (u := utility_of(m)) is not None]
     return bool(values) and max(values) < LITTLE
 
 
 def broken_rule(model: ModelEvidence) -> bool:
+    """Whether training had protected targets."""
     return model.ledger is not None and model.ledger.violations > 0
 
 
 def retention_rows(corpus: CorpusEvidence) -> list[RetentionRow]:
-    """Return the shares that indirect protection leaves; shares by policy alone are for the n and k of the corpus."""
+    """Return the shares of words that indirect protection leaves as targets, by policy, n and k."""
     rows = corpus.retention_by_policy or corpus.retention or []
     if isinstance(rows, list):
         return rows

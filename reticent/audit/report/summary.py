@@ -1,4 +1,4 @@
-"""The small table at the end of a run: the last checkpoint of each recipe."""
+"""The small tables and lines that the terminal shows at the end of a run, of the last checkpoint of each recipe."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 
 def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
-    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns, where a
-    long name of a recipe takes several lines.
+    """Return the table of held-out utility, Privacy and membership AUC with 95 % intervals, at most 80 columns wide.
 
-    Of several seeds it shows the means, and under them the lowest and the highest of the trainings.
+    For several seeds it shows the means, with the lowest and highest training below.
     """
     last = last_checkpoints(models)
     seeds = num_seeds(last)
@@ -70,7 +69,8 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
 
 
 def ledger_line(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> str | None:
-    """Return a line with the number of checked targets of the protected recipes; None if there is no such recipe."""
+    """Return a line with the number of checked prediction targets of the protected recipes; None if there is no such
+    recipe."""
     shared = shared_objectives(models)
     kept = [(m, m.ledger) for m in last_checkpoints(models) if m.ledger and m.ledger.protected]
     if not kept:
@@ -86,7 +86,7 @@ def ledger_line(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> str | No
 
 
 def guarantee_lines(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return the guarantee of each recipe with differential privacy; each epsilon has its unit."""
+    """Return one line for each recipe with differential privacy: its epsilon, delta and privacy unit."""
     shared = shared_objectives(models)
     return [
         Marked(
@@ -99,7 +99,7 @@ def guarantee_lines(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
 
 
 def _named(model: ModelEvidence, shared: set[str], t: Texts) -> str:
-    """A recipe, with the section's name if there are several sections of its objective."""
+    """Return a recipe's name, with the section's name if its objective has several sections."""
     return (
         t("common.recipe_of_model", recipe=model.recipe, model=model.model)
         if model.objective in shared
@@ -108,7 +108,7 @@ def _named(model: ModelEvidence, shared: set[str], t: Texts) -> str:
 
 
 def _range(estimate: Estimate | None) -> str:
-    """The lowest and the highest of several trainings."""
+    """Return the lowest and the highest of several trainings as text."""
     spread = estimate and estimate.seeds
     return "-" if not spread else f"{spread.low:.3f} to {spread.high:.3f}"
 
@@ -128,7 +128,8 @@ def _shown(estimate: Estimate | None, *, interval: bool = True) -> str:
 
 
 def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
-    """Return the copies of a corpus (:func:`reticent.engine.dedup.find_copies`), within individuals and across them."""
+    """Return the table of copies in a corpus (:func:`reticent.engine.dedup.find_copies`), within individuals and across
+    them."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column(t("terminal.copies.copies"), no_wrap=True)
     for column in ("documents", "clusters", "share"):
@@ -143,7 +144,7 @@ def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
 
 
 def copies_line(counts: Copies, t: Texts = ENGLISH) -> str:
-    """Return sentences about the effect of copies on protection, and about the documents that are left out."""
+    """Return sentences on the effect of copies on protection, and on the documents that are left out."""
     support, left_out = counts.support, counts.left_out
     return t(
         "terminal.of_documents_documents_and_words_words_of",

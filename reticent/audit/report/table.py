@@ -1,4 +1,4 @@
-"""The plots of the report: one row for each, with its place in the page and its texts."""
+"""The table of plots of the report: one row for each, with its place in the page and its texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reticent.audit.texts import Texts
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
 
-#: Places of the page, in its order; a place shows its plots in the order of the table.
+#: Sections of the page, in order; a section shows its plots in the order of the table.
 Place = Literal[
     "documents", "tradeoff", "continuations", "task", "leaks", "sequences", "low_cost", "membership", "kinds"
 ]
@@ -29,7 +29,7 @@ class Shown:
     Attributes
     ----------
     attacks : names of the attacks on membership, in the order of the page
-    f1_of_all : F1 of calling each individual a member; None where it is not known
+    f1_of_all : F1 of declaring everybody a member; None if unknown
     t : texts of the language of the page
     """
 
@@ -41,20 +41,20 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One plot of the report. The catalogue of texts has its heading and its caption, ``plots.NAME.title`` and
-    ``plots.NAME.caption``, and the words that unfold it where it is folded, ``plots.NAME.fold``.
+    """One plot of the report. The catalogue of texts has its heading, its caption, and the words that unfold it:
+    ``plots.NAME.title``, ``.caption`` and ``.fold``.
 
     Parameters
     ----------
     name : of the row, in the catalogue of texts, and for tests and errors
-    place : part of the page where it stands
+    place : section of the page that shows it
     draw : returns its panels as inline SVG, none if there is nothing to draw
     caption : function of the evidence and the number of panels that returns the text under them; default: the text of
         the catalogue as it is
-    titled : whether a heading stands over it
+    titled : whether it has a heading
     columns : panels side by side
-    keyed : whether the key of the recipes stands over it
-    folded : whether it is folded
+    keyed : whether it has a legend of the recipes
+    folded : whether it is collapsed until unfolded
     """
 
     name: str
@@ -68,7 +68,7 @@ class Plot:
 
 
 class Drawn(NamedTuple):
-    """A plot with its panels, and the texts around them; what it has not is empty."""
+    """A plot with its panels, and the texts around them; empty where it has none."""
 
     plot: Plot
     panels: list[str]
@@ -78,7 +78,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_plots(shown: Shown) -> Iterator[Drawn]:
-    """Yield every plot with at least one panel."""
+    """Yield every plot that has at least one panel."""
     for plot in PLOTS:
         if panels := plot.draw(shown):
             t, key = shown.t, f"plots.{plot.name}"
@@ -91,10 +91,9 @@ def _corpus(name: str) -> Callable[[Shown], list[str]]:
     return lambda shown: corpus_plots.corpus_panels(shown.audit.corpus, name, shown.t)
 
 
-def _said(key: str, *more: str, count: bool = False) -> Callable[[Shown, int], str]:
-    """Return a caption with the least count that is published (``cell``), and ``more`` sentences where there are
-    several panels; with ``count`` the number of panels chooses the form of the text.
-    """
+def _caption(key: str, *more: str, count: bool = False) -> Callable[[Shown, int], str]:
+    """Return a caption function for the text ``key``, with ``more`` sentences if there are several panels; with
+    ``count`` the number of panels chooses the form of the text."""
 
     def caption(shown: Shown, num: int) -> str:
         values = {"cell": shown.audit.cell} | ({"count": num} if count else {})
@@ -104,7 +103,8 @@ def _said(key: str, *more: str, count: bool = False) -> Callable[[Shown, int], s
 
 
 def _by_n_caption(shown: Shown, _: int) -> str:
-    """Say which of the minimal sequences protection is about: by their length, and by how common their words are."""
+    """Return the caption of the n-gram figures, with the n-grams that protection covers: by length, and by how common
+    their words are."""
     t, corpus, settings = shown.t, shown.audit.corpus, shown.audit.settings.get("protect")
     share = settings.get("max_document_frequency") if isinstance(settings, Mapping) else None
     if corpus.n == 1:
@@ -151,7 +151,7 @@ PLOTS: tuple[Plot, ...] = (
         name="identifiers",
         place="documents",
         draw=_corpus("identifiers"),
-        caption=_said("plots.identifiers.caption"),
+        caption=_caption("plots.identifiers.caption"),
         titled=False,
         columns=3,
     ),
@@ -168,7 +168,7 @@ PLOTS: tuple[Plot, ...] = (
         name="tradeoff",
         place="tradeoff",
         draw=lambda shown: plots.tradeoff_panels(shown.audit.models, shown.t),
-        caption=_said("plots.tradeoff.caption", "plots.tradeoff.same_axes"),
+        caption=_caption("plots.tradeoff.caption", "plots.tradeoff.same_axes"),
         titled=False,
         keyed=True,
     ),
@@ -201,7 +201,7 @@ PLOTS: tuple[Plot, ...] = (
         name="excess",
         place="leaks",
         draw=lambda shown: plots.excess_panels(shown.audit.models, shown.t),
-        caption=_said("plots.excess.caption", count=True),
+        caption=_caption("plots.excess.caption", count=True),
     ),
     Plot(
         name="ngrams",
@@ -213,7 +213,7 @@ PLOTS: tuple[Plot, ...] = (
         name="low_cost",
         place="low_cost",
         draw=lambda shown: membership_plots.low_cost_panels(shown.audit.models, shown.f1_of_all, shown.t),
-        caption=_said("plots.low_cost.caption"),
+        caption=_caption("plots.low_cost.caption"),
         titled=False,
         columns=3,
         keyed=True,
@@ -222,7 +222,7 @@ PLOTS: tuple[Plot, ...] = (
         name="auc",
         place="membership",
         draw=lambda shown: membership_plots.auc_panels(shown.audit.models, shown.attacks, shown.t),
-        caption=_said("plots.auc.caption", count=True),
+        caption=_caption("plots.auc.caption", count=True),
         titled=False,
         keyed=True,
     ),
@@ -241,7 +241,7 @@ PLOTS: tuple[Plot, ...] = (
             for attack in shown.attacks[:1]
             for panel in membership_plots.precision_panels(shown.audit.models, attack, shown.t)
         ],
-        caption=_said("plots.precision.caption"),
+        caption=_caption("plots.precision.caption"),
         titled=False,
         folded=True,
     ),

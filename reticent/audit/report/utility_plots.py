@@ -1,4 +1,4 @@
-"""Utility beside accuracy: likeness of continuations (BLEU, ROUGE) and F1 of a downstream task, as inline SVG.
+"""Further utility figures: similarity of continuations (BLEU, ROUGE) and F1 of a downstream task, as inline SVG.
 
 The rules are those of :mod:`reticent.audit.report.plots`. All panels run from 0 to 1.
 """
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
 
-#: Field of `Continuations` -> its name and mark.
+#: Field of `Continuations` -> (its name, its marker).
 LIKENESS = {"bleu": ("BLEU", "o"), "rouge1": ("ROUGE-1", "D"), "rouge2": ("ROUGE-2", "^"), "rouge_l": ("ROUGE-L", "s")}
 
 
 @styled
 def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """BLEU and ROUGE of the continuations of held-out individuals' documents, last checkpoints."""
+    """Return panels of BLEU and ROUGE on held-out individuals' documents at the last checkpoints, as inline SVG."""
     chosen = [m for m in models if m.generated and m.generated.heldout]
     panels = []
     for group in groups_of(models, chosen):
@@ -64,7 +64,8 @@ def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> 
 
 @styled
 def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Macro and micro F1 of classifiers on held-out individuals' documents, from each checkpoint and without one."""
+    """Return panels of macro and micro F1 of classifiers on held-out individuals' documents, by starting checkpoint and
+    without one."""
     panels = []
     for number, result in enumerate(results, start=1):
         rows = [row for row in result.results if has_value(row.macro_f1)]
@@ -97,6 +98,6 @@ def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> 
 
 
 def start_name(row: ClassifiedStart, t: Texts = ENGLISH) -> str:
-    """Return the name of a start: its recipe, and the epochs of a checkpoint."""
+    """Return the name of a classifier's starting model: its recipe, and its epochs if it is a checkpoint."""
     recipe = t.evidence(printable(row.recipe))
     return t("plots.recipe_epochs_epochs", recipe=recipe, epochs=row.epoch) if row.epoch else recipe

@@ -1,9 +1,9 @@
-"""Log-probabilities of tokens, and text, from a server of completions (OpenAI's form, as of vLLM and llama.cpp).
+"""Token log-probabilities and generated text from a completions server (OpenAI's API, as of vLLM and llama.cpp).
 
-Each window is sent as ids of tokens and comes back with the log-probability of each; a beginning comes back continued.
-So texts leave this machine: only to the host that was named, never by a redirect or a proxy. Answers are kept by the
-digest of what was asked, numbers and ids alone, and a run that stops asks for what is missing. No text stands in an
-error or a log.
+Each window is sent as token ids and comes back with the log-probability of each token; a prompt comes back continued.
+So texts leave this machine: only to the host that was named, never by a redirect or a proxy. Answers (numbers and ids
+alone) are cached by the digest of the request, so a run that was stopped requests only what is missing. No text appears
+in an error or a log.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
     from reticent.trainer.windows import SpecialIds
 
-#: File of a model folder that stands for a server; the file of a run that keeps its answers.
+#: File of a model folder that represents a server; file of a run that caches the server's answers.
 ENDPOINT, ANSWERS = "endpoint.json", "endpoint.jsonl"
-#: Hosts that are this machine.
+#: Names of this machine, to which texts may be sent.
 HERE = ("localhost", "127.0.0.1", "::1")
-#: Variable with the key of a server, if it wants one.
+#: Environment variable with the server's API key, if it needs one.
 KEY = "RETICENT_ENDPOINT_KEY"
 TRIES, SECONDS = 3, 120.0
 GOES_ON = "what was answered is kept; the same command goes on"
-#: By how much a log-probability may be over 0.
+#: Largest value of a log-probability that is still taken for rounding of 0.
 ROUNDING = 1e-3
 
 
 def check_host(url: str, allowed: str | None) -> str:
-    """Return the host of a server.
+    """Return the host name of a server's address, if texts may be sent there.
 
     Raises
     ------
@@ -67,12 +67,12 @@ def check_host(url: str, allowed: str | None) -> str:
 
 
 def is_endpoint(folder: Path) -> bool:
-    """Whether a model folder stands for a server."""
+    """Whether a model folder represents a server (`ENDPOINT`) instead of weights."""
     return (folder / ENDPOINT).is_file()
 
 
 def _positions(folder: Path) -> int:
-    """Tokens that the base, whose settings stand beside, reads at once."""
+    """Return the context length of the base model, whose config lies in the folder; 2^30 if unknown."""
     return positions_in(folder) or 1 << 30
 
 
@@ -81,8 +81,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _asked(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
-    """The choices that a server gives."""
+def _completions(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the choices of a server's answer to a completions request, after up to `TRIES` attempts."""
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(KEY):
         headers["Authorization"] = f"Bearer {key}"
@@ -103,37 +103,38 @@ def _asked(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
     raise AssertionError("unreachable")
 
 
-def _numbers(url: str, model: str, ids: list[int]) -> tuple[list[float], list[float]]:
-    """The log-probability of each token but the first, and that of the likeliest there."""
+def _token_log_probs(url: str, model: str, ids: list[int]) -> tuple[list[float], list[float]]:
+    """Return, for each token but the first, (its log-probability, that of the likeliest token at its position)."""
     question = {"model": model, "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
-    found = next(iter(_asked(url, question)), {}).get("logprobs")
+    found = next(iter(_completions(url, question)), {}).get("logprobs")
     own, tops = (found.get(name) if isinstance(found, dict) else None for name in ("token_logprobs", "top_logprobs"))
     if not isinstance(own, list) or len(own) < len(ids):
         raise ArtifactError(
             f"{urlsplit(url).hostname}: the server gives no log-probabilities of the tokens it was sent (echo, "
             "logprobs); without them no test by likelihood can be made"
         )
-    values = list(map(_number, own[1 : len(ids)]))
+    values = list(map(_log_prob, own[1 : len(ids)]))
     most = list(values)
     for at, top in enumerate(tops[1 : len(ids)] if isinstance(tops, list) else ()):
         if isinstance(top, dict) and top:
-            most[at] = max(most[at], *map(_number, top.values()))
+            most[at] = max(most[at], *map(_log_prob, top.values()))
     if not all(map(math.isfinite, values + most)):
         raise ArtifactError(f"{urlsplit(url).hostname}: log-probabilities that are no numbers (NaN or infinite)")
     return values, most
 
 
-def _number(value: Any) -> float:
-    """A log-probability; infinity for what is none: no number, NaN, or over 0 by more than rounding."""
+def _log_prob(value: Any) -> float:
+    """Return a log-probability of an answer as a float; infinity if it is no number, NaN, or above 0 by more than
+    rounding."""
     is_one = isinstance(value, int | float) and value < ROUNDING
     return float(value) if is_one else math.inf
 
 
-def _kept_numbers(about: dict[str, Any], ids: list[int], known: dict[str, Any], answers: IO[str]) -> Any:
-    """`_numbers` of these ids: an answer that is kept, or asked for and kept."""
+def _cached_log_probs(about: dict[str, Any], ids: list[int], known: dict[str, Any], answers: IO[str]) -> Any:
+    """Return the `_token_log_probs` of these ids from the cache ``known``, or from the server and then cached."""
     digest = hashlib.sha256(json.dumps([about["url"], about["model"], ids]).encode()).hexdigest()
     if digest not in known:
-        known[digest] = _numbers(about["url"], about["model"], ids)
+        known[digest] = _token_log_probs(about["url"], about["model"], ids)
         answers.write(json.dumps([digest, *known[digest]]) + "\n")
         answers.flush()
     return known[digest]
@@ -146,27 +147,28 @@ def score_endpoint(
     window_length: int,
     progress: Callable[[int], None] | None = None,
 ) -> TokenScores:
-    """Return the scores of a store under the model of a server; see `TokenScores`. Entropies are not known, and of the
-    likeliest token only whether it is the true one. Nothing is scored by a server that gives no log-probabilities.
+    """Return the token scores of a store under a server's model; see `TokenScores`. Entropies are unknown, and of the
+    likeliest token only whether it is the true one. All are unscored if the server gives no log-probabilities.
 
     Parameters
     ----------
-    folder : model folder with `ENDPOINT`: the address, the name of the model there, and the file of answers
-    window_length : tokens of a window at most; one fewer than the base has positions, as a server writes one behind it
+    folder : model folder with `ENDPOINT`: the address, the name of the model there, and the cache file of answers
+    window_length : largest number of tokens in a window; capped at the base model's positions less one, as a server
+        generates one token after it
 
     Raises
     ------
     ArtifactError
-        The server gives no answer, or none with log-probabilities that are numbers; the next run goes on from there.
+        The server gives no answer, or none with finite log-probabilities; the next run continues from the cache.
     PolicyError
-        Its host was not named.
+        Texts may not be sent to its host.
     """
     from reticent.trainer.windows import cut_windows  # compiled kernels: a run that judges nothing loads none
 
     about = read_json(folder / ENDPOINT)
     check_host(about["url"], about["host"])
     file = Path(about["answers"])
-    known = dict(_kept(file))
+    known = dict(_cached_answers(file))
     scores = unscored(store.num_tokens)
     if not about["log_probs"]:
         return TokenScores(doc_offsets=store.doc_offsets, **scores)
@@ -181,7 +183,7 @@ def score_endpoint(
             if len(ids) < 2:
                 continue
             try:
-                found = _kept_numbers(about, ids, known, answers)
+                found = _cached_log_probs(about, ids, known, answers)
             except ArtifactError as error:
                 raise ArtifactError(f"{error}; {number:,} of {len(windows):,} windows are scored; {GOES_ON}") from None
             values, most = (np.array(each, dtype=np.float32) for each in found)
@@ -196,8 +198,9 @@ def score_endpoint(
     return TokenScores(doc_offsets=store.doc_offsets, **scores)
 
 
-def _kept(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
-    """Answers of earlier runs that have so many parts; a line that a kill cut off is asked for again."""
+def _cached_answers(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
+    """Yield (request digest, answer) of earlier runs whose answer has ``num`` parts; a line that was cut off is
+    skipped."""
     for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else ():
         try:
             digest, *answer = json.loads(line)
@@ -208,17 +211,18 @@ def _kept(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
 
 
 class Server:
-    """A server where `generate`, `score_continuations` and the probes of people's own items expect a model: it writes
-    text, and of a text that it is sent gives the probability, if it gives any.
+    """A server in place of a model for `generate`, `score_continuations` and probes: it continues prompts and, if it
+    gives log-probabilities, scores given texts.
 
     Parameters
     ----------
-    folder : model folder with `ENDPOINT`, and the tokenizer that cuts what the server writes
+    folder : model folder with `ENDPOINT`
+    tokenizer : tokenizer of the model, for the text that the server generates
     """
 
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast):
         self._about, self._tokenizer = read_json(folder / ENDPOINT), core_tokenizer(tokenizer)
-        #: Tokens that it reads and writes at once; it is not asked for more.
+        #: Context length: prompt and continuation together have at most so many tokens.
         self.num_positions = _positions(folder)
         check_host(self._about["url"], self._about["host"])
 
@@ -234,17 +238,17 @@ class Server:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        """Return what the server writes after each prompt, cut into ids here, as `generate` does.
+        """Return the server's continuation of each prompt, tokenised here, in the form of `generate`.
 
         A server may end a text where it likes.
 
         Raises
         ------
         ArtifactError
-            The server gives no answer, or fewer than were asked for; the next run goes on from there.
+            The server gives no answer, or too few choices; the next run continues from the cache.
         """
         file, made = Path(self._about["answers"]), np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
-        known = dict(_kept(file, 1))
+        known = dict(_cached_answers(file, 1))
         first = [] if special.prefix is None else [special.prefix]
         file.touch(mode=0o600)
         with file.open("a", encoding="utf-8") as answers:
@@ -257,7 +261,7 @@ class Server:
                 digest = hashlib.sha256(json.dumps([self._about["url"], question]).encode()).hexdigest()
                 if digest not in known:
                     try:
-                        texts: list[Any] = [choice.get("text") for choice in _asked(self._about["url"], question)]
+                        texts: list[Any] = [choice.get("text") for choice in _completions(self._about["url"], question)]
                     except ArtifactError as error:
                         raise ArtifactError(f"{error}; {GOES_ON}") from None
                     if len(texts) < num_samples or not all(isinstance(text, str) for text in texts):
@@ -274,7 +278,7 @@ class Server:
 
     @property
     def gives_log_probs(self) -> bool:
-        """Whether it is asked for log-probabilities."""
+        """Whether the server gives log-probabilities of given tokens."""
         return bool(self._about["log_probs"])
 
     def score(
@@ -283,24 +287,24 @@ class Server:
         targets: Sequence[list[int]],
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        """Return the log-probability of each target behind its prompt, both as ids, float64 (rows,); NaN where one of
-        them has no token or both are too long, and for all where the server gives none.
+        """Return the log-probability of each target after its prompt, both as token ids, float64 (rows,); NaN if either
+        is empty or both exceed the context, and for all rows if the server gives no log-probabilities.
 
         Raises
         ------
         ArtifactError
-            As `score_endpoint`; the next run goes on from there.
+            As `score_endpoint`; the next run continues from the cache.
         """
         scores, file = np.full(len(prompts), np.nan), Path(self._about["answers"])
         if not self.gives_log_probs:
             return scores
-        known = dict(_kept(file))
+        known = dict(_cached_answers(file))
         file.touch(mode=0o600)
         with file.open("a", encoding="utf-8") as answers:
             for row, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
                 if prompt and target and len(prompt) + len(target) < self.num_positions:  # it writes a token
                     try:
-                        values, _ = _kept_numbers(self._about, [*prompt, *target], known, answers)
+                        values, _ = _cached_log_probs(self._about, [*prompt, *target], known, answers)
                     except ArtifactError as error:
                         raise ArtifactError(f"{error}; {GOES_ON}") from None
                     scores[row] = sum(values[len(prompt) - 1 :])
@@ -308,8 +312,9 @@ class Server:
                     progress(row + 1)
         return scores
 
-    def again(self, ids: np.ndarray) -> list[int]:
-        """Return a text cut anew, as what the server writes is: the same words may have been other tokens."""
+    def retokenized(self, ids: np.ndarray) -> list[int]:
+        """Return the ids that the tokenizer gives to the decoded text, as for text that the server generates; they may
+        differ from ``ids``."""
         (text,) = self._tokenizer.decode([ids.tolist()], skip_special_tokens=False)
         (made,) = self._tokenizer.encode([text])
         return made.ids

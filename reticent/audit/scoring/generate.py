@@ -1,6 +1,6 @@
 """Batched generation from prefixes of token ids, and the exact probability of generating a given text.
 
-Both stand here because they must use the same decoding: `Decoding` is the scheme, `generate` draws from it, and
+Both are here because they must use the same decoding: `Decoding` is the scheme, `generate` draws from it, and
 `score_continuations` gives the probability of a continuation under it, without drawing.
 
 Shapes: B rows a batch, T tokens a row, P of a prefix, S of a continuation, V of the vocabulary.
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
-#: Keys and values that a batch of a GPU may hold, in numbers: with `MAX_LOGITS` they say how many rows are more than
-#: ``batch_size``. They are fixed, because what is drawn depends on the rows of a batch.
+#: Largest key-value cache of a GPU batch, in numbers: with `MAX_LOGITS` it gives the rows beyond ``batch_size``. Both
+#: are fixed, because sampling depends on the rows of a batch.
 MAX_KEYS = 1 << 30
-#: Steps that a model is compiled for on a GPU, at least: a compiler takes a minute, and saves milliseconds a step.
+#: Fewest decoding steps for which a model is compiled on a GPU: compiling takes a minute and saves milliseconds a step.
 FEWEST_COMPILED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Choice of a token: the likeliest (temperature 0), or drawn from the ``top_k`` likeliest.
+    """How the next token is chosen: the likeliest (temperature 0), or sampled from the ``top_k`` likeliest.
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ class Decoding:
         return f"sampling at temperature {self.temperature:g} from {among}"
 
     def log_probs(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities (N, V) under this scheme; tokens that cannot be drawn have minus infinity."""
+        """Return log-probabilities (N, V) of the next token under this scheme; minus infinity for tokens that cannot be
+        drawn."""
         if self.temperature == 0:
             only = torch.full_like(logits, -torch.inf, dtype=torch.float32)
             return only.scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
@@ -99,19 +100,18 @@ def generate(
     bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text that may end.
+    """Return generated token ids, int64 (prompts, num_samples, num_tokens); -1 after the end of a text.
 
-    Prompts of like length go together, padded on the left, or of the same length where padding moves what a model
-    writes; the prefix token of the model goes before each, as it did
-    in training. Keys and values are kept between steps. A GPU that has many steps to take compiles the model for them,
-    where its class has room for keys and values from the start.
+    Prompts of similar length share a batch, padded on the left; only equal lengths do where padding changes a model's
+    output. The model's prefix token precedes each, as in training. Keys and values are cached between steps. For many
+    steps on a GPU the model is compiled, if its class supports a static cache.
 
     Parameters
     ----------
     prompts : sequence of int arrays
         Token ids, without special ones.
     seed : int
-        The draws depend on it and on ``batch_size``, because random numbers go to rows.
+        Samples depend on it and on ``batch_size``, because random numbers are drawn by batch.
     batch_size : int
         Prompts at once; a GPU takes more where `MAX_KEYS` and `MAX_LOGITS` allow it.
     bf16 : {"auto", "on", "off"}
@@ -189,8 +189,8 @@ def score_continuations(
     bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how a model continues each prefix: whether greedy decoding gives the true continuation, bool (N,), and
-    the log-probability of it under ``decoding``, float64 (N,).
+    """Return (whether greedy decoding gives the true continuation of each prefix, bool (N,); its log-probability under
+    ``decoding``, float64 (N,)).
 
     One forward pass a row: greedy decoding gives the continuation exactly if each of its tokens is the likeliest after
     those before it, and the probability of drawing it is the product over its tokens.
@@ -204,7 +204,7 @@ def score_continuations(
     """
     ids = np.asarray(ids_NT, dtype=np.int64)
     if isinstance(model, Server):
-        asked = [model.again(row) for row in ids[:, num_prefix:]]
+        asked = [model.retokenized(row) for row in ids[:, num_prefix:]]
         longest = max(map(len, asked), default=1)
         made = model.write(list(ids[:, :num_prefix]), special=special, num_tokens=longest, progress=progress)[:, 0]
         found = [written[: len(own)].tolist() == own for written, own in zip(made, asked, strict=True)]
@@ -244,7 +244,7 @@ def score_continuations(
 
 
 def _num_rows(config: Any, length: int) -> int:
-    """Return how many rows of so many tokens a GPU holds at once."""
+    """Return the number of rows of ``length`` tokens that a GPU batch may hold."""
     text = config.get_text_config()
     keys = 2 * getattr(text, "num_hidden_layers", 1) * getattr(text, "hidden_size", 1) * length
     return max(1, min(MAX_KEYS // keys, MAX_LOGITS["cuda"] // text.vocab_size))
@@ -266,7 +266,8 @@ def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, b
 
 
 def end_ids(net: Any, special: SpecialIds) -> list[int]:
-    """Return the ids that end a text of a model: the tokenizer's own, and those that the model's settings list."""
+    """Return the token ids that end a text, ascending: the tokenizer's own, and those of the model's generation
+    config."""
     listed = getattr(getattr(net, "generation_config", None), "eos_token_id", None)
     ends = {special.end, *([] if listed is None else np.atleast_1d(listed).tolist())}
     return sorted(end for end in ends if end is not None and end < net.config.vocab_size)
@@ -275,7 +276,8 @@ def end_ids(net: Any, special: SpecialIds) -> list[int]:
 def _generation_config(
     decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, ends: list[int], *, static: bool = False
 ) -> Any:
-    """Return the settings of a call; see `without_own_settings` for those that are left out."""
+    """Return the transformers settings of one generation call; see `without_own_settings` for the model's own, which
+    are ignored."""
     from transformers import GenerationConfig
 
     sampling: dict[str, bool | int | float] = {"do_sample": False}
@@ -297,14 +299,13 @@ def _generation_config(
     )
 
 
-#: Model -> whether padding moves what it writes.
+#: Model -> whether left padding changes its output.
 _moved: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bool:
-    """Whether padding before a prompt moves what a model writes, as RWKV; rows of a batch are alike then. Each model is
-    asked once.
-    """
+    """Whether left padding changes a model's next-token logits, as for RWKV; a batch then holds prompts of one length
+    only. Cached by model."""
     if (known := _moved.get(net)) is not None:
         return known
     config = _generation_config(Decoding(temperature=0.0, may_end=True), 1, 1, special, [])
@@ -321,12 +322,13 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bo
 
 
 def _ended(new: np.ndarray, end: list[int]) -> np.ndarray:
-    """Return the cells after the first end of text."""
+    """Return the positions after the first end of text in each row, bool of the shape of ``new``."""
     ends = np.isin(new, end)
     return np.asarray(np.cumsum(ends, axis=1) - ends > 0)
 
 
 def _left_padded(prompts: Sequence[np.ndarray], special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:
+    """Return (ids, attention mask) of prompts as one batch, int64 (B, T), padded on the left."""
     offset = int(special.prefix is not None)
     width = max(len(prompt) for prompt in prompts) + offset
     ids = np.full((len(prompts), width), special.pad, dtype=np.int64)
@@ -342,7 +344,7 @@ def _left_padded(prompts: Sequence[np.ndarray], special: SpecialIds) -> tuple[np
 
 @contextlib.contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's random numbers, and restore their state afterwards."""
+    """Seed torch's random numbers within the context, and restore their state afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

@@ -1,20 +1,22 @@
-"""Norms of gradients: how much a model would still have to learn from each document.
+"""Gradient norms of each document's loss: how much a model would still have to learn from it.
 
-A document that a model was trained on asks for smaller changes of its weights than one that it never saw [@nasr2019].
-The adversary has the weights. Asked of the tokens that every recipe may teach, the norm told members of a protected
-model better than every other attack without shadow models.
+The gradient of a document that a model was trained on is smaller than that of one that it never saw [@nasr2019]. The
+adversary has the weights. Over the tokens that every recipe may teach, the norm identified members of a protected model
+better than every other attack without shadow models.
 
-Many documents go through a model at once, and no gradient of a weight is kept: its norm follows from what a layer read
-and what came back (`reticent.trainer.ghost_norms`). A model with a layer that `_kind_of` does not know, or that uses a
-weight in another way (a layer that runs twice, a matrix outside of its layer), is asked one document at a time by
-torch's own gradients, and so is a document that is too long for a batch. The first document of a model is asked in both
-ways, which shows such a use.
+Many documents share a batch, and no gradient of a weight is kept: its norm follows from a layer's input and the
+gradient
+of its output (`reticent.trainer.ghost_norms`). A model with a layer that `_kind_of` does not know, or that uses a
+weight
+in another way (a layer that runs twice, a matrix outside of its layer), is measured one document at a time by torch's
+own gradients, and so is a document that is too long for a batch. The first document of a model is measured in both
+ways, which detects such a use.
 
 Cost: a forward pass, and a backward pass without the gradients of weights; at most `MOST_MEMBERS` and `MOST_OTHERS` are
-asked, and `MOST_DOCUMENTS` of each.
+sampled, and `MOST_DOCUMENTS` of each.
 
-Shapes: B rows, T tokens a row, N cells that are asked, U documents of a batch, L places of the longest, I and O numbers
-that a layer reads and writes.
+Shapes: B rows, T tokens a row, N positions whose loss counts, U documents of a batch, L positions of the longest, I and
+O inputs and outputs of a layer.
 """
 
 from __future__ import annotations
@@ -44,26 +46,27 @@ from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Windows of a document that go through the model at once where documents are asked one at a time.
+#: Windows in a batch where documents are measured one at a time.
 ROWS_AT_ONCE = 8
-#: Cells, and logits, that are held at once where many documents are asked.
+#: Token positions, and logits, in a batch of many documents.
 MAX_CELLS = {"cuda": 1 << 14, "cpu": 1 << 12}
 MAX_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 24}
-#: The most that the squared norm of a weight may differ between both ways, in parts of itself.
+#: Largest relative difference of a weight's squared norm between both ways.
 MOST_OFF = 1e-3
 _STREAM = 67
 
 
-def asked_documents(
+def sampled_documents(
     individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the numbers of the documents that are asked, ascending int64: the first of each individual, of as many as
-    there may be of each side.
+    """Return the numbers of the documents that the costly attacks score, ascending int64: the first `MOST_DOCUMENTS` of
+    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, drawn at random.
 
     Parameters
     ----------
     individual, is_member : arrays, shape (num_documents,)
-    units : household of each individual, by code, of whom one is asked before any second; None: each is one
+    units : household of each individual, by code; no second individual of one before all have a first. None: each is
+    one
     """
     codes, first, row = np.unique(individual, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(codes)), np.zeros(len(codes), dtype=bool)
@@ -96,14 +99,14 @@ def gradient_norms(
     device: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the Euclidean norm of the gradient, with respect to all weights, of each document's mean loss over chosen
-    tokens, in nats a token; float64 (num_documents,), NaN for a document that is not asked or has no such token.
+    """Return the Euclidean norm of the gradient, over all weights, of each document's mean loss on the tokens of
+    ``mask``; float64 (num_documents,), NaN for documents not listed or without such a token.
 
     Parameters
     ----------
     mask : bool array, shape (num_tokens,), the tokens whose loss counts
-    documents : those that are asked
-    folds : of a masked model; those of the tokens count that lie in the words of one fold, which alone are masked
+    documents : numbers of the documents to measure
+    folds : of a masked model: the words of one fold of so many are masked, and only their tokens count
     progress : called with the number of documents done
 
     Raises
@@ -143,8 +146,8 @@ def gradient_norms(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Rows of several documents: ids (B, T), attention or None, the cells that are asked, numbers in the flat
-    batch (N,), the true tokens (N,), and of rows and of cells the document, 0 to U - 1, ascending, on the host."""
+    """A batch of rows of several documents: input ids (B, T), attention mask or None, flat positions whose loss counts
+    (N,), true tokens (N,), and the document (0 to U - 1, ascending, on the host) of each row and position."""
 
     given: torch.Tensor
     seen: torch.Tensor | None
@@ -159,14 +162,14 @@ class _Question:
 
 
 class _Asked:
-    """The windows of a store and the tokens whose loss counts, as questions to a model."""
+    """The windows of a store and the tokens whose loss counts, as batches for a model."""
 
     def __init__(self, windows: Windows, chosen: np.ndarray, objective: str, net: Any):
         self.windows, self.chosen, self.objective, self.net = windows, chosen, objective, net
         self.head, self.device = lm_head(net), net.device
         self.mask_id = -1 if windows.special.mask is None else windows.special.mask
         totals = np.concatenate([[0], np.cumsum(chosen)])
-        #: Tokens of each window that are asked; a causal model predicts no first token without one before it.
+        #: Tokens of each window whose loss counts; a causal model predicts no first token without a prefix token.
         begins = windows.starts + int(objective != "mlm" and windows.special.prefix is None)
         ends = windows.starts + windows.lengths
         self.num_asked = totals[np.maximum(ends, begins)] - totals[begins]
@@ -174,13 +177,13 @@ class _Asked:
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
 
     def counts(self, documents: np.ndarray) -> np.ndarray:
-        """The tokens of each document that are asked."""
+        """Return the number of tokens of each document whose loss counts."""
         totals = np.concatenate([[0], np.cumsum(self.num_asked)])
         return np.asarray(totals[self.bounds[documents + 1]] - totals[self.bounds[documents]])
 
     def batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the documents with a token that is asked, those with the most and longest windows first, so many at
-        once as `fits` allows, or one."""
+        """Yield groups of document numbers with a token whose loss counts, those with the most and longest windows
+        first, as many as `fits` allows, or one."""
         documents = documents[self.counts(documents) > 0]
         longest = np.maximum.reduceat(np.append(self.windows.lengths, 0), self.bounds[:-1])[documents]
         num_windows = np.diff(self.bounds)[documents]
@@ -194,7 +197,7 @@ class _Asked:
             first = last
 
     def fits(self, documents: np.ndarray) -> bool:
-        """Whether these documents may be asked at once."""
+        """Whether these documents fit into one batch."""
         windows = self._windows(documents)
         num_cells = len(windows) * int(self.windows.lengths[windows].max() + self.windows.special.num_added)
         num_logits = num_cells if self.head is None else int(self.num_asked[windows].sum())
@@ -203,19 +206,20 @@ class _Asked:
         return num_cells <= MAX_CELLS[self._kind] and is_small
 
     def _windows(self, documents: np.ndarray) -> np.ndarray:
-        """The windows of the documents in which a token is asked."""
+        """Return the numbers of the documents' windows that hold a token whose loss counts."""
         spans = [np.arange(self.bounds[document], self.bounds[document + 1]) for document in documents.tolist()]
         windows = np.concatenate(spans)
         return np.asarray(windows[self.num_asked[windows] > 0])
 
     def of(self, documents: np.ndarray) -> _Question:
-        """Return the question for these documents, each of which has a token that is asked."""
+        """Return the batch of these documents, each of which has a token whose loss counts."""
         windows = self._windows(documents)
         number = np.empty(self.windows.store.num_documents, dtype=np.int64)
         number[documents] = np.arange(len(documents))
         return self._question(windows, number[self.windows.documents[windows]])
 
     def _question(self, numbers: np.ndarray, of_rows: np.ndarray) -> _Question:
+        """Return the batch of the windows ``numbers``, whose documents are ``of_rows``."""
         batch = self.windows.gather(numbers)
         positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
         asked = (positions >= 0) & self.chosen[np.maximum(positions, 0)]
@@ -232,7 +236,7 @@ class _Asked:
         return _Question(given, seen, wanted, labels, of_rows, of_rows[cells // batch.input_ids.shape[1]])
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
-        """Return the gradients of the summed loss of one document by torch itself, by weight."""
+        """Return the gradient of one document's summed loss by weight, computed by torch itself."""
         self.net.zero_grad(set_to_none=True)
         windows = self._windows(np.array([document]))
         for start in range(0, len(windows), ROWS_AT_ONCE):
@@ -245,11 +249,11 @@ class _Asked:
 
 
 class _Unknown(Exception):
-    """A layer does what its norms cannot be made for."""
+    """A layer uses its weights in a way for which batched gradient norms are not implemented."""
 
 
 def _normalised(layer: Any, read: torch.Tensor) -> torch.Tensor:
-    """What a layer multiplies with its weight."""
+    """Return the normalised input of a layer norm or RMS norm, which the layer multiplies with its weight."""
     if isinstance(layer, torch.nn.LayerNorm):
         return torch.nn.functional.layer_norm(read, layer.normalized_shape, eps=layer.eps)
     eps = next((getattr(layer, name) for name in ("variance_epsilon", "eps", "epsilon") if hasattr(layer, name)), None)
@@ -257,7 +261,7 @@ def _normalised(layer: Any, read: torch.Tensor) -> torch.Tensor:
 
 
 def _kind_of(layer: Any) -> str:
-    """The way in which a layer uses its weights; `_Unknown` for another than these."""
+    """Return how a layer uses its weights: "linear", "embedding" or "layernorm"; raise `_Unknown` for any other."""
     name = type(layer).__name__
     if type(layer) in (torch.nn.Linear, torch.nn.Embedding, torch.nn.LayerNorm) or name == "Conv1D":
         return "linear" if name in ("Linear", "Conv1D") else name.lower()
@@ -268,6 +272,7 @@ def _kind_of(layer: Any) -> str:
 
 @lru_cache
 def _say_alone(kind: str) -> None:
+    """Warn once that documents of this kind of model are measured one at a time."""
     log_warning(
         f"gradients: a layer of {kind} models has gradients that cannot be told apart in a batch; documents are asked "
         "one at a time"
@@ -275,20 +280,21 @@ def _say_alone(kind: str) -> None:
 
 
 class _Layers:
-    """The layers of a model with weights that are trained, whose norms are made while a backward pass runs."""
+    """The layers of a model with trainable weights, whose gradient norms are computed by hooks during a backward
+    pass."""
 
     def __init__(self, net: Any, layers: list[Any]):
         self.net, self.layers, self.head = net, layers, lm_head(net)
         self.weights = [weight for weight in net.parameters() if weight.requires_grad]
         self._squares: dict[Any, torch.Tensor] = {}
-        #: What a matrix with two uses read and what came back, at the use whose turn in the backward pass was first.
+        #: (kind, input, output gradient) of a tied matrix at the first of its two uses in the backward pass.
         self._tied: dict[Any, tuple[str, torch.Tensor, torch.Tensor]] = {}
         self._question: _Question | None = None
         self._slots: dict[bool, tuple[int, torch.Tensor | None]] = {}
 
     @classmethod
     def of(cls, net: Any) -> _Layers | None:
-        """Return the layers of a model, None, with a warning, where one is of an unknown kind."""
+        """Return the layers of a model; None, with a warning, if one is of an unknown kind."""
         try:
             return cls(net, list(cls._watched(net)))
         except _Unknown:
@@ -296,6 +302,7 @@ class _Layers:
 
     @classmethod
     def _watched(cls, module: Any) -> Iterator[Any]:
+        """Yield the modules with trainable weights of their own; raise `_Unknown` if one is of an unknown kind."""
         own = {id(weight) for weight in module.parameters(recurse=False) if weight.requires_grad}
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own - below:
@@ -307,8 +314,8 @@ class _Layers:
             yield from cls._watched(child)
 
     def agree(self, question: _Question, gradients: dict[Any, torch.Tensor]) -> bool:
-        """Whether the squared norm of every weight is, for the one document of ``question``, that of its gradient by
-        torch itself; warns where it is not."""
+        """Whether the squared gradient norm of every weight equals that of torch's own gradient for the one document of
+        ``question``; warns if not."""
         plain = {weight: float(gradient.float().square().sum()) for weight, gradient in gradients.items()}
         try:
             self.norms(question)
@@ -327,7 +334,7 @@ class _Layers:
         return True
 
     def norms(self, question: _Question) -> np.ndarray:
-        """Return the norm of the gradient of the summed loss of each document, float64 (U,)."""
+        """Return the gradient norm of each document's summed loss, float64 (U,)."""
         self._question, self._squares, self._tied, self._slots = question, {}, {}, {}
         with self._hooked(), seeing(self.net, question.seen):
             inputs = whole_inputs(self.net, question.given, question.seen)
@@ -341,7 +348,7 @@ class _Layers:
 
     @contextmanager
     def _hooked(self) -> Iterator[None]:
-        """Watch the layers; their weights have no gradients meanwhile."""
+        """Hook the layers within the context, in which their weights have no gradients."""
         handles = [layer.register_forward_hook(self._forward) for layer in self.layers]
         for weight in self.weights:
             weight.requires_grad_(False)
@@ -391,8 +398,8 @@ class _Layers:
         self._squares[weight] = squares
 
     def _laid(self, values: torch.Tensor) -> torch.Tensor:
-        """Return what a layer read or got back, (B, T, ...) or (N, ...), as (U, L, ...): the places of each document
-        end to end, followed by zeros."""
+        """Return a layer's input or output gradient, (B, T, ...) or (N, ...), as (U, L, ...): the positions of each
+        document end to end, padded with zeros."""
         question = self._question
         assert question is not None
         is_rows = values.ndim == 3 or not values.is_floating_point()

@@ -1,5 +1,5 @@
-"""The six numbers of each token from its logits on a GPU, in one pass: each logit is read once, as the model made
-it, and nothing of its size is written.
+"""The six scores of each token from its logits on a GPU, in one pass: each logit is read once, in the model's
+precision, and nothing of its size is written.
 
 A program has one row and goes over it in blocks. A block's sum, mean and sum of squares are joined to those before it
 as by Chan, Golub and LeVeque (1983), all relative to the largest logit so far, so that exponentials do not overflow and
@@ -60,7 +60,7 @@ def _reduce_rows(logits, true, reals, integers, num_rows, num_logits, BLOCK: tl.
 
 
 def reduce_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return what `reticent.audit.scoring.scores.score_logits` returns, of logits in any precision on a GPU.
+    """Return the six columns of `reticent.audit.scoring.scores.score_logits` from logits in any precision on a GPU.
 
     Cost: each logit is read once.
     """

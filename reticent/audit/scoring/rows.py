@@ -1,4 +1,4 @@
-"""Rows of tokens that stand in no store (a text with a candidate put in) -> sums of log-probabilities a row.
+"""Summed log-probabilities of rows of tokens that are in no store, such as a text with a candidate inserted.
 
 Always float32: candidates are ranked by differences that bf16 would round away. The head runs only at the
 scored cells, the tokens that all rows of a causal model begin with are read once, and one number for each row and
@@ -25,29 +25,31 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------------------------------- shared prefix
 #
-# Shared prefixes: what rows begin with alike is read once, and its keys and values are passed on.
+# Shared prefixes: a prefix that rows have in common is read once, and its keys and values are reused.
 
 
 def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Return the last hidden states, and the keys and values, None where there are none.
+    """Return (last hidden states, key-value cache or None) of a forward pass; logits in place of states without
+    ``head``.
 
     Parameters
     ----------
-    head : of `reticent.trainer.models.lm_head`; without one the model's logits stand for the states
+    head : result of `reticent.trainer.models.lm_head`; None: logits are returned in place of the states
     """
     out = (model if head is None else model.base_model)(**inputs)
     return (out.logits if head is None else out.last_hidden_state), getattr(out, "past_key_values", None)
 
 
 def is_shareable(cache: Any) -> bool:
-    """Say whether keys and values can be repeated for other rows: those of plain layers, and no windows or states."""
+    """Whether a key-value cache can be repeated for other rows: only plain layers, without sliding windows or recurrent
+    states."""
     from transformers.cache_utils import DynamicLayer
 
     layers = getattr(cache, "layers", ())
     return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
 
-#: Sums are compared to this many digits after the point, in nats: below it is the noise of float32.
+#: Digits after the point, in nats, to which sums are compared: beyond them is the noise of float32.
 DIGITS = 4
 #: Logits held at once, in numbers.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 22}
@@ -66,7 +68,7 @@ def sum_log_probs(
     shared: int = 0,
     alike: int | None = None,
 ) -> np.ndarray:
-    """Return the summed natural log-probability of the true tokens of each row, by group; float64, shape (N, G).
+    """Return the summed natural log-probability of each row's true tokens, by group of tokens; float64 (N, G).
 
     Parameters
     ----------
@@ -80,9 +82,9 @@ def sum_log_probs(
     attention : bool array, shape (N, T), optional
         None for padding on the right of a causal model, where no token sees it.
     shared : int
-        The first columns, not scored and equal in rows that are alike, which a causal model reads only once.
+        Number of first columns that are not scored and equal within such rows; a causal model reads them once.
     alike : int, optional
-        Rows that are alike, one after the other; None: all of them.
+        Number of consecutive rows that share those columns; None: all rows.
 
     Raises
     ------
@@ -133,6 +135,8 @@ def _sums(
     alike: int,
     at_once: int,
 ) -> np.ndarray:
+    """Return `sum_log_probs` of one batch; ``shift`` is 1 for a causal model, else 0."""
+
     def moved(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(model.device)
 
@@ -161,12 +165,12 @@ def sum_choices(
     *,
     attention: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the summed log-probability of each of C choices for the asked cells of each row, which predict them at
-    once; float64, shape (N, C).
+    """Return the summed log-probability of each of C alternative texts at the chosen cells of each row, all predicted
+    in one pass; float64 (N, C).
 
     Parameters
     ----------
-    input_ids : int64 array, shape (N, T); asked : bool array, shape (N, T)
+    input_ids : int64 array, shape (N, T); asked : bool array, shape (N, T), the cells to predict
     choices : int64 array, shape (cells, C), the tokens of each choice at the asked cells, row by row
     attention : bool array, shape (N, T), optional
 
@@ -188,8 +192,8 @@ def sum_choices(
 
 
 def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> torch.Tensor:
-    """Log-probability of each of a cell's tokens; the states are logits where there is no head. float32 whatever the
-    caller runs the model in."""
+    """Return the log-probability of each of the given tokens at each cell, float32 (N, C), in float32 arithmetic; the
+    states are logits if there is no head."""
     with torch.autocast(states_ND.device.type, enabled=False):
         logits = states_ND.float() if head is None else head(states_ND.float()).float()
     return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)
@@ -198,7 +202,7 @@ def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> t
 def _states(
     model: Any, head: Any, ids_NT: torch.Tensor, mask: torch.Tensor | None, shared: int, alike: int
 ) -> torch.Tensor:
-    """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits where the model has no head."""
+    """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits if the model has no head."""
     if shared and mask is None and alike > 1:
         _, cache = states_of(model, head, input_ids=ids_NT[::alike, :shared], use_cache=True)
         if is_shareable(cache):
@@ -208,9 +212,9 @@ def _states(
         return states_of(model, head, input_ids=ids_NT, attention_mask=mask)[0][:, shared:]
 
 
-def dressed_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return tokenised texts as rows padded on the right: ids int64, groups (0 at the tokens of a span, else -1) int8,
-    and attention bool, each (N, T).
+def padded_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return tokenised texts as rows padded on the right: (ids int64, groups int8, 0 at the tokens of the span and else
+    -1, attention bool), each (N, T).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Models + tokens -> TokenScores: the one place that runs a model for likelihoods.
+"""Models + tokens -> TokenScores: the one module that runs a model for likelihoods.
 
-Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only six numbers a
-token reach the host. Windows are batched by length, and each batch is shown to every model before the next is made;
-padding is never scored, and scores do not depend on the batch size. The processes of a `World` share the windows out.
+Every likelihood attack is a pure function of these scores. Logits are reduced on the device; only six numbers a token
+reach the host. Windows are batched by length, and each batch goes through every model before the next is made; padding
+is never scored, and scores do not depend on the batch size. The processes of a `World` divide the windows among them.
 
 Shapes: B rows a batch, T cells a row, N scored cells, V the vocabulary.
 """
@@ -40,7 +40,7 @@ from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores, 
 
 # -------------------------------------------------------------------------------------------------------- logit scores
 #
-# Logits + true tokens -> the six numbers of each token in `TokenScores`: the cost of a scoring pass beside the model.
+# Logits + true tokens -> the six numbers of each token in `TokenScores`: the cost of a scoring pass besides the model.
 #
 # On a CPU a Numba kernel keeps a row of logits in the cache from the first pass over it to the last, and takes one
 # exponential a logit; on a GPU a Triton kernel (`logits_gpu`) reads each logit once. Elsewhere, and where Triton finds
@@ -48,7 +48,7 @@ from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores, 
 # (`token_scores.COLUMNS`) and agree to float32's rounding.
 
 
-#: Without the assumptions that there are no NaN and no infinities: these show that a model has diverged.
+#: Fast math, but with NaN and infinities kept: these show that a model has diverged.
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
 #: Below it exp(x) is 0 in float32 and the token takes part in no mean.
 _LOWEST = np.float32(-87.0)
@@ -60,9 +60,8 @@ _EXP = tuple(np.float32(1 / math.factorial(n)) for n in range(7, 1, -1))
 
 
 def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return log p of the true token, entropy, standard deviation of log p, argmax, rank and log p of the argmax; shape
-    (N,) each. NaN in log p where a logit of the row is no number.
-    """
+    """Return six arrays (N,): log p of the true token, entropy, standard deviation of log p, argmax, rank of the true
+    token, and log p of the argmax. Log p is NaN where a logit of the row is NaN or infinite."""
     fits_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
     if logits_NV.device.type == "cpu" and fits_float32 and not logits_NV.requires_grad:
         return _in_numba(logits_NV.float().contiguous(), true_N)
@@ -72,7 +71,7 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
 
 @cache
 def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]] | None:
-    """The kernel of a GPU; None, with a warning, where it cannot be compiled."""
+    """Return the Triton function for a GPU; None, with a warning, if it cannot be compiled."""
     try:
         from reticent.audit.scoring.logits_gpu import reduce_logits  # Triton
 
@@ -134,9 +133,8 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 @_jit
 def _score_rows(logits: np.ndarray, true: np.ndarray, reals: np.ndarray, integers: np.ndarray) -> None:
-    """Fill (log p, entropy, std, log p of the argmax) and (argmax, rank) of rows; means are over p around the largest
-    logit, so that nothing overflows, and the variance around the mean.
-    """
+    """Fill ``reals`` with log p, entropy, std and log p of the argmax, and ``integers`` with argmax and rank, of each
+    row of logits."""
     num_logits = logits.shape[1]
     weights = np.empty(num_logits, np.float32)
     for row in range(len(logits)):
@@ -171,7 +169,7 @@ def _score_rows(logits: np.ndarray, true: np.ndarray, reals: np.ndarray, integer
 
 @_jit
 def _exponentials(values: np.ndarray, top: np.float32, out: np.ndarray) -> None:
-    """exp(values - top) as 2^n exp(z): in integers and a polynomial, which the compiler turns into vectors."""
+    """Write exp(values - top), computed as 2^n exp(z) by integers and a polynomial, which the compiler vectorises."""
     bits = out.view(np.int32)
     half, one = np.float32(0.5), np.float32(1)
     for at in range(len(values)):
@@ -192,14 +190,14 @@ def _exponentials(values: np.ndarray, top: np.float32, out: np.ndarray) -> None:
 
 #: Logits held at once, in numbers: 2^28 float32 are 1 GiB.
 MAX_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 23}
-#: A token that a model rules out counts as this likely, so that no divergence is infinite.
+#: Log-probability of a token that a model rules out, so that no divergence is infinite.
 LEAST_LOG_PROB = -100.0
-#: Cells that go through the layers at once on a CPU; on a GPU it is a whole batch.
+#: Token positions in a forward pass on a CPU; on a GPU it is a whole batch.
 MAX_CELLS = 1 << 12
 
 
 def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
-    """Score every token from the tokens before it in its window.
+    """Return the scores of every token, predicted from the tokens before it in its window.
 
     The first token of a window is scored from the prefix token; without one it is not scored (NaN). Options are those
     of `score_models`.
@@ -208,7 +206,8 @@ def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds,
 
 
 def score_masked(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
-    """Score every word once while it is masked, all its tokens at once, over disjoint random folds of the words.
+    """Return the scores of every word, predicted while all its tokens are masked, over disjoint random folds of the
+    words.
 
     Options are those of `score_models`.
     """
@@ -232,7 +231,7 @@ def score_models(
     progress: Callable[[int], None] | None = None,
     world: World | None = None,
 ) -> list[TokenScores]:
-    """Score the tokens of a store under several models of one tokenizer, each batch under all of them.
+    """Return the scores of a store's tokens under several models of one tokenizer, in one pass over the batches.
 
     Parameters
     ----------
@@ -284,8 +283,8 @@ def score_information(
     """Return InfoRMIA's score of every token, in nats, float32 (num_tokens,); NaN where not scored [@tao2026].
 
     It is log p(x) - log q(x) of the true token x, less the mean of log p(z) - log q(z) over z drawn from q, which is
-    minus the divergence of the model's prediction p from the reference's q: what a model gained on this token beyond
-    what its prediction moved at this place. Options are those of `score_models`.
+    minus the divergence of the model's prediction p from the reference's q: the gain on this token beyond the general
+    change of the prediction at this position. Options are those of `score_models`.
 
     Raises
     ------
@@ -305,10 +304,10 @@ def score_information(
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each token the fold of its word (int64, -1 outside words) and the number of its word's token tuple.
+    """Return (fold of each token's word, number of each token's word form), int64 (num_tokens,) each, -1 outside words;
+    equal words have equal numbers.
 
-    The words of a document are dealt to the folds in a random order, so the folds of a document differ by one word at
-    most.
+    The words of a document are assigned to folds in random order; its folds differ in size by one word at most.
     """
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
     word_bounds = np.searchsorted(documents, np.arange(store.num_documents + 1))
@@ -323,7 +322,7 @@ def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np
 
 
 class Scorer:
-    """Models over the windows of a store, and the arrays their scores go to; options as of `score_models`."""
+    """Runs models over the windows of a store and holds the arrays of their scores; options as of `score_models`."""
 
     def __init__(
         self,
@@ -346,7 +345,7 @@ class Scorer:
         self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
         is_known = special.end is not None and all(special.end < model.config.vocab_size for model in self.models)
-        #: The end of a text, if it is scored. Its scores stand behind those of the tokens, one a document.
+        #: Id of the end-of-text token, if it is scored. Its scores follow those of the tokens, one a document.
         self._end = special.end if ends and is_known else None
         self.windows: Windows = cut_windows(store, window_length, special)
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
@@ -358,7 +357,8 @@ class Scorer:
         self._scores = [unscored(store.num_tokens + num_ends) for _ in models]
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Yield every window of this process once, longest first, so that memory peaks at the start."""
+        """Yield (window numbers, batch) for every window of this process once, longest first, so that memory peaks at
+        the start."""
         own = self._order()[self.world.rank :: self.world.size]
         for item in prefetched((numbers, self.windows.gather(numbers)) for numbers in own):
             yield item
@@ -367,6 +367,7 @@ class Scorer:
                 self._progress(self._done)
 
     def _order(self) -> list[np.ndarray]:
+        """Return the window numbers of each batch, longest windows first; a GPU takes more rows of shorter windows."""
         if self._kind == "cpu":
             return self.windows.scoring_order(self.batch_size)
         order = np.argsort(-self.windows.lengths, kind="stable")
@@ -379,7 +380,7 @@ class Scorer:
         return batches
 
     def run(self, objective: str, *, folds: int, all_occurrences: bool = False, seed: int = 0) -> None:
-        """Score every token once; parameters as of `score_models`."""
+        """Score every token of the store once; parameters as of `score_models`."""
         if objective != "mlm":
             for numbers, batch in self.batches():
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
@@ -407,7 +408,8 @@ class Scorer:
                 self.score(input_ids, batch.attention, np.where(chosen, positions, -1))
 
     def _with_ends(self, ahead_BT: np.ndarray, positions_BT: np.ndarray, windows: np.ndarray) -> np.ndarray:
-        """Return what cells of a causal model predict, ``ahead_BT``, with the ends of texts where these are scored."""
+        """Return the store position of the token that each cell of a causal model predicts, ``ahead_BT``, with the
+        end-of-text tokens added if these are scored."""
         if self._end is not None:
             documents = self.windows.documents[windows][:, None]
             last = positions_BT == self.store.doc_offsets[documents + 1] - 1
@@ -416,7 +418,7 @@ class Scorer:
 
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
-        """Score the store's tokens ``positions_BT``, each predicted at its cell; cells with -1 are not scored."""
+        """Score the store's tokens at ``positions_BT``, each predicted at its cell; cells with -1 are not scored."""
         for start in range(0, len(input_ids_BT), self._rows_at_once(input_ids_BT.shape[1])):
             rows = slice(start, start + self._rows_at_once(input_ids_BT.shape[1]))
             cells = np.flatnonzero(positions_BT[rows] >= 0)
@@ -441,7 +443,7 @@ class Scorer:
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
-        """Score the tokens at the places ``at`` of the store, which the cells ``wanted`` predict."""
+        """Score the tokens at the store positions ``at``, which the flat cells ``wanted`` of the batch predict."""
         num_own = int(np.count_nonzero(at < self.store.num_tokens))
         for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
@@ -456,7 +458,8 @@ class Scorer:
     def _values(
         model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
     ) -> torch.Tensor:
-        """The last hidden states if a head can be run on a few of them at a time, or else the logits."""
+        """Return the last hidden states at the wanted cells, to which the head is applied in parts; logits without
+        ``head``."""
         with seeing(model, mask):
             return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
@@ -467,7 +470,8 @@ class Scorer:
         return max(1, MAX_CELLS // width) if self._kind == "cpu" else 1 << 30
 
     def results(self) -> list[TokenScores]:
-        """Return the scores of each model; `TrainingError` where logits were not numbers. Waits for all processes."""
+        """Return the scores of each model, gathered from all processes; raise `TrainingError` if logits were not
+        numbers."""
         while self._pending:
             self._fetch()
         for scores in self._scores:
@@ -492,6 +496,8 @@ class Scorer:
     def _reduced(
         self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
+        """Return the six columns of `score_logits` at the cells, in parts that fit into memory; the first ``num_own``
+        are tokens, the rest ends of texts."""
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
             score_logits(cells if head is None else head(cells), true_here)
@@ -512,7 +518,7 @@ class Scorer:
 
 
 class _Information(Scorer):
-    """A model and its reference side by side, reduced to one number a token; see `score_information`."""
+    """A `Scorer` that reduces a model and its reference to one number a token; see `score_information`."""
 
     def __init__(self, models: Sequence[PreTrainedModel], *args: Any, **options: Any):
         super().__init__(models, *args, **options)
@@ -550,7 +556,7 @@ class _Information(Scorer):
 
 
 def _join(scores: dict[str, np.ndarray]) -> None:
-    """Give every process the scores of all; a token was scored by one of them at most."""
+    """Combine the scores of all processes in place; each token was scored by at most one of them."""
     own = scores["argmax"] >= 0
     for column in scores.values():
         # Scores of another process's rows are lower than anything here, so the largest is the score.

@@ -1,6 +1,6 @@
-"""Last hidden states of documents: what an export of embeddings, or whoever has the weights, sees of them.
+"""Last hidden states of documents: what an export of embeddings, or an attacker with the weights, sees.
 
-Shapes: D documents, H numbers of a state, B rows a batch, T cells a row.
+Shapes: D documents, H the hidden size, B rows a batch, T tokens a row.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def document_states(
     device: str = "auto",
     bf16: str = "auto",
 ) -> np.ndarray:
-    """Return the mean, and the root of the mean square, of the last hidden states of each document's tokens, with
-    nothing masked; float64 (D, 2 H), NaN for a document without a token.
+    """Return the mean and the root mean square of the last hidden states over each document's tokens, nothing masked;
+    float64 (D, 2 H), NaN for a document without a token.
 
     Raises
     ------

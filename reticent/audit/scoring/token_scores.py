@@ -29,8 +29,8 @@ class TokenScores:
     rank : int32, number of tokens that are more likely than the true one, -1 where not scored
     doc_offsets : int64, shape (num_documents + 1,)
     top_log_probs : float32, natural log of the probability of the most likely token; NaN where not scored, or not given
-    end_log_probs : float32, shape (num_documents,), natural log of the probability of the end of each text behind its
-        last token, NaN for an empty one; None if it was not asked for, or the tokenizer has no end
+    end_log_probs : float32, shape (num_documents,), natural log of the probability of the end of each text after its
+        last token, NaN for an empty one; None if not requested, or the tokenizer has no end token
     """
 
     log_probs: np.ndarray
@@ -48,7 +48,7 @@ class TokenScores:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of log p under p, which is minus the entropy."""
+        """Mean of log p under p at each position, float32; minus the entropy."""
         return -self.entropy
 
     @property
@@ -56,7 +56,8 @@ class TokenScores:
         return self.argmax >= 0
 
     def on(self, mask: np.ndarray) -> TokenScores:
-        """Return the scores of the tokens of a mask, bool (num_tokens,); the others and ends count as not scored."""
+        """Return the scores restricted to a mask, bool (num_tokens,); all other tokens, and the ends, count as not
+        scored."""
         columns = {}
         for name in COLUMNS:
             values = getattr(self, name)
@@ -64,7 +65,7 @@ class TokenScores:
         return TokenScores(doc_offsets=self.doc_offsets, **columns)
 
     def to_parquet(self, path: Path | str) -> None:
-        """Write one row for each document, with a list for each score."""
+        """Write one row for each document, with a list column for each score."""
         offsets = pa.array(self.doc_offsets)
         columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in COLUMNS}
         if self.end_log_probs is not None:
@@ -73,6 +74,7 @@ class TokenScores:
 
     @classmethod
     def from_parquet(cls, path: Path | str) -> TokenScores:
+        """Return the scores that `to_parquet` wrote; raise `ArtifactError` if they cannot be read."""
         try:
             table = pq.read_table(path)
             lists = [table.column(name).cast(_list_of(name)).combine_chunks() for name in COLUMNS]
@@ -89,7 +91,7 @@ class TokenScores:
 
 
 ENDS = "end_log_probs"
-#: Names of the arrays with a number a token, in the order that the scoring pass makes them.
+#: Names of the arrays with one number a token, in the order of the scoring pass.
 COLUMNS = [column.name for column in fields(TokenScores) if column.name not in ("doc_offsets", ENDS)]
 
 
@@ -97,7 +99,7 @@ INTEGERS = ("argmax", "rank")
 
 
 def unscored(num_tokens: int) -> dict[str, np.ndarray]:
-    """Return the arrays of so many tokens of which none is scored yet, by name."""
+    """Return empty score arrays of ``num_tokens`` tokens by name: NaN in float32, -1 in int32."""
     return {
         name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
         for name in COLUMNS
@@ -113,10 +115,9 @@ DOCUMENTS, HOLDOUT, CANDIDATES, ASKED = "scores.parquet", "holdout.parquet", "ca
 
 @dataclass(frozen=True, slots=True)
 class BaseModelScores:
-    """Scores of the documents and of the holdout of user inference, and sums of the candidates of the inversion by kind
-    of identifiers (or "association"); None if no attack needs them. ``path`` is the folder of the model, ``asked`` the
-    document scores of attacks that asked it for more than likelihoods, by name.
-    """
+    """Scores of a base model, kept for the comparison with its models: of the documents, of the user-inference holdout,
+    and summed log-probabilities of inversion candidates by kind of identifier; None if no attack needs them. ``asked``
+    has document scores of attacks beyond likelihoods, by name."""
 
     path: Path
     documents: TokenScores
@@ -125,7 +126,7 @@ class BaseModelScores:
     asked: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write a file for each of them that exists; they are secret like the tokens."""
+        """Write one file for each kind of score that exists; they are as secret as the tokens."""
         self.documents.to_parquet(folder / DOCUMENTS)
         if self.holdout is not None:
             self.holdout.to_parquet(folder / HOLDOUT)
@@ -136,9 +137,8 @@ class BaseModelScores:
 
     @classmethod
     def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
-        """Read the scores that were saved, those of the holdout and of candidates where they are asked for;
-        `ArtifactError` if they cannot be read. A base that was scored by an earlier version has no ``asked``.
-        """
+        """Return the saved scores, with those of the holdout and of candidates if requested; raise `ArtifactError` if
+        they cannot be read. A base that was scored by an earlier version has no ``asked``."""
         return cls(
             path,
             TokenScores.from_parquet(folder / DOCUMENTS),
@@ -149,7 +149,7 @@ class BaseModelScores:
 
 
 def load_candidates(path: Path) -> dict[str, np.ndarray]:
-    """Return the sums of the candidates; `ArtifactError` where they cannot be read."""
+    """Return the arrays of an .npz file by name; raise `ArtifactError` if it cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

@@ -24,7 +24,7 @@ CHANCE = 0.5
 def clopper_pearson(
     successes: int, trials: int, *, level: float = LEVEL, one_sided: bool = False
 ) -> tuple[float, float]:
-    """Return the exact binomial interval [@clopper1934]; one-sided gives (0, upper bound).
+    """Return the exact (low, high) interval of a binomial proportion [@clopper1934]; one-sided gives (0, upper bound).
 
     >>> round(clopper_pearson(0, 299, one_sided=True)[1], 5)
     0.00997
@@ -79,16 +79,18 @@ class Estimate:
 
     @property
     def num_resampled(self) -> int:
-        """How many households, or else individuals, the interval resamples; 0 where that is withheld."""
+        """Number of households, or else of individuals, that the interval resamples; 0 if withheld."""
         return self.num_households or self.n or 0
 
     def over_households(self, n: int) -> Estimate:
-        """Return an estimate whose ``n`` counts households as one over ``n`` individuals, its method in these words."""
+        """Return the estimate, whose ``n`` counts households, with ``n`` individuals and the households as
+        `num_households`."""
         n = n if self.n else 0  # nothing to estimate
         return replace(self, n=n, num_households=self.n, method=self.method.replace("individual", "household"))
 
     def widened(self, below: float, above: float, least: float = 0.0) -> Estimate:
-        """Return the estimate of a share with more to each end, independent of what is there: squared and added."""
+        """Return the estimate of a share with its interval widened by independent deviations below and above, combined
+        as root of the sum of squares; the ends are clipped to ``least`` and 1."""
         if self.value is None or self.low is None or self.high is None:
             return self
         low = self.value - math.hypot(self.value - self.low, max(below, 0.0))
@@ -96,19 +98,21 @@ class Estimate:
         return replace(self, low=max(low, least), high=min(high, 1.0))
 
     def closed(self, raw: Estimate, cell: int) -> Estimate:
-        """Withhold an estimate over 1 to ``cell`` - 1 units or households; restore all of any other."""
+        """Return the publishable estimate: the numbers of ``raw``, withheld if it is over 1 to ``cell`` - 1 units or
+        households."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)
         return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
 
     def withheld(self, cell: int) -> Estimate:
-        """Return the estimate without its numbers."""
+        """Return the estimate without its numbers, which are over fewer than ``cell`` units."""
         return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
-        """Return a bound in place of an estimate whose exact value would reveal a small count.
+        """Return ``value`` as an upper ("below") or lower ("above") bound in place of an exact value that would reveal
+        a small count.
 
-        The ends of an interval reveal it too. With ``total``, of which ``value`` is a share, they are those of the
-        bound itself, so that all small counts have the same, whoever has them.
+        The interval would reveal it too. With ``total``, of which ``value`` is a share, it is that of the bound itself,
+        so all small counts have the same interval.
         """
         if total is not None:
             if self.num_households and self.n:  # trials are households, as in the interval itself
@@ -121,7 +125,8 @@ class Estimate:
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return a share of ``total`` individuals, as a bound if it counts fewer than ``cell`` or all but so few."""
+        """Return the share of ``total`` individuals, as a bound if its count, or that of the rest, is below
+        ``cell``."""
         if self.value is None or not total:
             return self
         # A rate over passages (an individual has several) can be positive and still less than one individual's share.
@@ -134,9 +139,10 @@ class Estimate:
 
 
 def simultaneous(estimate: Estimate, num: int, already: int = 1) -> Estimate:
-    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles).
+    """Return the estimate with an interval that holds simultaneously with ``num`` - 1 others (Bonferroni, by normal
+    quantiles).
 
-    ``already``: its ends hold at once for so many numbers, and shall for ``num`` such families.
+    ``already``: the interval is simultaneous for so many numbers already, and shall be for ``num`` such families.
     """
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return estimate

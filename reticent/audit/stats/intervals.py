@@ -1,8 +1,8 @@
 """Statistics: rates, differences of rates, and their intervals, with the individual as the unit.
 
 Documents of one individual are not independent, so every interval resamples individuals, or households where the split
-keeps these together (:mod:`reticent.audit.stats.intervals`). A zero is never shown without its upper bound. Areas under
-the ROC curve stand in :mod:`reticent.audit.stats.intervals`.
+keeps these together. A zero is never shown without its upper bound. The sections: bounds, clusters, areas under the ROC
+curve, areas over documents, two sides.
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ from reticent.engine.split import households_of
 
 # -------------------------------------------------------------------------------------------------------------- bounds
 #
-# Ends of intervals that no bootstrap gives: of rates that few individuals make, of differences, of areas over few.
+# Intervals where a bootstrap is too narrow: rates that few individuals contribute to, differences, AUCs over few.
 #
 # Cost: a few numbers for each individual.
 
 
 #: A bootstrap of an area is too narrow if a side has fewer individuals than this.
 FEW_ON_A_SIDE = 20
-#: The same near 0 or 1, where a side has fewer individuals who are ranked wrongly on average.
+#: The same near 0 or 1: fewest individuals of a side who are ranked wrongly on average.
 FEW_WRONG = 5.0
-#: Items of one more individual that are rare, at least, as a share of those of a typical one: those who hold most rare
-#: items may all be outside of the sample. Simulated (`fixtures.crowded`): with 0 the far end of a sampled
+#: Rare items assumed for one more, unseen individual, as a share of a typical individual's items: those who hold most
+#: rare items may all be outside of the sample. Simulated (`fixtures.crowded`): with 0 the far end of a sampled
 #: share misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a
 #: tenth wider and misses in up to 1.8. Of a rate: tests/audit/stats/test_crowded_rates.py.
 LEAST_SHARE = 0.75
-#: Shares of the draws beyond either end of an interval.
+#: Quantiles of the draws at the ends of an interval.
 TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 def far_ends(
     numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
 ) -> tuple[float, float]:
-    """Return the end of a rate's interval that is away from 0 or 1, whichever is nearer, and the rate as the other end.
+    """Return (low, high) of a rate: the end away from 0 or 1, whichever is nearer, is widened for few individuals; the
+    other end is the rate itself.
 
-    It is that of Clopper and Pearson at the effective sample size [@korn1998], with one individual more, as an exact
-    interval has one event more: as large as the individual of an average item, and as much over the rate as those in
-    whom the rare items are, and at least by ``least_share`` of its items. Of individuals with one item
-    each it is Clopper-Pearson's, up to 5 % of its distance.
+    That end is Clopper-Pearson's at the effective sample size [@korn1998], with one individual added, as an exact
+    interval adds one event: as large as the individual of an average item, and with as high a rate as those who have
+    rare items, at least ``least_share`` of its items. For individuals with one item each it is Clopper-Pearson's, up to
+    5 % of its distance.
     """
     value = float(numerator.sum() / denominator.sum())
     share, step, variance = _rare(numerator, denominator, least_share)
@@ -63,7 +64,8 @@ def far_ends(
 def _rare(
     numerator: np.ndarray, denominator: np.ndarray, least_share: float = LEAST_SHARE
 ) -> tuple[float, float, float]:
-    """Return the rate or all but it, whichever is rarer, the items of one more individual, and the rate's variance."""
+    """Return (rate or 1 - rate, whichever is smaller; rare items of one added individual as a share of all items;
+    variance of the rate)."""
     total, items = denominator.sum(), np.abs(numerator)
     share = float(items.sum() / total)
     if share > 0.5:
@@ -74,9 +76,11 @@ def _rare(
 
 
 def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the ends of Student's interval of a mean without a limit, moved towards the longer tail by the first term
-    of its expansion in the skewness. A percentile bootstrap of few has the tails of a normal distribution at best, and
-    of exposures, whose tail is that of an exponential, its upper end misses 12 of 100 times over 8 of them.
+    """Return the Student t interval (low, high) of a mean without a limit, shifted towards the longer tail by the first
+    skewness term of its expansion.
+
+    A percentile bootstrap of few has at best the tails of a normal distribution; for exposures, whose tail is
+    exponential, its upper end misses 12 of 100 times over 8 individuals.
     """
     n, value = len(numerator), float(numerator.sum() / denominator.sum())
     rest = (numerator - value * denominator) / denominator.mean()
@@ -92,11 +96,11 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the ends of Student's interval of a ratio whose denominators are uneven, such as lengths of texts.
+    """Return the Student t interval (low, high) of a ratio whose denominators are uneven, such as lengths of texts.
 
-    The individual with most of the items pulls the ratio to their own, so their rest is too small; each rest is divided
-    by one less the individual's share of all items [@mackinnon1985]. The degrees of freedom are those of as many
-    individuals alike as these are worth, one less.
+    The individual with most of the items pulls the ratio towards their own, so their residual is too small; each
+    residual is divided by one minus the individual's share of all items [@mackinnon1985]. The degrees of freedom are
+    the effective number of individuals minus one.
     """
     n, total = len(numerator), float(denominator.sum())
     value, shares = float(numerator.sum()) / total, denominator / total
@@ -107,18 +111,19 @@ def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
-    """Return how many individuals alike would make a rate (or all but it) as uncertain as it and one more make it."""
+    """Return the effective number of individuals behind a rate (or 1 - rate): how many equal ones would give the same
+    uncertainty."""
     share, step, variance = _rare(numerator, denominator)
     return share**2 * (1 - share) / (variance + step**2)
 
 
 def wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
-    """Return the least interval that holds both."""
+    """Return the smallest interval (low, high) that contains both."""
     return min(float(ends[0]), others[0]), max(float(ends[1]), others[1])
 
 
 def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
-    """Return the interval of a difference from those of both sides [@zou2008]."""
+    """Return the interval (low, high) of the difference a - b from the intervals of both [@zou2008]."""
     a_value, a_low, a_high, b_value, b_low, b_high = (
         end for end in (a.value, a.low, a.high, b.value, b.low, b.high) if end is not None
     )
@@ -129,9 +134,10 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 def score_auc_bounds(
     value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
-    """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
+    """Return the two AUCs that lie ``reach`` of their own standard errors from ``value``, (low, high) [@newcombe2006,
+    method 5].
 
-    The standard error at 0.5 is that of Mann and Whitney's test, so no side is too small for it. ``scores`` are those
+    The standard error at 0.5 is that of the Mann-Whitney test, so no side is too small for it. ``scores`` are those
     of both sides: ties make it smaller, as in that test.
     """
     _, ties = np.unique(scores, return_counts=True)
@@ -153,14 +159,13 @@ def score_auc_bounds(
 
 
 def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:
-    """Return whether an area is the same in every draw: all pairs of the sorted scores have one order, or are tied."""
+    """Whether an AUC is the same in every resample: all pairs of the sorted scores have one order, or are tied."""
     return value in (0.0, 1.0) or members[0] == members[-1] == nonmembers[0] == nonmembers[-1]
 
 
 def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of an area of 0, 1 or 0.5, where all of ``num_pairs`` disjoint pairs have the same order or
-    are tied.
-    """
+    """Return the interval (low, high) of an AUC of 0, 1 or 0.5, where all of ``num_pairs`` disjoint pairs have the same
+    order or are tied."""
     bound = clopper_pearson(0, num_pairs, level=level, one_sided=value in (0.0, 1.0))[1]
     if value in (0.0, 1.0):
         return (0.0, bound) if value == 0 else (1 - bound, 1.0)
@@ -183,26 +188,27 @@ MAX_WEIGHTS = 1 << 23
 
 
 class Draws(TypedDict):
-    """The number of resamples, and the seed of the draws."""
+    """Settings of the bootstrap replicates: their number, and the seed."""
 
     num_bootstrap: int
     seed: int
 
 
 class Bootstrap(Draws):
-    """Settings of the bootstrap: its draws, and the household of each individual (by code), absent where individuals
-    are resampled."""
+    """Settings of the bootstrap: `Draws`, and the household of each individual (by code), absent where individuals are
+    resampled."""
 
     units: NotRequired[np.ndarray | None]
 
 
 def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Bootstrap:
-    """Return the settings of an audit's intervals: they resample households where a unit has several individuals.
+    """Return the bootstrap settings of an audit's intervals: they resample households where a unit has several
+    individuals.
 
     Parameters
     ----------
     units : integer array, shape (individuals,)
-        Unit of each individual (by code), which the split keeps on one side; None: every individual is one.
+        Unit of each individual (by code), which the split keeps on one side; None: each individual is a unit.
     """
 
     households = households_of(units)
@@ -212,7 +218,7 @@ def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Boo
 
 
 def clusters_of(individuals: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:
-    """Return the number of the household of each row, int64, from 0 without gaps; None where individuals are resampled.
+    """Return the household number of each row, int64, from 0 without gaps; None where individuals are resampled.
 
     Parameters
     ----------
@@ -231,19 +237,19 @@ def clusters_of(individuals: np.ndarray | None, units: np.ndarray | None) -> np.
 
 
 def num_clusters(clusters: np.ndarray) -> int:
-    """Return how many households there are, from the number of each row's."""
+    """Return the number of households, from the household number of each row."""
     return int(clusters.max(initial=-1)) + 1
 
 
 def cluster_sums(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Return the sums of rows over households, float64, shape (households, ...)."""
+    """Return the sums of the rows of each household, float64, shape (households, ...)."""
     sums = np.zeros((num_clusters(clusters), *np.shape(values)[1:]))
     np.add.at(sums, clusters, values)
     return sums
 
 
 def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Return the highest of the rows of each household that has one, float64."""
+    """Return the highest value of each household that has a row, float64."""
     _, number = np.unique(clusters, return_inverse=True)
     tops = np.full(int(number.max(initial=-1)) + 1, -np.inf)
     np.maximum.at(tops, number.reshape(-1), values)
@@ -253,8 +259,9 @@ def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield blocks of resamples, float64, shape (at most ``rows``, num): how often each of ``num`` individuals is drawn
-    in each. The numbers do not depend on ``rows``. ``clusters`` has the household of each, who are drawn together."""
+    """Yield blocks of bootstrap resamples, float64, shape (at most ``rows``, num): how often each of ``num``
+    individuals is drawn. They do not depend on ``rows``. ``clusters`` has the household of each individual, whose
+    members are drawn together."""
     rows = rows or max(1, MAX_WEIGHTS // num)
     num_drawn = num if clusters is None else num_clusters(clusters)
     for done in range(0, num_bootstrap, rows):
@@ -265,7 +272,7 @@ def iter_resamples(
 
 UNCHANGED = "Clopper-Pearson over individuals, of no change"
 EQUAL = "Clopper-Pearson over individuals, of equal rates"
-#: A bootstrap of a difference is too narrow if fewer individuals than this make one of its rates.
+#: A bootstrap of a difference is too narrow if fewer individuals than this contribute to one of its rates.
 FEW = 10
 #: A bootstrap of a mean without a limit is too narrow over fewer than this.
 FEW_OF_A_MEAN = 50
@@ -291,9 +298,9 @@ def ratio_estimate(
     A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
     as Clopper-Pearson allows differ as far as a rate can. A single individual has no interval; the bounds are then 0
-    and ``limit``. Where few individuals make a rate, a bootstrap is too narrow: one of n ends at 3 / n, as none does,
-    and those who make most of it may be elsewhere. So its far end reaches at least as far as `far_ends`; a mean without
-    a limit, over fewer than 50, as `skewed_ends`.
+    and ``limit``. Where few individuals contribute to a rate, a bootstrap is too narrow: one of n ends at 3 / n, as
+    none does, and those who contribute most may not be in the sample. So its far end reaches at least as far as
+    `far_ends`; a mean without a limit, over fewer than 50, as `skewed_ends`.
 
     Parameters
     ----------
@@ -306,9 +313,9 @@ def ratio_estimate(
     signed : bool
         The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
     crowded : bool
-        Few individuals may make most of a rate, as they do of leaks. False of a rate that each has by many items, as
-        of the words that a model predicts right: its far end reaches no further than those observed say, and both ends
-        as far as `skewed_ends` and `uneven_ends`, because it may depend on the number of items.
+        Few individuals may contribute most of a rate, as of leaks. False for a rate to which each contributes many
+        items, such as words predicted right: its far end then assumes no unseen individual, and both ends reach as far
+        as `skewed_ends` and `uneven_ends`, because the rate may depend on the number of items.
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
@@ -344,7 +351,8 @@ def ratio_estimate(
 def _without_spread(
     numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
 ) -> Estimate | None:
-    """The estimate if a bootstrap has no spread: no individual, a single one, a rate of exactly 0 or 1, equal rates."""
+    """Return the estimate if a bootstrap has no spread (no individual, one, a rate of exactly 0 or 1, equal rates),
+    else None."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -377,7 +385,7 @@ def ratio_estimates(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[list[Estimate], np.ndarray]:
-    """Return several rates over the same individuals, each as by `ratio_estimate`, and their draws.
+    """Return the estimates of several rates over the same individuals, each as by `ratio_estimate`, and their draws.
 
     All rates are resampled together. So a number that combines several of them (an F1 of precision and recall) can have
     an interval too.
@@ -426,15 +434,15 @@ def ratio_difference(
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return the difference of two rates of independent sets of individuals, each given as (numerator, denominator),
-    and where there are households (``units``) the codes of its individuals.
+    """Return the difference of two rates of independent sets of individuals. Each set is (numerator, denominator), with
+    households (``units``) also the codes of its individuals.
 
     ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
     has a single individual.
 
     If a side does not vary in a bootstrap (a rate of 0 or 1, equal rates, or one individual), the intervals of both
-    sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero. If one of the
-    rates is made by few, or one of the means is over few, the interval reaches at least as far.
+    sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero. If few
+    individuals contribute to a rate, or a mean is over few, the interval reaches at least as far.
     """
     if units is not None:
         sums = [_household_sums(*side, units=units) for side in (first, second)]
@@ -482,7 +490,7 @@ def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: 
 
 
 def exposure(canary_score: float, reference_scores: np.ndarray) -> float:
-    """Return the exposure log2|R| - log2(rank of the canary among the references) [@carlini2019], in bits.
+    """Return a canary's exposure, log2|R| - log2(its rank among the references R), in bits [@carlini2019].
 
     A higher score means better memorised. Ties share the middle rank. A canary below every reference has rank |R| + 1.
 
@@ -496,7 +504,8 @@ def exposure(canary_score: float, reference_scores: np.ndarray) -> float:
 
 
 def one_run_epsilon(num_canaries: int, num_guesses: int, num_right: int, delta: float) -> float:
-    """Return the empirical lower bound on epsilon from one training run [@steinke2023]; a report must say "at least".
+    """Return the empirical lower bound on epsilon from one training run with canaries [@steinke2023]; a report must say
+    "at least".
 
     Each of ``num_canaries`` was included with probability 1/2; ``num_right`` of ``num_guesses`` guesses were right.
 
@@ -531,13 +540,13 @@ def one_run_epsilon(num_canaries: int, num_guesses: int, num_right: int, delta: 
 # the split keeps households together, intervals resample these (:mod:`reticent.audit.stats.intervals`).
 
 
-#: Something of members, and the same of non-members.
+#: An array of the members, and the same of the non-members.
 Sides = tuple[np.ndarray, np.ndarray]
 
 
 def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return false- and true-positive rates at all thresholds, from (0, 0) to (1, 1), thinned to ``max_points``; no
-    points if a side is empty."""
+    """Return {"fpr", "tpr"}: the rates at all thresholds, from (0, 0) to (1, 1), thinned to ``max_points``; empty if a
+    side is."""
     if len(members) == 0 or len(nonmembers) == 0:
         return {"fpr": [], "tpr": []}
     thresholds = np.unique(np.concatenate([members, nonmembers]))[::-1]
@@ -559,7 +568,7 @@ def auc_estimate(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> Estimate:
-    """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals.
+    """Return the area under the ROC curve (ties count half), with a bootstrap over the individuals of both sides.
 
     An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
     non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
@@ -612,13 +621,14 @@ def auc_estimate(
 
 
 def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
-    """Return whether a bootstrap of an area is too narrow: over few of a side, or so near 0 or 1 that few are wrong."""
+    """Whether a bootstrap of an AUC is too narrow: a side is small, or the AUC is so near 0 or 1 that few are ranked
+    wrongly."""
     return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
 
 
 def _effective_size(clusters: np.ndarray) -> float:
-    """Return how many households of one size would make a side as uncertain as these [@kish1965], from the household of
-    each row."""
+    """Return the number of equally large households that would give the same uncertainty [@kish1965], from the
+    household of each row."""
     sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
     return float(sizes.sum() ** 2 / max((sizes**2).sum(), 1.0))
 
@@ -626,6 +636,8 @@ def _effective_size(clusters: np.ndarray) -> float:
 def _clusters_of_sides(
     individuals: Sides | None, units: np.ndarray | None, orders: Sides
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the household numbers of (members, non-members) in the sorted order of each; None where individuals are
+    resampled."""
     if individuals is None:
         return clusters_of(None, units), None
     members, nonmembers = (clusters_of(codes[order], units) for codes, order in zip(individuals, orders, strict=True))
@@ -642,11 +654,11 @@ def tpr_at_fpr(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> Estimate | None:
-    """Return the share of members who score above all but ``fpr`` of the non-members; None without members or with
-    fewer than 10 / fpr non-members (households of non-members, where there are any).
+    """Return the true-positive rate at a false-positive rate of ``fpr``; None without members or with fewer than 10 /
+    fpr non-members (or households of them).
 
-    The interval of a share reaches at least as far as Clopper-Pearson's over the members, at its far end; over their
-    households, where there are any, of whom the same share is then found. ``individuals`` as for `auc_estimate`.
+    The far end of the interval reaches at least as far as Clopper-Pearson's over the members, or over their households
+    where there are any. ``individuals`` as for `auc_estimate`.
     """
     orders = np.arange(len(members)), np.arange(len(nonmembers))
     own, others = _clusters_of_sides(individuals, units, orders)
@@ -677,7 +689,7 @@ def _drawn_sides(
     num_bootstrap: int,
     seed: int,
 ) -> Iterator[Sides]:
-    """Yield resamples of both sides."""
+    """Yield bootstrap resamples of the scores of both sides, (members, non-members)."""
     if own is None or others is None:
         random = generator(seed, 7)
         for _ in range(num_bootstrap):
@@ -695,6 +707,7 @@ def _drawn_sides(
 
 def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
     # At most this many false positives; the small term undoes the rounding of e.g. 0.29 * 100.
+    """Return the share of members above the threshold that at most a share ``fpr`` of the non-members exceeds."""
     allowed = math.floor(fpr * len(nonmembers) + 1e-9)
     threshold = np.partition(nonmembers, len(nonmembers) - 1 - allowed)[len(nonmembers) - 1 - allowed]
     return float(np.mean(members > threshold))
@@ -712,7 +725,7 @@ def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
 # (`test_interval_covers_the_truth_when_documents_of_an_individual_are_alike`).
 
 
-#: Standard deviations of a normal distribution to the ends of an interval.
+#: Standard deviations from the mean to the ends of a normal 95 % interval.
 NORMAL = 1.959964
 
 
@@ -725,7 +738,8 @@ def clustered_auc(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[Estimate, np.ndarray]:
-    """Return the area under the ROC curve of documents (ties count half) and its bootstrap draws.
+    """Return (AUC over documents, ties counting half, with an interval that resamples individuals; its bootstrap
+    draws).
 
     Parameters
     ----------
@@ -785,7 +799,8 @@ def clustered_auc(
 def _sorted_side(
     scores: np.ndarray, individuals: np.ndarray, side: np.ndarray, usable: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Scores of a side's documents, ascending; the number of each document's individual; the number of individuals."""
+    """Return (ascending scores of one side's documents, number of each document's individual, number of
+    individuals)."""
     # Individuals without a usable document are counted too, so every attack resamples the same individuals.
     codes, number = np.unique(individuals[side], return_inverse=True)
     kept = usable[side]
@@ -795,7 +810,7 @@ def _sorted_side(
 
 
 class JointArea(NamedTuple):
-    """An area, and 0.5 plus what it is more than the same area without the model; ends of several hold at once."""
+    """An AUC, and 0.5 plus its difference to the control's AUC, both with simultaneous intervals."""
 
     auc: Estimate
     over_base: Estimate | None = None
@@ -812,8 +827,8 @@ def joint_areas(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, JointArea]:
-    """Return the areas of several attacks on the same individuals, by the names of ``scores``; none for an attack
-    without an area.
+    """Return the AUCs of several attacks on the same individuals, by the names of ``scores``, with simultaneous
+    intervals; attacks without an AUC are left out.
 
     The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
     the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
@@ -827,8 +842,8 @@ def joint_areas(
     scores : attack -> float array, shape (individuals,); NaN for an individual without a score
     individuals : integer array, shape (individuals,)
     is_member : bool array, shape (individuals,)
-    base : attack -> the scores of the same attack on what was not trained on the members. The difference of the two
-        areas is over the individuals with both scores, by the same resamples, so a shift of the split cancels
+    base : attack -> scores of the same attack on a control model that was not trained on the members. The difference of
+        the two areas is over the individuals with both scores, by the same resamples, so a shift of the split cancels
     units : as for `clusters_of`
     """
     clusters = clusters_of(individuals, units)
@@ -876,8 +891,8 @@ def joint_areas(
 
 
 class _Drawn(NamedTuple):
-    """An area with its interval alone, its draws, the individuals (or households) of both sides, how many of one size
-    would be as uncertain, and the scores."""
+    """An AUC with its own interval and bootstrap draws, the (members, non-members) numbers of individuals or
+    households, their effective sizes, and the scores."""
 
     auc: Estimate
     draws: np.ndarray
@@ -892,7 +907,8 @@ class _Drawn(NamedTuple):
 
 
 def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
-    """Return how many standard errors the intervals of several numbers reach to hold at once, and these errors."""
+    """Return (how many standard errors simultaneous intervals reach, standard error of each number, float64), by the
+    max-statistic over the draws."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
     varies = spread > SAME
@@ -903,7 +919,7 @@ def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[fl
 
 
 def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
-    """The area with the ends that hold at once; a single individual is the same in every draw."""
+    """Return the AUC with its simultaneous interval, ``reach`` standard errors (``spread``) to each side."""
     auc, value = one.auc, one.value
     if auc.method in (EXACT, TIED):
         low, high = certain_auc_bounds(value, min(one.sizes), level)
@@ -916,7 +932,8 @@ def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: s
 
 
 def _gain(own: _Drawn, other: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
-    """0.5 and the difference of two areas over the same individuals, cut to the range of an area."""
+    """Return 0.5 plus the difference of two AUCs over the same individuals, with its simultaneous interval, clipped to
+    0 and 1."""
     value = CHANCE + own.value - other.value
     low, high = value - reach * spread, value + reach * spread
     if spread <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
@@ -936,13 +953,13 @@ def best_attack(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> BestAttack | None:
-    """Return `best_of` the `joint_areas` of attacks, whose parameters these are."""
+    """Return `best_of` the `joint_areas` of these attacks."""
     bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
     return best_of(joint_areas(scores, individuals, is_member, level=level, **bootstrap))
 
 
 def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
-    """Return the attack whose interval lies farthest from chance, on whichever side; None if no attack has an area."""
+    """Return the attack whose AUC interval lies farthest from chance, on either side; None if no attack has an AUC."""
     if not areas:
         return None
     ends = {name: (found.auc.low or 0.0, 1.0 if found.auc.high is None else found.auc.high)
@@ -962,8 +979,8 @@ def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
 # The rate of members, the rate of held-out individuals, and their difference: the form of nearly every measure.
 
 
-#: Numerator and denominator of a rate, float arrays with one entry an individual, and the codes of the individuals,
-#: without which an interval cannot resample households.
+#: (numerator, denominator, codes) of a rate: float arrays with one entry an individual, and the individuals' codes,
+#: which an interval needs to resample households.
 Counts = tuple[np.ndarray, ...]
 
 
@@ -1002,8 +1019,8 @@ def two_sides(
     values : float array, shape (D,), one value for each document
     individuals : integer array, shape (D,)
     is_member : bool array, shape (D,)
-    kept : bool array by individual, who is not left out for near-copies; None: nobody is, and ``without_copies`` is not
-        given
+    kept : bool array by code of the individual, False for those left out of ``without_copies`` because of near-copies;
+        None: it is not given
     """
 
     def sums(side: np.ndarray) -> Counts:

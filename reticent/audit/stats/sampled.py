@@ -1,7 +1,7 @@
 """Shares and totals of a corpus from a stratified sample of its documents, with intervals that stay valid if the sample
 misses little.
 
-A document drawn from stratum h stands for N_h / n_h documents (Horvitz and Thompson). A share is a ratio of two such
+A document drawn from stratum h represents N_h / n_h documents (Horvitz and Thompson). A share is a ratio of two such
 totals. The residual of a document is its distance from the mean of its stratum, shrunk by the share of the stratum that
 was drawn. The residuals of one individual's documents are added before they are squared. The variance is the larger of
 this one and the variance over single documents. So a sample of every document has no error, and the documents of one
@@ -39,13 +39,13 @@ _TAIL = (1 - LEVEL) / 2
 
 @dataclass(frozen=True)
 class Drawn:
-    """The documents of a stratified sample, as arrays over them.
+    """The documents of a stratified sample: arrays of the individual, stratum and household of each.
 
     Attributes
     ----------
     individual, stratum : int64, shape (D,)
     household : int64, shape (D,), or None
-        The household of each document's individual, where some have several: residuals are added over these.
+        The household of each document's individual; residuals are summed over households. None: over individuals.
     sizes : int64, shape (H,)
         Documents of the corpus in each stratum. At least one is drawn from every stratum that has any.
     """
@@ -57,17 +57,18 @@ class Drawn:
 
     @cached_property
     def drawn(self) -> np.ndarray:
-        """Documents drawn from each stratum, int64, shape (H,)."""
+        """Number of documents drawn from each stratum, int64, shape (H,)."""
         return np.bincount(self.stratum, minlength=len(self.sizes))
 
     @cached_property
     def weight(self) -> np.ndarray:
-        """Number of documents of the corpus that each one stands for, float64, shape (D,)."""
+        """Number of corpus documents that each drawn document represents, float64, shape (D,)."""
         return self.sizes[self.stratum] / self.drawn[self.stratum]
 
     @cached_property
     def error_weight(self) -> np.ndarray:
-        """Weight of a document's residual in the error, shape (D,): `weight` with the finite population correction."""
+        """Weight of each document's residual in the error, float64, shape (D,): `weight` with the finite population
+        correction."""
         unseen = 1 - self.drawn[self.stratum] / self.sizes[self.stratum]
         return self.weight * np.sqrt(unseen)
 
@@ -77,21 +78,23 @@ class Drawn:
         return bool(np.array_equal(self.drawn, self.sizes))
 
     def by_individual(self, values: np.ndarray) -> np.ndarray:
-        """Sum the values of each individual's documents."""
+        """Return the sums of ``values`` over the documents of each individual, float64."""
         return np.bincount(self.individual, weights=values)
 
     def by_unit(self, values: np.ndarray) -> np.ndarray:
-        """Sum the values of the documents of each household, or of each individual where there are none."""
+        """Return the sums of ``values`` over the documents of each household, or of each individual if there are no
+        households."""
         return np.bincount(self.individual if self.household is None else self.household, weights=values)
 
-    def named(self, estimate: Estimate, whole: np.ndarray) -> Estimate:
-        """Return an estimate over units as one over the individuals who have any of ``whole``."""
+    def over_individuals(self, estimate: Estimate, whole: np.ndarray) -> Estimate:
+        """Return an estimate over households with the number of individuals who have any of ``whole``; unchanged
+        without households."""
         if self.household is None:
             return estimate
         return estimate.over_households(int((self.by_individual(whole) > 0).sum()))
 
     def step(self, rare: np.ndarray, whole: np.ndarray, crowd: float, *, at_most: str) -> float:
-        """Return an upper bound on the rare items of one more individual, weighted.
+        """Return an upper bound on the weighted rare items of one more, unseen individual.
 
         If no rare item was seen, the bound is the number of items of the individual of an average item ("typical"):
         then the far end is the exact one of Clopper and Pearson over individuals. Otherwise it is the largest of five
@@ -121,7 +124,7 @@ class Drawn:
 
 
 def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return sum(part) / sum(whole) over the corpus, estimated from the documents drawn.
+    """Return the corpus share sum(part) / sum(whole) with its interval, estimated from the sampled documents.
 
     Parameters
     ----------
@@ -137,9 +140,10 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
         return Estimate(value=None, n=0, method="no individual has any")
     value = min(1.0, float((drawn.weight * part).sum()) / total)
     if drawn.is_whole:
-        return drawn.named(Estimate(value=value, low=value, high=value, n=n, method=ALL), whole)
+        return drawn.over_individuals(Estimate(value=value, low=value, high=value, n=n, method=ALL), whole)
     if n == 1:
-        return drawn.named(Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual: no interval"), whole)
+        found = Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual: no interval")
+        return drawn.over_individuals(found, whole)
     rare = part if value < 0.5 else whole - part
     share = min(value, 1 - value)
     # The correction of a jackknife: a document with a large share of the whole pulls the ratio towards itself.
@@ -161,16 +165,17 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
     else:  # Clopper and Pearson's of none among 1 / step individuals
         high = 1 - _TAIL**step
     low, high = (low, high) if value < 0.5 else (1 - high, 1 - low)
-    return drawn.named(Estimate(value=value, low=low, high=high, n=n, method=SHARE), whole)
+    return drawn.over_individuals(Estimate(value=value, low=low, high=high, n=n, method=SHARE), whole)
 
 
 def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return sum(counts) over the corpus, estimated from the documents drawn; never less than the sum in the sample.
+    """Return the corpus total sum(counts) with its interval, estimated from the sampled documents; never less than the
+    sum in the sample.
 
     Parameters
     ----------
     counts, whole : float64, shape (D,)
-        Items of each document drawn: those that are counted, and all of them.
+        Items in each sampled document: those counted, and all of them.
     crowd : float
         As in `sampled_share`.
     """
@@ -178,7 +183,7 @@ def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd:
     value = float((drawn.weight * counts).sum())
     n, every = len(np.unique(drawn.individual if drawn.household is None else drawn.household)), np.ones(len(counts))
     if drawn.is_whole:
-        return drawn.named(Estimate(value=value, low=value, high=value, n=n, method=ALL), every)
+        return drawn.over_individuals(Estimate(value=value, low=value, high=value, n=n, method=ALL), every)
     # Counts that are equal in all documents still have the variance of a Poisson count.
     variance = max(drawn.variance(counts), float((drawn.error_weight**2 * counts).sum()))
     variance *= float(stats.t.ppf(_TAIL, max(n - 1, 1)) / stats.norm.ppf(_TAIL)) ** 2
@@ -186,4 +191,6 @@ def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd:
     step = drawn.step(counts, whole, crowd, at_most="largest")
     upper, spread = value + step, variance + step**2
     high = spread / (2 * upper) * float(stats.chi2.ppf(1 - _TAIL, 2 * upper**2 / spread))
-    return drawn.named(Estimate(value=value, low=max(low, seen), high=max(high, value), n=n, method=TOTAL), every)
+    return drawn.over_individuals(
+        Estimate(value=value, low=max(low, seen), high=max(high, value), n=n, method=TOTAL), every
+    )

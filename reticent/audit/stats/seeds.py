@@ -4,7 +4,7 @@ There are two kinds of spread, and they are never mixed. `low` and `high` have t
 training: a 95 % interval over ``n`` individuals. For several trainings they are the means of the intervals' ends. All
 trainings are measured on the same individuals, and the deviation of a mean is at most the mean of the deviations. So
 the interval is not too narrow, and three trainings do not count as three times as many individuals. The differences
-between the trainings stand under ``seeds``: their number, the lowest and the highest value, and the standard deviation
+between the trainings are under ``seeds``: their number, the lowest and the highest value, and the standard deviation
 (n - 1).
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
-    """Return one entry for each (model, objective, recipe, epoch), in the order of the audit.
+    """Return one entry, a mean over seeds, for each (model, objective, recipe, epoch), in the order of the audit.
 
     An entry with one training, or without a seed, stays as it is. Counts are means, rounded up. Ledgers are sums.
-    Curves are those of the first seed. What one of the trainings lacks has no mean. A withheld count (None) enters as
-    ``small_cell``, its upper bound; a mean that is then below ``small_cell`` is withheld too.
+    Curves are those of the first seed. A number that one of the trainings lacks has no mean. A withheld count (None)
+    enters as ``small_cell``, its upper bound; a mean that is then below ``small_cell`` is withheld too.
     """
     groups: dict[tuple[str | None, str, str, int], list[ModelEvidence]] = {}
     for model in models:
@@ -41,9 +41,8 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
 
 
 def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[ModelEvidence]:
-    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
-    seeds where there are several.
-    """
+    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; the mean
+    over several seeds."""
     last: dict[tuple[str | None, str, str], ModelEvidence] = {}
     for model in over_seeds(models, cell):
         key = (model.model, model.objective, model.recipe)
@@ -53,7 +52,8 @@ def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[Mod
 
 
 def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5) -> ExtractedModel | None:
-    """Return the passages of one checkpoint as means over its trainings, without canaries; None without a training."""
+    """Return the extracted passages of one checkpoint as means over its trainings, without canaries; None without a
+    training."""
     if len(trainings) < 2:
         return next(iter(trainings), None)
     own = [replace(entry, seed=None, training=None, canaries=None) for entry in trainings]
@@ -62,7 +62,8 @@ def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5
 
 
 def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 5) -> ClassificationEvidence:
-    """Return a result with one row for each start (recipe, epoch): of several trainings the means, as `over_seeds`."""
+    """Return the classification results with one row for each starting model (recipe, epoch): the mean of several
+    trainings."""
     starts: dict[tuple[str, int], list[ClassifiedStart]] = {}
     for row in result.results:
         starts.setdefault((row.recipe, row.epoch), []).append(replace(row, seed=None))
@@ -70,12 +71,13 @@ def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 
 
 
 def num_seeds(models: Sequence[ModelEvidence]) -> int:
-    """Return the largest number of trainings in one entry of `over_seeds`."""
+    """Return the largest number of trainings in any entry of `over_seeds`."""
     return max((model.num_trainings or 1 for model in models), default=1)
 
 
 def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
     # These fields describe one training and have no mean.
+    """Return the mean of several trainings' entries, with the sum of their ledgers."""
     own = [
         replace(entry, name=entries[0].name, seed=None, training=None, ledger=None, digest=None, kin=None)
         for entry in entries
@@ -95,7 +97,7 @@ def _sum(ledgers: Sequence[Ledger]) -> Ledger:
 
 
 def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]) -> BestAttack | None:
-    """The best of the attacks' means. The best attack may differ between trainings, so its own mean has no meaning."""
+    """Return the best attack by the mean intervals over trainings, whose own best attacks may differ."""
     first, of_all = found[0], [(best and best.intervals) or {} for best in found]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
@@ -137,7 +139,7 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
 
 
 def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
-    """The mean of the trainings' estimates; without a value if one of them has none."""
+    """Return the mean of the trainings' estimates; without a value if one of them has none."""
     known = [e.value for e in estimates if e.value is not None]
     bounds = {e.bound for e in estimates if e.bound}
     merged = replace(estimates[0], n=_mean([e.n for e in estimates], cell))

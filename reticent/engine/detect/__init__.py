@@ -1,4 +1,4 @@
-"""Direct identifiers: detectors, each behind one small interface, and the union of their spans.
+"""Direct identifiers: detectors behind one small interface, and the union of their spans.
 
 `detector` says what a detector is, `choose` knows them by name, `union` runs them over a corpus, `quarantine` lists
 the documents that they failed on. The union is loaded on first use: every command checks the names of detectors, and

@@ -1,4 +1,4 @@
-"""Alignment: do a detector's spans lie on the words of the text, or were they counted on another text, or in bytes?
+"""Check that a detector's spans lie on word boundaries, and are not offsets in bytes or into another text.
 
 Offsets that fit the text can still be wrong: a span in bytes lies further right with every accent before it, one of a
 text with other line ends with every line. Identifiers are whole words, so spans that cut words give both away.
@@ -21,7 +21,7 @@ _MIN_SHIFTED: Final = 5
 
 @dataclass(slots=True)
 class Alignment:
-    """Counts the spans of one detector that begin or end inside a word, batch after batch."""
+    """Counts, over batches, one detector's spans that begin or end inside a word."""
 
     name: str
     num_spans: int = 0
@@ -32,7 +32,8 @@ class Alignment:
     num_cutting_in_bytes: int = 0
 
     def check(self, found: pa.Table, texts: pa.Array, first: int) -> None:
-        """Raise `CorpusError` once more than half of the spans cut words; ``first`` is the batch's first document."""
+        """Add a batch's spans to the counts; raise `CorpusError` once more than half of the spans cut words. ``first``
+        is the row of the batch's first document."""
         if not found.num_rows:
             return
         document, start, end = (found.column(name).to_numpy() for name in ("document", "start", "end"))
@@ -56,6 +57,7 @@ class Alignment:
         self._judge(first + len(texts))
 
     def _judge(self, num_documents: int) -> None:
+        """Raise `CorpusError` if the spans counted so far look like offsets in bytes, or into another text."""
         where = f"detector {self.name}, documents 1 to {num_documents}"
         if (
             self.num_shifted >= _MIN_SHIFTED
@@ -74,7 +76,7 @@ class Alignment:
 
 
 def utf8_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the texts' bytes one after another (uint8), and where each begins, with the end (int64)."""
+    """Return the concatenated UTF-8 bytes of the texts (uint8), and their byte offsets (int64, one more than texts)."""
     texts = pa.array(texts).cast(pa.large_string())
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     buffer = texts.buffers()[2]
@@ -83,10 +85,9 @@ def utf8_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _joined(data: np.ndarray) -> np.ndarray:
-    """Whether the byte at each place (and at the end) goes on a word: a letter or digit of it stands on both sides, or
-    the place is inside a character. Letters are those of ASCII and of Latin, Greek and Cyrillic, and what is written
-    right to left; scripts without spaces have no word to cut.
-    """
+    """Return whether each byte position (and the end) is inside a word, with letters or digits on both sides, or inside
+    a character. Letters are those of ASCII, Latin, Greek and Cyrillic, and of right-to-left scripts; scripts without
+    spaces have no word to cut."""
     letter = np.zeros(256, dtype=bool)
     for low, high in (("0", "9"), ("A", "Z"), ("a", "z")):
         letter[ord(low) : ord(high) + 1] = True

@@ -1,4 +1,4 @@
-"""The table of detectors: one row says everything of one but its code, which is one file of this folder.
+"""The table of detectors: one row describes each detector; its code is one file of this folder.
 
 A detector's options are the keyword arguments of its class; a job gives them as the table ``[detect.<name>]``. They
 are checked against the class's signature, for which no library of a detector is imported: those are imported when a
@@ -29,7 +29,7 @@ from reticent.engine.identity import Ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorRow:
-    """Description of a detector.
+    """Description of a detector: its class, options and requirements.
 
     Parameters
     ----------
@@ -59,23 +59,23 @@ class DetectorRow:
     depends: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
     def options(self) -> dict[str, inspect.Parameter]:
-        """Return its options by name, without those that come from the job's documents."""
+        """Return the detector's options by name, without those that are taken from the job's documents."""
         parameters = inspect.signature(self.load()).parameters
         return {name: parameter for name, parameter in parameters.items() if name not in _OF_CORPUS}
 
     def load(self) -> Any:
-        """Return its class."""
+        """Import the detector's module, and return its class."""
         return getattr(importlib.import_module(f"reticent.engine.detect.{self.module}"), self.kind)
 
 
 def _learns(options: Mapping[str, Any]) -> str:
-    """A detector that is given no list of common words learns them."""
+    """Return why spans depend on other documents, for a detector that learns common words; "" if it is given a list."""
     has_list = options.get("common") or options.get("guard") is False
     return "" if has_list else "it learns the common words from all documents (the option common names a list of them)"
 
 
 def _computes(_: Mapping[str, Any]) -> str:
-    """Sums of a network are rounded by the shape of its batches."""
+    """Return why spans depend on other documents, for a neural network: rounding depends on the batch shape."""
     return "the last digits of a model's numbers depend on the documents in its batch"
 
 
@@ -199,7 +199,7 @@ def make_detectors(
     num_threads: int = 0,
     ids: Ids = "stop",
 ) -> list[Detector]:
-    """Return the detectors of these names, in their order.
+    """Return new detectors of these names, in their order.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def make_detectors(
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise `PolicyError` unless the detector exists, has these options, and needs no other one."""
+    """Raise `PolicyError` if the detector or one of the options does not exist, or a required option is missing."""
     row = DETECTORS[require_detector(name)]
     parameters = row.options()
     for option in options:
@@ -243,7 +243,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]]:
-    """Yield (which option, path) of every file and folder that these detectors read."""
+    """Yield (option name, path) for every file and folder that these detectors read."""
     for name, table in options.items():
         row = DETECTORS[require_detector(name)]
         for option, value in table.items():
@@ -261,7 +261,7 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
 
 
 def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return package -> version of the pipelines and models of these detectors that are installed packages."""
+    """Return package -> version of the pipelines and models in these options that are installed packages."""
 
     found = {}
     for name, table in options.items():
@@ -275,7 +275,7 @@ def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 @cache
 def rules_digest() -> str:
-    """Return a digest of all code and word lists that find identifiers: with another one others may be found.
+    """Return a short hash of all detection code and word lists; if it changes, detection may find other identifiers.
 
     Spans do not depend on it, or each new version would make every result of a run again: who keeps or takes over spans
     compares it.
@@ -288,7 +288,7 @@ def rules_digest() -> str:
 
 
 def require_detector(name: str) -> str:
-    """Return the name of a detector; `PolicyError` where there is none of this name."""
+    """Return ``name`` if there is such a detector; otherwise raise `PolicyError`."""
     if name == "context":
         raise PolicyError("detector context is gone: detector shipped finds names in running text")
     if name not in DETECTORS:

@@ -1,4 +1,4 @@
-"""Common words: which names are also words of the language, learned from how the corpus itself writes them.
+"""Common words: which names are also ordinary words of the language, learned from how the corpus writes them.
 
 A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). No
 list is shipped: a corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector
@@ -30,7 +30,7 @@ _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
 
 def read_common_words(path: str | Path) -> CommonWords:
-    """Read a list of common words, one a line."""
+    """Return the common words listed in a file, one a line."""
 
     common = _rust.CommonWords()
     common.add_list(pa.array(read_lines(path, "a list of common words"), pa.string()))
@@ -38,7 +38,7 @@ def read_common_words(path: str | Path) -> CommonWords:
 
 
 def read_lines(path: str | Path, what: str) -> list[str]:
-    """Return the lines of a text file that are not blank, trimmed."""
+    """Return the non-blank lines of a text file, stripped; ``what`` names its content in errors."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -53,7 +53,7 @@ def count_common_words(
     num_threads: int = 0,
     beside: Callable[[pa.Array], None] | None = None,
 ) -> CommonWords:
-    """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary.
+    """Return counts of how the corpus capitalises its words. Cost: one pass over the text; memory by the vocabulary.
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ def count_common_words(
 def learn_common_words(
     corpus: Corpus, detectors: Sequence[Any], beside: Callable[[pa.Array], None] | None = None
 ) -> None:
-    """Count word frequencies once for all detectors that need common words and were given no list; of a sample if that
-    does for each of them. Rules, which want no pass of their own, hear of it too. ``beside`` is called with all texts,
-    batch by batch, in the same pass, or in one of its own where nothing is counted."""
+    """Count word frequencies once for all detectors that need common words and were given no list (on a sample if that
+    is enough for all), and store them in the detectors. ``beside`` is called with all texts, batch by batch, in the
+    same pass, or in one of its own if nothing is counted."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
         enough = all(getattr(detector, "learns_from_sample", False) for detector in wanting)
@@ -107,14 +107,14 @@ def learn_common_words(
 
 
 def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | None:
-    """Return the words of the corpus if a detector has counted those of all its documents."""
+    """Return the word counts that a detector learned from the whole corpus; None if there are none."""
     learned = (getattr(detector, "common_words", None) for detector in detectors)
     return next((words for words in learned if words and words.num_documents == corpus.num_documents), None)
 
 
 def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, common: CommonWords) -> pa.Table:
-    """Return the spans (`BATCH_SPANS`) but for names all of whose words the corpus writes small more often than not, in
-    many documents: a small NER takes headings ("CHIEF COMPLAINT") for names, and a name of individuals stands in few.
+    """Return the spans (`BATCH_SPANS`) without NAME spans whose words are all widespread common words: a small NER
+    takes headings ("CHIEF COMPLAINT") for names.
 
     Cost: a look-up a word of the names.
     """

@@ -54,7 +54,7 @@ class DetectConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _tables(cls, values: Any) -> Any:
-        """Collect the tables of detectors and the short forms of their options."""
+        """Collect the option tables of detectors, and the short forms of options, into ``options``."""
         if not isinstance(values, dict):
             return values
         values, options = dict(values), dict(values.get("options") or {})
@@ -97,18 +97,19 @@ class DetectConfig(Section):
 
     @model_serializer(mode="wrap")
     def _as_tables(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Dump the options in the form of a job file."""
+        """Dump the options of each detector as a table of its own, as in a job file."""
         values: dict[str, Any] = dump(self)
         tables: dict[str, Any] = values.pop("options", {})
         return values | tables
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return the options of a detector; empty where none are given."""
+        """Return the options of a detector; an empty dict if there are none."""
         return self.options.get(name, {})
 
     @classmethod
     def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """As of any section; of the options of a detector, numbers and those that its row publishes."""
+        """Return the settings that a report may show, and how many are withheld; of a detector's options it shows
+        numbers and those marked as published."""
         tables = {name: values[name] for name in values if name in DETECTORS and isinstance(values[name], Mapping)}
         shown, withheld = super().published({name: value for name, value in values.items() if name not in tables})
         for name, table in tables.items():

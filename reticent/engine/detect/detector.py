@@ -1,4 +1,4 @@
-"""Protocol of detectors: one sees a batch of documents and returns spans in characters; it knows no file, no policy."""
+"""Protocol of detectors: a detector takes a batch of documents and returns spans with character offsets."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Detector(Protocol):
     columns: tuple[str, ...]
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the spans of a batch (`BATCH_SPANS`), in any order."""
+        """Return the spans found in a batch (schema `BATCH_SPANS`), in any order."""
         ...
 
 
 def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.0) -> pa.Table:
-    """Build `BATCH_SPANS` from arrays; ``score`` is one for all, or an array."""
+    """Return a table of spans (`BATCH_SPANS`) made from arrays; ``score`` is a scalar for all, or an array."""
     columns = [document, start, end, label]
     arrays = [pa.array(values).cast(BATCH_SPANS.field(i).type) for i, values in enumerate(columns)]
     arrays.append(pa.array(np.full(len(arrays[0]), score, dtype=np.float32)))
@@ -48,9 +48,9 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
 
 
 def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
-    """Return what detectors find in a batch (`FOUND`); those that read what the others found come last."""
+    """Return the spans of all detectors in a batch (`FOUND`); those that read others' spans run last."""
     found = FOUND.empty_table()
-    for detector in sorted(detectors, key=turn):
+    for detector in sorted(detectors, key=detection_stage):
         reads = hasattr(detector, "detect_beside")
         table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
         found = pa.concat_tables([found, named(table, detector.name)])
@@ -60,7 +60,7 @@ def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
 def find_in_texts(
     detectors: Sequence[Any], texts: Sequence[str] | pa.Array, columns: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Return what detectors find in texts (`FOUND`; ``document`` is the place of the text), each a document of its own.
+    """Return the spans that detectors find in texts (`FOUND`); each text is a document, and ``document`` is its index.
 
     Parameters
     ----------
@@ -86,19 +86,18 @@ def find_in_texts(
     return find_in_turn(detectors, batch)
 
 
-def turn(detector: Any) -> int:
-    """Return when a detector is asked: 0, 1 if it reads what the others found, 2 if it says whose: it may read another
-    reader's."""
+def detection_stage(detector: Any) -> int:
+    """Return when a detector runs: 0 first, 1 if it reads others' spans, 2 if it declares whose it reads."""
     return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
 
 
 def named(spans: pa.Table, detector: str) -> pa.Table:
-    """Return `BATCH_SPANS` as `FOUND`, with the detector that found them."""
+    """Return a table of spans (`BATCH_SPANS`) with a column that names the detector (`FOUND`)."""
     return spans.append_column(FOUND.field("detector"), pa.array([detector] * len(spans), pa.string()))
 
 
 def found_in(found: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return the finds (`FOUND`) in some documents (ascending rows, one at least), which are counted from 0."""
+    """Return the spans (`FOUND`) in the documents of these rows (ascending, at least one), renumbered from 0."""
     document = found.column("document").to_numpy()
     place = np.searchsorted(rows, document)
     kept = rows[np.minimum(place, len(rows) - 1)] == document

@@ -13,7 +13,7 @@ from reticent.engine.detect.passages import Found, cut_texts, join_spans
 
 
 class EdsDetector:
-    """Entities and dates that a pipeline of edsnlp finds.
+    """Detects entities and dates with a pipeline of edsnlp.
 
     Parameters
     ----------
@@ -93,6 +93,6 @@ class EdsDetector:
 
 
 def _relative(span: Any) -> bool:
-    """Whether it is a date such as "yesterday", counted from another one."""
+    """Whether a span is a relative date, such as "yesterday"."""
     date = getattr(span._, "date", None) if span.has_extension("date") else None
     return type(date).__name__ == "RelativeDate"

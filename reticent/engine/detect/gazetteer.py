@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
-    """Read lists of names (label -> text file, one name a line) as a table of pattern and label, without repeats."""
+    """Return the names in lists (label -> text file, one a line) as a table of pattern and label, without repeats."""
     patterns: list[str] = []
     labels: list[str] = []
     for label, path in lists.items():
@@ -35,7 +35,7 @@ def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
 
 
 class GazetteerDetector:
-    """Every free-standing occurrence of a listed name, whatever its case and accents.
+    """Detects every whole-word occurrence of a listed name, by default whatever its case and accents.
 
     A name that is also a common word counts only where something says so: a title, a cue ("Patient:") or an initial
     beside it, another name beside it, or, where the corpus writes it as a name as often as not, a capital inside a
@@ -87,9 +87,9 @@ class GazetteerDetector:
         return self.as_spans(pa.record_batch(found))
 
     def choice(self) -> tuple[Gazetteer, CommonWords | None]:
-        """Return the arguments of a pass with records (:mod:`reticent.engine.detect.together`)."""
+        """Return gazetteer and common words, for a joint pass (:mod:`reticent.engine.detect.together`)."""
         return self._gazetteer, self.common_words or None
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:
-        """Return the finds of the core as `BATCH_SPANS`."""
+        """Return the Rust core's results as spans (`BATCH_SPANS`)."""
         return spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))

@@ -10,7 +10,7 @@ from reticent.engine.detect import spans_batch
 
 
 class GoldDetector:
-    """Hands on the marks that humans made; a document without a list has no span."""
+    """Returns the human annotations of the documents' column ``spans``; a null list has no span."""
 
     name = "gold"
     columns: tuple[str, ...] = ("spans",)

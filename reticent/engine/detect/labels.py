@@ -1,4 +1,4 @@
-"""Categories: one small vocabulary for the labels of all detectors, corpora and conventions.
+"""Categories: one small vocabulary that the labels of all detectors and corpora are mapped to.
 
 A span keeps the label its detector gave it; whoever compares detectors, spreads a hit or draws a surrogate asks for
 its category. Labels are looked up in upper case, without the BIO prefix; an unknown one is its own category.
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Labels(NamedTuple):
-    """Labels of one category, a blank between them; a category may have several rows."""
+    """Labels of one category, separated by blanks; a category may have several rows."""
 
     category: str
     labels: str
@@ -56,7 +56,7 @@ CATEGORIES: Final = tuple(dict.fromkeys(row.category for row in _ROWS))
 
 
 def category(label: str) -> str:
-    """Return the category of a label.
+    """Return the category of a detector's label (NAME, DATE, …); an unknown label is its own category.
 
     >>> category("B-PER"), category("Prenom"), category("ZEBRA")
     ('NAME', 'NAME', 'ZEBRA')

@@ -1,4 +1,5 @@
-"""A tagger that learns: from marked documents of a hospital, in any language, to spans at the speed of rules.
+"""A learned tagger: trained on marked documents of a hospital, in any language, it finds identifiers at the speed of
+rules.
 
 It is a linear-chain conditional random field [@lafferty2001] over hashed features of words, which the core learns and
 runs (``rust_ext/src/detect/learned``). It sees words, their forms, their neighbours, their place in a line and in a
@@ -67,7 +68,7 @@ _FILE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerConfig:
-    """How a tagger is learned.
+    """Hyperparameters of learning a tagger.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ class TaggerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnConfig:
-    """What a run's tagger learns from, and how: the options of ``[detect.learned]`` without ``model``.
+    """The training data and settings of a run's tagger: the options of ``[detect.learned]`` without ``model``.
 
     Parameters
     ----------
@@ -141,13 +142,13 @@ class LearnConfig:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> LearnConfig | None:
-        """Return what the options of the detector ``learned`` say; None where they name the file of a tagger."""
+        """Return the learning settings in the options of the detector ``learned``; None if they name a tagger file."""
         if options.get("model"):
             return None
         return cls(**{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")})
 
     def weight(self, source: str) -> float:
-        """Return what a document of a source counts."""
+        """Return the training weight of a document from a source: marks, teacher or certain."""
         return self.weights.get(source, WEIGHTS[source])
 
 
@@ -157,7 +158,7 @@ WEIGHTS: Final = {"marks": 1.0, "teacher": 0.3, "certain": 0.1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
-    """What is said of a tagger beside its tables."""
+    """Metadata of a tagger: categories, settings, training data and numbers needed to read its tables."""
 
     format: str
     key_id: str
@@ -177,24 +178,24 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class Tagger:
-    """A tagger, and what is said of it; `learn_tagger` makes one, `read_tagger` reads one."""
+    """A tagger (its Rust model and metadata); made by `learn_tagger` or `read_tagger`."""
 
     core: Any
     header: _Header
 
     @property
     def detectors(self) -> tuple[str, ...]:
-        """The detectors whose finds it reads."""
+        """Names of the detectors whose spans the tagger reads as features."""
         return tuple(dict.fromkeys(hint.partition(":")[0] for hint in self.header.hints))
 
     def leaning(self, lean: float) -> Tagger:
-        """Return the same tagger that takes so much from the score of no identifier: it finds more, less surely."""
+        """Return the same tagger with ``lean`` subtracted from the score of "no identifier", which raises recall."""
         return Tagger(self.core, replace(self.header, lean=lean))
 
     def find(
         self, texts: pa.Array, found: pa.Table, *, common: CommonWords | None = None, num_threads: int = 0
     ) -> pa.Table:
-        """Return spans (`BATCH_SPANS`) in documents; ``found`` (`FOUND`) are those of the detectors beside it."""
+        """Return the spans found in texts (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
         header = self.header
         hints = _hints(found, len(texts), header.hints)
         common = common if header.config["corpus"] else None
@@ -205,7 +206,7 @@ class Tagger:
         return spans_batch(batch.column("document"), batch.column("start"), batch.column("end"), lanes)
 
     def to_bytes(self) -> bytes:
-        """Return the file of the tagger: equal taggers have equal bytes, and no word is in them."""
+        """Return the content of the tagger's file: equal taggers give equal bytes, which contain no word."""
         keys, slots, weights, scale, transitions = self.core.tables()
         rows = np.repeat(slots, slots)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(slots, dtype=np.int64) - slots, slots)
@@ -225,7 +226,7 @@ class Tagger:
         return file.getvalue()
 
     def write(self, path: Path | str) -> None:
-        """Write the file of the tagger (0600)."""
+        """Write the tagger to a file (mode 0600)."""
         write_private(Path(path), self.to_bytes())
 
 
@@ -237,12 +238,12 @@ def _digest(*tables: np.ndarray) -> str:
 
 
 def key_id(key: bytes) -> str:
-    """Return a name for a key, from which it does not follow."""
+    """Return a short identifier of a key, from which the key cannot be derived."""
     return hashlib.blake2b(b"", key=key, person=b"learned", digest_size=8).hexdigest()
 
 
 def read_key(path: Path | str | None) -> bytes:
-    """Return the key of a tagger, from the first half of a file of 32 bytes; the public one where there is no file."""
+    """Return the key of a tagger, the first 16 bytes of a 32-byte file; the public key if ``path`` is None."""
     if path is None:
         return PUBLIC_KEY
     try:
@@ -255,7 +256,7 @@ def read_key(path: Path | str | None) -> bytes:
 
 
 def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
-    """Read a tagger.
+    """Return the tagger stored in a file; ``key`` is the one under which its features were hashed.
 
     Raises
     ------
@@ -312,7 +313,7 @@ def learn_tagger(
     detectors: Sequence[str] = (),
     languages: Sequence[str] = (),
 ) -> Tagger:
-    """Learn a tagger from marked documents (`LESSONS`); equal documents give equal taggers, bit for bit.
+    """Return a tagger trained on marked documents (`LESSONS`); equal documents give bit-identical taggers.
 
     Parameters
     ----------
@@ -376,8 +377,8 @@ def learn_tagger(
 
 
 def marked_categories(documents: pa.Table) -> dict[str, int]:
-    """Return how many spans of each category are marked in documents (`LESSONS`), without `UNKNOWN` ones; a label that
-    is of no category counts as OTHER."""
+    """Return the number of marked spans by category in documents (`LESSONS`), without `UNKNOWN` ones; labels without a
+    category count as OTHER."""
     labels = pc.struct_field(pc.list_flatten(documents.column("spans")), "label").value_counts()
     counts: dict[str, int] = {}
     for row in labels.to_pylist():
@@ -393,7 +394,7 @@ def _known(label: str) -> str:
 
 
 def _lane(label: str, lanes: Mapping[str, int]) -> int:
-    """The lane of a label; what has too few examples is not said to be no identifier."""
+    """Return the output class ("lane") of a label; a category with too few examples is the unknown class."""
     return _UNKNOWN_LANE if label == UNKNOWN else lanes.get(_known(label), _UNKNOWN_LANE)
 
 
@@ -409,7 +410,7 @@ def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
-    """Names of detectors with categories, and which of them is that of each span."""
+    """Return the hint names "detector:category" (features) of spans, and for each span the index of its name."""
     detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
     categories = [category(name) for name in label.dictionary.to_pylist()]
     names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]
@@ -417,7 +418,8 @@ def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
 
 
 def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
-    """Spans by document with the number of their name, for the core; spans of other names are left out."""
+    """Return the spans as arrays for the Rust core, by document, each with the index of its hint name; spans with other
+    names are left out."""
     known = {name: number for number, name in enumerate(names)}
     own, place = _hint_names(found)
     numbers = np.array([known.get(name, -1) for name in own], dtype=np.int64)[place]
@@ -430,7 +432,7 @@ def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
 
 
 class LearnedDetector:
-    """What a tagger finds that was learned.
+    """Detects identifiers with a learned tagger.
 
     Parameters
     ----------
@@ -481,10 +483,10 @@ class LearnedDetector:
             self.common_words: CommonWords | None = None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the spans of a batch with no other detector beside it."""
+        """Return the spans found in a batch, without spans of other detectors as features."""
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans of a batch (`BATCH_SPANS`), in which other detectors found these (`FOUND`)."""
+        """Return the spans found in a batch (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
         common = getattr(self, "common_words", None)
         return self.tagger.find(batch.column("text"), found, common=common, num_threads=self.num_threads)

@@ -1,4 +1,4 @@
-"""Marks: gold marks and the finds of detectors, laid on one line of characters and words, as plain arrays.
+"""Gold and detected spans of a corpus as plain arrays, with global character and word offsets.
 
 Documents stand one after another on the line, so that a span is two numbers, and the words it touches are two more.
 Whoever compares spans (:mod:`reticent.audit.detection`) needs no text any more: names are here as hashes at most.
@@ -31,7 +31,7 @@ UNMASKED: Final = "NO_MASK"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSpans:
-    """Spans on the line; all arrays int64 of one length.
+    """Spans in the concatenated documents (the line); all arrays int64 of one length.
 
     ``category`` numbers `Marks.categories`; words ``first_word`` to ``end_word`` (exclusive) touch the span.
     """
@@ -47,13 +47,13 @@ class LineSpans:
         return len(self.start)
 
     def take(self, which: np.ndarray) -> LineSpans:
-        """Return these spans, by row numbers or as a mask."""
+        """Return the spans with these row numbers, or where a mask is True."""
         return LineSpans(**{name: getattr(self, name)[which] for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Gold and found spans of the documents that have a gold standard.
+    """Gold and detected spans of the documents that have gold annotations.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Marks:
         return int(self.individual.max(initial=-1)) + 1
 
     def chosen(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
-        """Return what these detectors found (also where that is nothing), and the spans of these categories only."""
+        """Return a copy with the spans of these detectors and categories only; a detector may have found none."""
         names = self.detectors if detectors is None else tuple(detectors)
         number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
         of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
@@ -108,7 +108,7 @@ class Marks:
 
 
 def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None = None) -> Marks:
-    """Read the corpus's gold spans (column ``mentions``, else ``spans``) and ``folder/spans.parquet``.
+    """Return the corpus's gold spans (column ``mentions`` or ``spans``) and those detected in ``spans.parquet``.
 
     Documents that ``left_out`` (bool, one a document) names count as not annotated. What the detector ``gold`` found is
     left out, with the spans propagated from it: the gold standard is not measured against itself.
@@ -137,6 +137,7 @@ def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None =
 
 
 def _without(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield the batches with the gold spans of documents in ``left_out`` set to null."""
     first = 0
     for batch in batches:
         mask = left_out[first : first + batch.num_rows]
@@ -146,7 +147,8 @@ def _without(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterato
 
 
 def gather_marks(batches: Iterable[pa.RecordBatch], found: pa.Table) -> Marks:
-    """Lay out documents (individual_id, text, and spans or mentions) and spans found in them (`SPANS`, ordered)."""
+    """Return gold spans of documents (individual_id, text, and spans or mentions) and the spans detected in them
+    (`SPANS`, ordered) as arrays."""
     line = _Line(found)
     for batch in batches:
         line.add(batch)
@@ -167,7 +169,7 @@ class _Line:
         self._num_read = self._num_documents = self._num_characters = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Lay out the next documents of the corpus."""
+        """Add the next documents of the corpus, with their gold and detected spans."""
 
         column = batch.column("mentions" if "mentions" in batch.schema.names else "spans")
         marked = column.is_valid().to_numpy(zero_copy_only=False)
@@ -222,7 +224,7 @@ class _Line:
         }
 
     def finish(self) -> Marks:
-        """Return everything as arrays."""
+        """Return the gold and detected spans of all documents added, as arrays."""
         words = [np.concatenate([part[i] for part in self._words] or [np.empty(0)]).astype(np.int64) for i in (0, 1)]
         individuals = pa.chunked_array(self._individuals, pa.string()).combine_chunks().dictionary_encode()
         individual = individuals.indices.to_numpy().astype(np.int64)
@@ -275,7 +277,7 @@ def _on_line(at: dict, categories: np.ndarray, words: list[np.ndarray]) -> LineS
 
 
 def _categories(gold: pa.Array, found: pa.Array) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Category of each label, as numbers of the categories in the order of their names."""
+    """Return the category numbers of the gold labels and of the detected ones, int64, and the sorted category names."""
     labels = pa.concat_arrays([gold.cast(pa.string()), found.cast(pa.string())]).dictionary_encode()
     of_label = [category(label) for label in labels.dictionary.to_pylist()]
     names = tuple(sorted(set(of_label)))
@@ -285,6 +287,7 @@ def _categories(gold: pa.Array, found: pa.Array) -> tuple[np.ndarray, np.ndarray
 
 
 def _entities(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.ndarray:
+    """Return an entity number for each gold span, int64; see `Marks.entity`."""
     named = gold["named"].dictionary_encode()
     has_name = named.is_valid().to_numpy(zero_copy_only=False)
     codes = pc.fill_null(named.indices, 0).to_numpy().astype(np.int64)
@@ -300,7 +303,7 @@ def _entities(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.
 
 
 def _text_hashes(texts: pa.Array, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """64-bit hashes (int64) of the spans' texts, whatever their case."""
+    """Return a 64-bit hash (int64) of the lower-cased text of each span."""
     data, doc_bytes = utf8_bytes(pc.utf8_lower(texts))
     begins = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
     first = np.searchsorted(begins, doc_bytes)[document]

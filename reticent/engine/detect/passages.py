@@ -1,4 +1,4 @@
-"""Passages: a trained NER sees each distinct passage once, the longest ones first, and none that it saw before.
+"""Passages: running a trained NER model once on each distinct paragraph, with a cache of its spans.
 
 A passage is a paragraph, or lines up to one that ends a sentence. Notes are copied forward passage by passage, so the
 spans of a passage are kept (:mod:`reticent.engine.detect.passages`) and not those of a document. A recogniser of
@@ -45,7 +45,7 @@ class Window(NamedTuple):
 
 
 def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
-    """Return the windows of all texts in order; a text of at most ``length`` characters is one.
+    """Return overlapping windows of at most ``length`` characters over all texts, in order; a short text is one window.
 
     >>> ["one two six ten"[w.start : w.end] for w in cut_texts(["one two six ten"], 9, 4)]
     ['one two ', 'two six ', 'six ten']
@@ -64,7 +64,7 @@ def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
 
 
 def _after_space(text: str, at: int, lowest: int) -> int:
-    """Largest offset up to ``at`` that follows white space; ``at`` where there is none above ``lowest``."""
+    """Return the largest offset up to ``at`` that follows white space; ``at`` if there is none above ``lowest``."""
     for offset in range(at, max(lowest, 0), -1):
         if text[offset - 1].isspace():
             return offset
@@ -72,7 +72,7 @@ def _after_space(text: str, at: int, lowest: int) -> int:
 
 
 def join_spans(windows: Sequence[Window], found: Sequence[Sequence[Found]]) -> pa.Table:
-    """Return `BATCH_SPANS` of the spans of all windows, each span once."""
+    """Return the spans of all windows as one table (`BATCH_SPANS`), each span once."""
     rows = [
         (window.document, window.start + start, window.start + end, label, score)
         for window, spans in zip(windows, found, strict=True)
@@ -89,7 +89,7 @@ _END: Final = re.compile(r"\n[^\S\n]*\n\s*|(?<=\w{4}[.!?:;])[^\S\n]*\n\s*")
 
 
 def cut_passages(texts: Sequence[str], length: int) -> list[Window]:
-    """Return the passages of all texts in order, none longer than ``length`` characters but for one without a cut.
+    """Return the passages (paragraphs) of all texts as windows, in order, cut to at most ``length`` characters.
 
     >>> text = "Seen by Dr.\\nRoy today.\\nNo pain.\\n\\nPlan"
     >>> [text[w.start : w.end] for w in cut_passages([text], 1000)]
@@ -107,7 +107,7 @@ def cut_passages(texts: Sequence[str], length: int) -> list[Window]:
 
 
 def _halved(text: str, window: Window, length: int) -> list[Window]:
-    """Cut a passage that is too long at the white space nearest before each ``length`` characters."""
+    """Cut a passage into parts of at most ``length`` characters, at white space where possible."""
     parts, start = [], window.start
     while window.end - start > length:
         end = max(text.rfind(" ", start, start + length), text.rfind("\n", start, start + length)) + 1 or start + length
@@ -119,8 +119,8 @@ def _halved(text: str, window: Window, length: int) -> list[Window]:
 def find_in_pieces(
     pieces: Sequence[str], find: Callable[[list[str]], Sequence[list[Found]]], cache: SpanCache | None = None
 ) -> list[list[Found]]:
-    """Return the spans of each piece; ``find`` is asked once for each distinct piece that has a letter or digit and is
-    not in the cache, the longest first, so that those of like length go together.
+    """Return the spans of each piece of text; ``find`` gets each distinct piece that has a letter or digit and is not
+    in the cache, once, longest first.
 
     Raises
     ------
@@ -179,7 +179,7 @@ SCHEMA: Final = pa.schema(
 
 
 class SpanCache:
-    """Spans by passage, of one detector with its options.
+    """On-disk cache of the spans of passages, for one detector with its options.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class SpanCache:
         self.num_known = 0
 
     def look_up(self, passages: Sequence[str]) -> dict[str, list[Found]]:
-        """Return the spans of those passages that are known."""
+        """Return passage -> spans for those passages that are in the cache."""
         hashes = [self._hash(passage) for passage in passages]
         known: dict[str, list[Found]] = {}
         for passage, digest, row in zip(passages, hashes, self._find(hashes), strict=True):
@@ -215,7 +215,7 @@ class SpanCache:
         return known
 
     def add(self, found: Mapping[str, Sequence[Found]]) -> None:
-        """Add the spans of passages; they are written once many are there, and by `write`."""
+        """Add the spans of passages; they are written to disk when there are many, and by `write`."""
         for passage, of in found.items():
             spans = [(start, end, label, float(np.float32(score))) for start, end, label, score in of]
             self._new[self._hash(passage)] = spans
@@ -223,17 +223,17 @@ class SpanCache:
             self.write()
 
     def write(self) -> None:
-        """Write the new passages as a part of its own."""
+        """Write the new passages to a file of their own (a part)."""
         if self._new:
             rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._new.values()]
             columns = [pa.array(self._new, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
             table = pa.table(columns, schema=SCHEMA)
             self._write(table)
             self._new = {}
-            self._know(table, used=True)
+            self._add_known(table, used=True)
 
     def close(self) -> None:
-        """Write the new passages, and delete those that were not asked for: they are no longer in the corpus."""
+        """Write the new passages, and delete those that were never looked up: they are no longer in the corpus."""
         self.write()
         if not self._used.all():
             parts = self._parts()
@@ -245,7 +245,7 @@ class SpanCache:
             self._read()
 
     def _parts(self) -> list[Path]:
-        """The parts in the order in which they were written."""
+        """Return the paths of the cache's files, in the order in which they were written."""
         return sorted(self._folder.glob("part-*.arrow"))
 
     def _write(self, table: pa.Table) -> None:
@@ -258,7 +258,7 @@ class SpanCache:
         write_private(self._folder / name, sink.getvalue().to_pybytes())
 
     def _read(self) -> None:
-        """Read the parts; those of no use are deleted."""
+        """Read all files of the cache; unreadable ones and those of another model are deleted."""
         tables = [SCHEMA.empty_table()]
         self._table, self._used = SCHEMA.empty_table(), np.zeros(0, dtype=bool)
         self._sorted: list[tuple[np.ndarray, np.ndarray]] = []
@@ -273,11 +273,11 @@ class SpanCache:
                 path.unlink(missing_ok=True)
                 continue
             tables.append(table.replace_schema_metadata(None))
-        self._know(pa.concat_tables(tables), used=False)
+        self._add_known(pa.concat_tables(tables), used=False)
 
-    def _know(self, table: pa.Table, *, used: bool) -> None:
-        """Take the passages of a table to those that are known. They are sorted with earlier ones of which there are
-        less than twice as many, so that each is sorted again a few times however many parts come."""
+    def _add_known(self, table: pa.Table, *, used: bool) -> None:
+        """Add the passages of a table to the sorted arrays of known hashes. Arrays less than twice as long are merged,
+        so that each hash is sorted only a few times however many tables come."""
         hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
         rows += self._table.num_rows
         while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):
@@ -294,7 +294,7 @@ class SpanCache:
         return hashlib.blake2b(content, digest_size=16, key=self._key).digest()
 
     def _find(self, hashes: Sequence[bytes]) -> list[int]:
-        """Rows of these hashes; -1 where there is none."""
+        """Return the row of each of these hashes in the cache; -1 for unknown ones."""
         asked, rows = _halves(b"".join(hashes)), np.full(len(hashes), -1)
         for known, own in self._sorted:
             if len(own):
@@ -307,7 +307,7 @@ class SpanCache:
 
 @contextmanager
 def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
-    """Let those detectors that have a ``cache_key`` keep the spans of passages under ``folder`` while the block runs.
+    """Give detectors that have a ``cache_key`` a span cache under ``folder`` within the ``with`` block.
 
     After an error the new passages are kept too, so that the next try goes on from there.
     """
@@ -325,8 +325,7 @@ def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
 
 
 def delete_cache(folder: Path) -> None:
-    """Delete the caches that an earlier run kept under ``folder``. The keys go first: without them the rest says
-    nothing."""
+    """Delete the span caches of an earlier run under ``folder``, keys first: without them the rest is useless."""
     for key in folder.glob(f"*/{KEY}"):
         key.unlink(missing_ok=True)
     if folder.is_dir() and not folder.is_symlink():
@@ -334,9 +333,8 @@ def delete_cache(folder: Path) -> None:
 
 
 def take_cache(folder: Path, before: Path) -> None:
-    """Copy the caches of another run to ``folder``, each where there is none. The key comes last: without it the parts
-    are of no use, so a copy that was interrupted is made again.
-    """
+    """Copy the span caches of another run to ``folder``, except those already there. Keys are copied last: files
+    without a key are unusable, so an interrupted copy is repeated."""
     for key in sorted(before.glob(f"*/{KEY}")):
         place = folder / key.parent.name
         if not (place / KEY).exists():
@@ -346,12 +344,12 @@ def take_cache(folder: Path, before: Path) -> None:
 
 
 def _halves(hashes: bytes) -> np.ndarray:
-    """Each hash as two numbers (N, 2), uint64. Two with one first half are as good as never there: one is a miss."""
+    """Return each 128-bit hash as two uint64 numbers, (N, 2); equal first halves would only cause a miss."""
     return np.frombuffer(hashes, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def _read_key(path: Path) -> bytes:
-    """Return the folder's key; a folder without one gets one, and what it holds is of no use then."""
+    """Return the cache folder's key; a missing one is drawn and written, which makes older content unusable."""
     if not path.exists():
         write_private(path, secrets.token_bytes(32))
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""Presets: one named choice of detectors for a hospital that has no model of its own.
+"""Presets: named choices of detectors for a hospital that has no model of its own.
 
 "fast" is all that needs no other package: rules, the taggers that are shipped, the records and lists that are given,
 and what is found once is found wherever else it stands. "thorough" adds another trained model.
@@ -18,7 +18,7 @@ _TRAINED: Final = ("spacy", "transformers")
 
 
 def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
-    """Return the detectors of a preset and their options.
+    """Return the detectors of a preset, in order, and the options of each.
 
     The NER of "thorough" is the one that has options, ``detect.spacy`` or ``detect.transformers``; else the one
     pipeline of spaCy that is installed. It sees a passage at a time (``passages``), and its names are looked at with
@@ -48,7 +48,7 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
 
 
 def _installed_pipeline() -> str:
-    """Return the name of the one pipeline of spaCy that is installed, without importing it."""
+    """Return the name of the only installed spaCy pipeline, without importing it, or raise `ValueError`."""
     installed = sorted({point.name for point in entry_points(group="spacy_models")})
     if len(installed) == 1:
         return installed[0]

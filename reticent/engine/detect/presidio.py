@@ -20,7 +20,7 @@ from reticent.engine.detect.spacy import load_pipeline
 
 
 class PresidioDetector:
-    """Identifiers that the analyser of Presidio recognises.
+    """Detects identifiers with the analyser of Presidio.
 
     Parameters
     ----------

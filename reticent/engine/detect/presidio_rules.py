@@ -36,7 +36,7 @@ ENTITIES: Final[Mapping[str, str]] = {
 
 
 def entity_of(label: str) -> str:
-    """Return the entity of Presidio for a label of a rule: its own, its category's, or the label.
+    """Return the Presidio entity for a rule's label: that of the label, or of its category, or else the label itself.
 
     >>> entity_of("IBAN"), entity_of("STREET"), entity_of("MRN")
     ('IBAN_CODE', 'LOCATION', 'MRN')
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Rules:
-    """Our rules, in an analyser of Presidio; a class of its own with Presidio's `EntityRecognizer`.
+    """The rules of Reticent as a Presidio recogniser; combined with Presidio's `EntityRecognizer` when imported.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class _Rules:
         """Do nothing: the rules are compiled in."""
 
     def analyze(self, text: str, entities: Sequence[str] | None, nlp_artifacts: Any = None) -> list[Any]:
-        """Return the spans of these entities in a text; offsets are characters of it."""
+        """Return Presidio results for the spans of these entities in a text; offsets count characters."""
         from presidio_analyzer import AnalysisExplanation, RecognizerResult
 
         texts = pa.array([text], pa.large_string())

@@ -1,4 +1,4 @@
-"""Propagation: a text that was found once is found wherever else it stands, as spans of their own.
+"""Propagation: an identifier that was detected once is found wherever else its text occurs.
 
 A note that says "Mrs. Dubois" gives away the "dubois" of the next one, which no detector may have seen. The label of a
 span says how far its surface spreads (`Policy.scope_of`, as in the stage protect): over the individual's documents, and
@@ -49,7 +49,7 @@ def propagate(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """Write the spans of a file and where else their surfaces stand to another (`SPANS`; secret); returns counts.
+    """Write the given spans, and spans for other occurrences of their texts, to a file (`SPANS`); return counts.
 
     A surface does not spread that has fewer than three letters or digits or is a number of up to three digits, nor a
     single word that the corpus writes in small letters more often than as a name, or that stands in it more often than
@@ -120,7 +120,7 @@ def propagate(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Documents and their spans, with numbers for what the core knows by number."""
+    """A batch of documents and their spans, with labels and individuals as integer codes for the Rust core."""
 
     #: Number of the first document.
     first: int
@@ -135,7 +135,7 @@ class _Batch:
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the spans of each document begin among all (int64[D + 1]), and starts and ends of spans (int32[S])."""
+        """Span offsets by document (int64[D + 1]), and starts and ends of the spans (int32[S])."""
         document, start, end = (
             self.spans.column(name).combine_chunks().to_numpy() for name in ("document", "start", "end")
         )
@@ -158,7 +158,7 @@ def _batches(corpus: Corpus, reader: SpanReader, codes: _Codes) -> Iterator[_Bat
 
 
 class _Codes:
-    """Numbers for labels, detectors with their scores, and individuals, in the order they are met."""
+    """Integer codes for labels, detectors and individuals, assigned in order of first appearance."""
 
     def __init__(self, policy: Policy):
         self._policy = policy
@@ -185,7 +185,7 @@ class _Codes:
         return np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
 
     def spans(self, found: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
-        """The findings as `SPANS`."""
+        """Return the Rust core's results as `SPANS`; ``first`` is the row of the batch's first document."""
         detectors = [name if name.startswith(PREFIX) else PREFIX + name for name in self._sources.values]
         document = found.column("document")
         columns: dict[str, Any] = {
@@ -201,7 +201,7 @@ class _Codes:
 
 
 class _Numbers:
-    """Strings of a small vocabulary as numbers."""
+    """A growing vocabulary of strings, numbered from 0."""
 
     def __init__(self) -> None:
         self.values: list[str] = []

@@ -1,4 +1,4 @@
-"""Records: the hospital's data about an individual, found in that individual's documents and nowhere else.
+"""Records: the structured data of an individual, searched for in that individual's documents only.
 
 The fields come from a second table (any number of rows an individual: aliases, maiden names) or from columns of the
 documents themselves. How a field is looked for depends on what it is (`FIELDS` of
@@ -45,7 +45,7 @@ _EDITED: Final = 0.8
 
 
 def missing_records(num_without: int, num_individuals: int, table: object) -> str:
-    """Return the warning about individuals without a record."""
+    """Return the warning that some individuals have no record in the table."""
     return (
         f"{num_without:,} of {num_individuals:,} individuals have no record in {table}; their names are left to the "
         "other detectors"
@@ -53,7 +53,7 @@ def missing_records(num_without: int, num_individuals: int, table: object) -> st
 
 
 class RecordsDetector:
-    """The record fields of each individual, in that individual's documents only.
+    """Detects the values of each individual's record fields, in that individual's documents only.
 
     Parameters
     ----------
@@ -108,28 +108,28 @@ class RecordsDetector:
         if table is not None:
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
-            told = (values.said, unknown_fields(values, table))
-            self.warning = ". ".join(filter(None, told)) or None
+            warnings = (values.said, unknown_fields(values, table))
+            self.warning = ". ".join(filter(None, warnings)) or None
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._id_rows = _rust.IdRows(encoded.dictionary)
             self._records = _compiled(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
-        """`CorpusError` where an id of the table is one of these but for how it is spelt, and ``ids`` is "stop"."""
+        """Raise `CorpusError` if ids of table and documents differ in spelling only, if ``ids`` is "stop"."""
         if self._id_rows is not None:
             rows = self._rows.combine_chunks()
             as_read(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
 
     def num_without(self, individual_ids: pa.Array) -> int:
-        """Count the individuals of whom the table says nothing; 0 where there is none."""
+        """Return the number of individuals without a record; 0 if there is no table."""
 
         if self._id_rows is None:
             return 0
         return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
 
     def _values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
-        """The record values that stand in columns of the documents, by document."""
+        """Return the record values in columns of the documents; ``ids`` has one id per document of the batch."""
 
         columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
         return values_of(ids, columns, "documents")
@@ -146,7 +146,7 @@ class RecordsDetector:
         return pa.concat_tables(parts)
 
     def choice(self, batch: pa.RecordBatch) -> tuple[Records, np.ndarray, CommonWords | None, bool]:
-        """Return the arguments of a pass with the gazetteer (:mod:`reticent.engine.detect.together`)."""
+        """Return records, units, common words and whether initials count, for a pass with the gazetteer."""
         return self._records, self._units(batch), self.common_words, self.initials
 
     def _units(self, batch: pa.RecordBatch) -> np.ndarray:
@@ -164,7 +164,7 @@ class RecordsDetector:
         return self.as_spans(pa.record_batch(found))
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:
-        """Return the finds of the core as `BATCH_SPANS`."""
+        """Return the Rust core's results as spans (`BATCH_SPANS`); spans with a small edit score less."""
 
         spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
         scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
@@ -185,7 +185,7 @@ def _compiled(values: pa.Table, units: pa.Array) -> Records:
 
 
 def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str | None]:
-    """Read a table of records, and say how CSV was read where it is not commas, double quotes and UTF-8.
+    """Return a table of records from Parquet or CSV, and a note on the CSV dialect if it is unusual, else None.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str 
 
 
 def columns_of(path: Path, names: Sequence[str]) -> str:
-    """Say which columns a table has; of CSV only how many."""
+    """Return, for an error message, the columns of a table; for CSV only their number, as they might be data."""
     if not _is_csv(path):
         return f"it has {', '.join(names)}"
     said = f"the first line must name each once, and names {len(names)} column(s)"
@@ -272,7 +272,7 @@ _IDS: Final = ("individual_id", "household_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Values of record fields, one row each, and how many fields held none."""
+    """Values of record fields, one row each, and the number of empty fields."""
 
     #: Columns individual_id, value, field (how it is looked for) and label, all strings without nulls.
     table: pa.Table
@@ -284,7 +284,7 @@ class Values:
 
 
 def unknown_fields(values: Values, table: object) -> str | None:
-    """Return the warning about fields that no name says how to look for, and that are looked for as they stand."""
+    """Return the warning about unknown field names, whose values are searched literally, or None."""
     labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
     known = {label for label, field in FIELDS.values() if field == "text"}
     names = sorted({*labels.unique().to_pylist()} - known)
@@ -297,7 +297,7 @@ def unknown_fields(values: Values, table: object) -> str | None:
 
 
 def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:
-    """Read record fields from Parquet or CSV: ``individual_id`` and one column a field.
+    """Return the record fields in a Parquet or CSV file that has ``individual_id`` and one column a field.
 
     Parameters
     ----------
@@ -334,7 +334,8 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
 
 
 def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
-    """Return the values of these columns, by field, of the individuals with these ids; ``where`` names them in errors.
+    """Return the record values in these columns (field -> values); ``ids`` has the individual of each row, ``where``
+    names the source in errors.
 
     Raises
     ------

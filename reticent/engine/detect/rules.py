@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rule(NamedTuple):
-    """One rule: its name, the label of its spans, and the form it finds in words."""
+    """One detection rule: its name, the label of its spans, and a description of what it matches."""
 
     name: str
     label: str
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
 
 
 def list_rules() -> list[Rule]:
-    """Return every rule.
+    """Return all detection rules.
 
     >>> [rule.name for rule in list_rules() if rule.label == "AGE"]
     ['age_over_89', 'age_cued', 'age_old', 'age_of_someone', 'age_in_words', 'field_age']
@@ -42,7 +42,7 @@ def list_rules() -> list[Rule]:
 
 
 class RulesDetector:
-    """Linear-time patterns with checks: check digits, calendars, the words around.
+    """Detects identifiers of known form by linear-time patterns with checks: check digits, calendars, context words.
 
     A number that only has a form keeps the general label ID; where a surer rule covers it, that one alone is reported.
 

@@ -1,4 +1,4 @@
-"""Taggers of the package: names, places and what else has no form, in English, French, German and Spanish notes.
+"""Built-in taggers for names, places and other identifiers without a fixed form: English, French, German, Spanish.
 
 `tools/train_taggers.py` makes them, from notes about invented people. They read what the rules find beside them.
 """
@@ -18,7 +18,7 @@ from reticent import _rust
 from reticent.engine.detect.common import read_common_words, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
-from reticent.engine.languages import KNOWN, told_of_known
+from reticent.engine.languages import KNOWN, known_languages
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
@@ -34,12 +34,12 @@ FOLDER: Final = Path(__file__).parent / "taggers"
 
 @cache
 def shipped_tagger(language: str) -> Tagger:
-    """Return the tagger of a language of `KNOWN`."""
+    """Return the built-in tagger for a language of `KNOWN`."""
     return read_tagger(FOLDER / f"{language}.parquet")
 
 
 class ShippedDetector:
-    """What the tagger of each document's language finds; in another language, nothing.
+    """Detects names, places and organisations with a tagger for the document's language, if there is one.
 
     A name of words that are of a thing ("a Roy catheter"), or that the corpus writes small in many documents, is none.
 
@@ -65,13 +65,13 @@ class ShippedDetector:
         self.common_words: CommonWords | None = read_common_words(common) if common is not None else None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the spans of a batch with no other detector beside it."""
+        """Return the spans found in a batch, without spans of other detectors as features."""
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans of a batch (`BATCH_SPANS`), in which other detectors found these (`FOUND`)."""
+        """Return the spans found in a batch (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
         texts = batch.column("text")
-        language = told_of_known(texts)
+        language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]
         for number in np.unique(language[language >= 0]).tolist():
             rows = np.flatnonzero(language == number)
@@ -87,8 +87,8 @@ class ShippedDetector:
 
 
 def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
-    """The spans of a category without a form; a name with a number in it ("EVA 7/10") is none, and one ends behind its
-    initial ("Anna T., seen today")."""
+    """Return the spans of categories without a fixed form. Names that contain a number ("EVA 7/10") are dropped, and a
+    following initial is included ("Anna T., seen today")."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
     read = {row: texts[row].as_py() for row in spans.column("document").unique().to_pylist()}
     places = zip(*(spans.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True)
@@ -105,7 +105,7 @@ def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
 
 
 def _without_things(spans: pa.Table, texts: pa.Array, num_threads: int) -> pa.Table:
-    """The spans but for names that begin with a word of a firm, a place or a thing ("a Roy catheter")."""
+    """Return the spans without names that begin with a word of a firm, a place or a thing ("a Roy catheter")."""
     things = pa.record_batch(_rust.find_no_names(texts, num_threads=num_threads))
     key = lambda table: table.column("document").to_numpy().astype(np.int64) << 32 | table.column("start").to_numpy()
     is_name = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)

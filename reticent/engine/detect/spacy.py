@@ -116,11 +116,11 @@ class SpacyDetector:
 
     @property
     def language(self) -> str:
-        """The code of the pipeline's language; "xx" for several."""
+        """Language code of the pipeline; "xx" for several."""
         return str(self._nlp.lang)
 
     def cache_key(self) -> str:
-        """Return all that changes the spans of a text: the pipeline with its weights, and the version of spaCy."""
+        """Return a key of everything that affects the spans of a text: pipeline, weights and version of spaCy."""
         import spacy
 
         content = hashlib.sha256(self._nlp.to_bytes()).hexdigest()
@@ -148,7 +148,7 @@ class SpacyDetector:
 
 
 def load_pipeline(pipeline: str | Path, patterns: Sequence[dict[str, Any]] = (), detector: str = "spacy") -> Any:
-    """Load a pipeline: package, folder or ``blank:<language>``.
+    """Return a spaCy pipeline: an installed package, a folder or ``blank:<language>``, with optional patterns.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _load(pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: b
 
 
 def _idle(nlp: Any, sentences: bool) -> list[str]:
-    """Components that can be switched off without a change to the entities (but for ``sentences``)."""
+    """Return the components that can be disabled without changing the entities (except by ``sentences``)."""
     factories = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
     for name, factory in factories.items():
         if factory in ("entity_ruler", "span_ruler"):

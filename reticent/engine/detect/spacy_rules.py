@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RulesComponent:
-    """Marks what the rules find in documents of spaCy.
+    """A spaCy pipeline component that adds the rules' spans to documents.
 
     A span whose ends lie inside of tokens is widened to these tokens.
 
@@ -50,12 +50,12 @@ class RulesComponent:
         self._detector = RulesDetector(labels, fields=fields, num_threads=1)
 
     def __call__(self, doc: Doc) -> Doc:
-        """Mark one document."""
+        """Add the spans to one document."""
         self._mark([doc])
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Mark documents as they come, many in one pass."""
+        """Yield documents with the spans added, processed in batches."""
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
             self._mark(batch)
@@ -94,7 +94,7 @@ def make_rules(
     annotate_ents: bool,
     overwrite: bool,
 ) -> RulesComponent:
-    """Return the component for a pipeline, with the settings of ``nlp.add_pipe(…, config={…})``."""
+    """Return the component for a spaCy pipeline (factory function); the settings are those of ``nlp.add_pipe``."""
     return RulesComponent(
         name,
         labels=labels,
@@ -106,7 +106,7 @@ def make_rules(
 
 
 def _register() -> None:
-    """Tell spaCy of the factory; nothing where spaCy is not installed."""
+    """Register the component's factory with spaCy; do nothing if spaCy is not installed."""
     try:
         from spacy.language import Language
     except ImportError:

@@ -1,4 +1,4 @@
-"""SpanReader: the spans of a run of documents, read as they are needed."""
+"""SpanReader: detected spans of documents, read on demand by document; writers of spans and of the quarantine list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reticent.engine.schema import SPANS
 
 
 class SpanReader:
-    """Spans of ``folder/spans.parquet``, or of a file of another name, by row number of their documents.
+    """Reads the spans in ``folder/spans.parquet``, or in a file of another name, by row number of their documents.
 
     Only the row groups that hold the documents asked for are read, so a pass over the corpus holds one at a time.
     """
@@ -39,7 +39,8 @@ class SpanReader:
         self._last = np.array([s.max for s in statistics], dtype=np.int64)
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Return (span_offsets int64[D + 1], starts int32[S], ends int32[S], labels string[S]) of these documents."""
+        """Return the spans of ``num_documents`` documents from ``first_document`` on: offsets int64[D + 1], starts
+        int32[S], ends int32[S], labels string[S]."""
         table = self.table(first_document, num_documents, ["document", "start", "end", "label"])
         document = table.column("document").to_numpy()
         numbers = np.arange(first_document, first_document + num_documents + 1)
@@ -48,9 +49,8 @@ class SpanReader:
         return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels
 
     def of_documents(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-        """Return (span_offsets int64[D + 1], spans) of the documents of these numbers, which ascend, with these columns
-        (``document`` among them) or all; row groups without one of them are not read.
-        """
+        """Return offsets (int64[D + 1]) and a table of the spans of the documents with these ascending row numbers,
+        with these columns (``document`` among them) or all; other row groups are not read."""
         begins, ends = np.searchsorted(rows, self._first), np.searchsorted(rows, self._last, "right")
         table = self._read(np.flatnonzero(begins < ends), columns)
         document = table.column("document").to_numpy()
@@ -61,7 +61,8 @@ class SpanReader:
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), table.combine_chunks()
 
     def table(self, first_document: int, num_documents: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the spans of these documents as they are kept, with these columns (``document`` among them) or all."""
+        """Return the spans of ``num_documents`` documents from ``first_document`` on as a table, with these columns
+        (``document`` among them) or all."""
         end = first_document + num_documents
         wanted = np.flatnonzero((self._last >= first_document) & (self._first < end))
         table = self._read(wanted, columns)
@@ -88,7 +89,7 @@ DOCUMENTS_PER_GROUP = 1024
 
 
 class SpanFile:
-    """Appends spans (`SPANS`) to a new file; the end of a ``with`` block makes it whole.
+    """Writer of spans (`SPANS`) to a new file; the end of a ``with`` block completes it.
 
     Attributes
     ----------
@@ -101,7 +102,7 @@ class SpanFile:
         self.num_spans = 0
 
     def write(self, spans: pa.Table) -> None:
-        """Append spans, ascending by document, none of a document before the last one of earlier calls."""
+        """Append spans, ascending by document; no document may precede the last one of earlier calls."""
         self.num_spans += spans.num_rows
         table = pa.concat_tables([self._pending, spans])
         group = table.column("document").to_numpy() // DOCUMENTS_PER_GROUP
@@ -144,13 +145,13 @@ SCHEMA: Final = pa.schema(
 
 
 def write_quarantine(rows: Sequence[Mapping[str, Any]], folder: Path | str) -> None:
-    """Write these rows of `SCHEMA` into ``folder``."""
+    """Write the list of quarantined documents (rows of `SCHEMA`) to ``folder``."""
 
     pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMA), Path(folder) / NAME)
 
 
 def quarantined_rows(folder: Path | str) -> np.ndarray:
-    """Return the documents (int64, ascending, from 0) that the folder's ``quarantine.parquet`` lists; none without it.
+    """Return the row numbers of quarantined documents (int64, ascending); empty without a list of them.
 
     Raises
     ------

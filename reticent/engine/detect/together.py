@@ -1,4 +1,4 @@
-"""Records and gazetteer in one pass of the core: each finds what it finds alone, and a text is folded and cut once.
+"""Records and gazetteer in one joint pass of the Rust core, with the same spans as in two passes.
 
 Rules stay apart: they read another folding, and one pass for all three was slower than two.
 """
@@ -16,7 +16,7 @@ from reticent.engine.detect.records import RecordsDetector
 
 
 def detect_together(detectors: Sequence[Detector], batch: pa.RecordBatch) -> dict[int, pa.Table]:
-    """Return place in the list -> spans (`BATCH_SPANS`) of those detectors that one pass serves.
+    """Return detector index -> spans (`BATCH_SPANS`) for the records and gazetteer detectors, found in one pass.
 
     Empty where not both are there, their numbers of threads differ, or the records stand beside the texts.
 

@@ -1,4 +1,4 @@
-"""transformers: any token-classification model, in batches of like length, with windows over long texts.
+"""Detection with any token-classification model of transformers, with windows over long texts.
 
 Every token takes its label from the window in which it is farthest from an edge; every word the type whose
 probability, B- and I- taken together, is highest on average over its tokens. A span covers whole words.
@@ -30,7 +30,7 @@ BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 13}
 
 
 class TransformersDetector:
-    """Entities of a token-classification model.
+    """Detects entities with a token-classification model of the transformers library.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class TransformersDetector:
         self.cache: SpanCache | None = None
 
     def cache_key(self) -> str:
-        """Return all that changes the spans of a text: weights, vocabulary, options, and the library's version."""
+        """Return a key of everything that affects spans: weights, vocabulary, options, library version."""
         import transformers
 
         digest = hashlib.sha256(json_of(self._tokenizer).encode())
@@ -117,7 +117,7 @@ class TransformersDetector:
         return join_spans(windows, found)
 
     def _find(self, texts: list[str]) -> list[list[Found]]:
-        """Spans of each text."""
+        """Return the spans of each text: (start, end, label, score)."""
 
         column = pa.array(texts, pa.large_string())
         words = _rust.segment(column)
@@ -139,9 +139,8 @@ class TransformersDetector:
         return result
 
     def _labelled(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The tokens of all texts: where those of each begin and end (D + 1,), their characters (N, 2), each counted in
-        its own text, and their probabilities (N, labels).
-        """
+        """Return the tokens of all texts: token offsets by text (D + 1,), character offsets within the text (N, 2), and
+        label probabilities (N, labels)."""
         encoded = self._tokenizer(
             texts,
             add_special_tokens=False,
@@ -181,7 +180,7 @@ class TransformersDetector:
         return bounds, offsets, best
 
     def _windows(self, num_tokens: int) -> Iterator[tuple[int, int]]:
-        """Start and end of the windows of a text; neighbours share ``stride`` tokens."""
+        """Yield start and end, in tokens, of the windows of a text; neighbours share ``stride`` tokens."""
         start, end = 0, min(num_tokens, self._room)
         while start < num_tokens:
             yield start, end
@@ -189,9 +188,8 @@ class TransformersDetector:
             end = min(start + self._room, num_tokens)
 
     def _probabilities(self, ids: np.ndarray, windows_W2: np.ndarray) -> list[np.ndarray]:
-        """Probabilities (T, labels) of the tokens of every window; windows of like length go together. Those of a batch
-        are fetched when the next is under way, so that a GPU does not wait.
-        """
+        """Return label probabilities (T, labels) for the tokens of each window; windows of similar length are batched.
+        Results of one batch are fetched while the next is computed, so that a GPU does not wait."""
         import torch
 
         before, after = self._around
@@ -226,7 +224,8 @@ class TransformersDetector:
 
 @dataclass(frozen=True, slots=True)
 class _Scheme:
-    """Meaning of the labels of a model: ``types[type_of[label]]``; type 0 is outside. A label may start an entity."""
+    """The model's label scheme: entity type of each label (``types[type_of[label]]``; type 0 is outside), and whether
+    it may start an entity."""
 
     types: list[str]
     type_of: np.ndarray
@@ -234,6 +233,7 @@ class _Scheme:
 
     @classmethod
     def of(cls, id2label: dict[int, str]) -> _Scheme:
+        """Return the scheme of a model's labels: with B- and I- or BIOES prefixes, or plain."""
         names = [str(id2label[number]) for number in range(len(id2label))]
         outside = {name for name in names if name.upper() in ("O", "OUTSIDE")}
         if not outside:
@@ -256,9 +256,8 @@ def _spans(
     ends: np.ndarray,
     firsts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(start, end, type, score) of the entities of a text; ``starts`` and ``ends`` are its words', of which those with
-    the numbers ``firsts`` belong to nothing before them.
-    """
+    """Return the entities of a text as arrays: start, end, type, score. ``starts`` and ``ends`` are the text's words;
+    words with the numbers ``firsts`` always begin a new entity."""
     num_words, by_type = len(starts), np.eye(len(scheme.types), dtype=np.float32)[scheme.type_of]
     begin = np.searchsorted(ends, offsets[:, 0], side="right")
     num_met = np.maximum(np.searchsorted(starts, offsets[:, 1], side="left") - begin, 0)
@@ -296,7 +295,7 @@ def _spans(
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of the windows, longest first, as many together as fit the budget with padding."""
+    """Yield batches of window indices, longest first, each within ``batch_tokens`` including padding."""
     chosen: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
         if chosen and (len(chosen) + 1) * lengths[chosen[0]] > batch_tokens:
@@ -308,7 +307,7 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 
 
 def _special_tokens(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The special tokens before a text and after it."""
+    """Return the ids of the special tokens that the tokenizer puts before a text, and after it."""
     encoded = tokenizer("a", return_special_tokens_mask=True)
     whole = np.array(encoded["input_ids"], dtype=np.int64)
     own = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
@@ -324,7 +323,7 @@ def _dtype(device: Any) -> Any:
 
 
 def load_tagger(model: str, device: Any, dtype: Any, *, who: str = "detector transformers") -> tuple[Any, Any]:
-    """Return the tokenizer and the token-classification model of a folder or hub name; `PolicyError` names ``who``."""
+    """Return tokenizer and token-classification model of a folder or hub name; ``who`` names the caller in errors."""
     from transformers import AutoModelForTokenClassification, AutoTokenizer
     from transformers.utils import logging
 
@@ -361,7 +360,7 @@ _PAST_THE_PADDING = (
 
 
 def longest_input(tokenizer: Any, config: Any) -> int:
-    """Tokens that the model takes at once; models of the RoBERTa family count positions from past the padding."""
+    """Return the maximum number of tokens of the model's input; RoBERTa models lose positions to the padding offset."""
     positions = getattr(config, "max_position_embeddings", None) or 1 << 30
     if config.model_type in _PAST_THE_PADDING:
         positions -= (config.pad_token_id or 0) + 1

@@ -1,4 +1,4 @@
-"""The union: every detector over every batch of a corpus; its spans are checked, ordered and kept with its name.
+"""The union of detectors: all run over a corpus, and their spans are checked, ordered and written.
 
 A detector that fails stops the run: a skipped note would be an unprotected one. With ``on_error="quarantine"`` the
 batch is tried document by document instead, and a document that a detector fails on is listed, and left out of
@@ -22,7 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, found_in, named, turn
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, detection_stage, found_in, named
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.reuse import ReusedSpans
@@ -45,7 +45,7 @@ def detect_spans(
     carried: ReusedSpans | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the union of all detectors' spans to ``folder/spans.parquet`` (`SPANS`; secret); returns counts.
+    """Write the union of all detectors' spans to ``folder/spans.parquet`` (`SPANS`; secret); return counts.
 
     Spans are ordered by document, start and end; equal spans of one detector stand once. Documents are numbered
     without those in quarantine, as in ``corpus.without(quarantined_rows(folder))``.
@@ -103,7 +103,7 @@ def detect_spans(
 
 
 def _require_beside(detectors: Sequence[Detector]) -> None:
-    """Raise `PolicyError` where a detector reads what another finds that is not there."""
+    """Raise `PolicyError` if a detector reads the spans of another one that is not in the list."""
     names = [detector.name for detector in detectors]
     for detector in detectors:
         if missing := [name for name in getattr(detector, "reads", ()) if name not in names]:
@@ -114,12 +114,12 @@ def _require_beside(detectors: Sequence[Detector]) -> None:
 
 
 def _is_exact(detector: Detector) -> bool:
-    """Whether a detector's offsets are characters of the text by construction and by test: those of our core are."""
+    """Whether a detector's offsets are known to be correct, as those of the Rust core are; others are checked."""
     return getattr(detector, "exact_offsets", False)
 
 
 def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tuple[int, pa.Table]]) -> None:
-    """Append spans, those of carried documents in between."""
+    """Append new spans and carried ones (reused from an earlier run) to the file, merged by document."""
     found = unite()
     for end, before in carried:
         num_found = int(np.searchsorted(found.column("document").to_numpy(), end))
@@ -131,7 +131,7 @@ def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tupl
 
 
 def _carried(carried: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Spans of the carried documents from one to another, as `ReusedSpans.between`, numbered without quarantine."""
+    """Yield spans of carried (reused) documents, as `ReusedSpans.between`, renumbered without quarantined ones."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
     for stop, table in carried.between(first, end) if carried is not None else ():
         numbers = table.column("document").to_numpy()
@@ -144,7 +144,7 @@ def _carried(carried: ReusedSpans | None, first: int, end: int, union: _Union) -
 
 @dataclass(slots=True)
 class _Union:
-    """The detectors, and their spans so far."""
+    """The detectors, the counts of their spans so far, and the documents in quarantine."""
 
     detectors: Sequence[Detector]
     on_error: OnError
@@ -169,11 +169,11 @@ class _Union:
         self._alignments = [Alignment(name) for name in names]
 
     def document(self, number: int) -> int:
-        """Return the number in the corpus of the document that is read as this one."""
+        """Return the corpus row of the document with this number among those that are read."""
         return number if self.documents is None else int(self.documents[number])
 
     def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
-        """Run every detector on batches of documents, in order; ours alone work on two batches at once."""
+        """Yield each batch with the results of every detector; two batches run at once if all are exact."""
         if all(map(_is_exact, self.detectors)):
             yield from overlapped(batches, self._run_all)
             return
@@ -183,6 +183,7 @@ class _Union:
             num_before += batch.num_rows
 
     def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
+        """Return the results of all detectors for a batch, in their order; those that read others' spans run last."""
         try:
             together = detect_together(self.detectors, batch)
         except Exception:  # each by itself says which failed, and on which document
@@ -193,14 +194,13 @@ class _Union:
             if not hasattr(detector, "detect_beside")
         }
         readers = [place for place in range(len(self.detectors)) if place not in found]
-        for place in sorted(readers, key=lambda place: turn(self.detectors[place])):
+        for place in sorted(readers, key=lambda place: detection_stage(self.detectors[place])):
             beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
             found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
-        """Check and count what the detectors found in the next documents of the corpus; returns what makes one table
-        (`SPANS`) of it."""
+        """Check and count the results for the next documents; return a function that unites them into `SPANS`."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
@@ -228,7 +228,7 @@ class _Union:
         return unite
 
     def _run(self, detector: Detector, batch: pa.RecordBatch, num_before: int) -> Detected:
-        """Spans that the detector finds in the documents after so many others."""
+        """Return a detector's spans in a batch, and errors by row; ``num_before`` documents precede the batch."""
         try:
             found = detector.detect(batch)
         except ReticentError as error:
@@ -248,6 +248,7 @@ class _Union:
     def _one_by_one(
         self, detector: Detector, batch: pa.RecordBatch, num_before: int, first_error: Exception
     ) -> Detected:
+        """Return the spans found by running a detector on each document of a batch, and the errors by row."""
         parts, failed = [BATCH_SPANS.empty_table()], {}
         for row in range(batch.num_rows):
             try:
@@ -275,7 +276,8 @@ class _Union:
         return pa.concat_tables(parts), failed
 
     def _misfits(self, found: pa.Table, lengths: np.ndarray, name: str) -> dict[int, str]:
-        """Row -> error of the documents with a span that is none; an error of the run unless there is a quarantine."""
+        """Return row -> error for documents with an invalid span; raise `CorpusError` unless there is a quarantine.
+        ``found`` are one detector's spans, ``lengths`` the documents' lengths in characters."""
         document = found.column("document")
         numbers = document.to_numpy()
         if document.null_count or ((numbers < 0) | (numbers >= len(lengths))).any():
@@ -299,7 +301,7 @@ class _Union:
 
 
 class _Beside:
-    """A detector that reads what the others found in the same batch."""
+    """Adapter for a detector that also reads the spans of other detectors in the same batch."""
 
     columns: tuple[str, ...] = ()
 
@@ -312,12 +314,12 @@ class _Beside:
         return found
 
     def of_row(self, row: int) -> _Beside:
-        """The same for the batch of one document."""
+        """Return the adapter for a batch of this one document."""
         return _Beside(self._detector, found_in(self._found, np.array([row])))
 
 
 def _beside(found: Mapping[str, pa.Table]) -> pa.Table:
-    """What detectors found in one batch (`FOUND`)."""
+    """Return the spans of several detectors in one batch as one table (`FOUND`)."""
     return pa.concat_tables([FOUND.empty_table(), *(named(table, name) for name, table in found.items())])
 
 
@@ -329,7 +331,7 @@ def _check_table(found: object, name: str) -> None:
 def _united(
     parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers: np.ndarray
 ) -> pa.Table:
-    """Spans of each detector in the documents that are kept (`SPANS`), each span once a detector.
+    """Return all detectors' spans in the kept documents as one ordered table (`SPANS`), without repeats.
 
     ``numbers`` are those of the documents, without the ones that are left out. Rows are ordered by document, start,
     end, label and detector.
@@ -363,7 +365,8 @@ def _united(
 
 
 def _order(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """Row numbers by both keys. Each detector's rows come ordered, so that the stable sort merges a few runs."""
+    """Return row numbers sorted by ``major``, then ``minor``. Each detector's rows come ordered, so that the stable
+    sort merges a few runs."""
     order = np.argsort(major, kind="stable")
     equal = np.diff(major[order]) == 0
     tied = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal])) if len(order) else order

@@ -1,4 +1,4 @@
-"""Processes that share one loaded model: one is spawned and loads it, and the others are its forks.
+"""Worker processes that share one loaded model: one is spawned and loads it, the others are forked from it.
 
 A fork shares the memory of the model, so that each process more costs what it works with, and not the model again. The
 first process is spawned, for a fork of a process that has used polars or OpenMP hangs; it forks before it has run
@@ -22,7 +22,7 @@ from reticent.engine.detect.passages import Found
 
 
 class Workers:
-    """Processes that find spans in texts.
+    """A pool of worker processes that find spans in texts.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(num_processes, thread_name_prefix="reticent")
 
     def find(self, texts: Sequence[str], batch_size: int) -> list[list[Found]]:
-        """Return the spans of each text; each process takes the next ``batch_size`` of them once it is free."""
+        """Return the spans of each text; a free process takes the next ``batch_size`` texts."""
         shares = [texts[at : at + batch_size] for at in range(0, len(texts), batch_size)]
         return [spans for share in self._pool.map(self._ask, shares) for spans in share]
 
@@ -81,7 +81,7 @@ class Workers:
 
 
 def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: list[Connection]) -> None:
-    """Load the model, fork a process for each connection but the first, and answer on one's own."""
+    """Load the model, fork a process for each further connection, and answer requests on this process's own."""
     try:
         find = load(*arguments)
     except PolicyError as error:
@@ -105,7 +105,8 @@ def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: li
 
 
 def _loop(find: Callable[[list[str]], list[list[Found]]], connection: Connection) -> None:
-    """Answer until the other end is closed. An error is answered by its kind, for its message may quote a text."""
+    """Answer each list of texts received on the connection with ``find(texts)``, until it is closed. An error is
+    answered by its type's name, as its message may quote a text."""
     while True:
         try:
             texts = connection.recv()

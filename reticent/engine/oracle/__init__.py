@@ -1,4 +1,4 @@
-"""Oracle of protection: a second implementation, plain, slow, and without the core.
+"""Oracle of protection: a second, plain and slow implementation in Python, independent of the Rust core.
 
 Nothing here imports the compiled core. `words` is the word rule, `documents` reads words and `retokenizer` tokens of a
 text. In numbers, `protection` has the consequences of words, spans and a policy, and `tokens` compares stored tokens

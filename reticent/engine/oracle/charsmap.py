@@ -1,4 +1,5 @@
-"""Deletions by maps of SentencePiece (`Precompiled` of XLM-R, T5, CamemBERT), and offsets corrected for them.
+"""Corrected token offsets for SentencePiece character maps (`Precompiled` of XLM-R, T5, CamemBERT) that delete
+characters.
 
 The tokenizers library takes the length of the deleted characters off the character before. At the start of a text there
 is none, and every later offset is too small; where that one had become several (`ﬁ`), the last stands at the deleted
@@ -16,7 +17,7 @@ from typing import Any
 
 
 class Charsmaps:
-    """The maps of a ``tokenizer.json``; false where it has none."""
+    """The character maps of a ``tokenizer.json``; false if it has none."""
 
     def __init__(self, tokenizer_json: str):
         from tokenizers.normalizers import Precompiled
@@ -30,11 +31,11 @@ class Charsmaps:
         return bool(self._maps)
 
     def prefix(self, text: str) -> int:
-        """Characters at the start of which nothing is left."""
+        """Return the number of leading characters that the maps delete; 0 if they delete all."""
         return next((at for at, c in enumerate(text) if not self.is_deleted(c)), 0)
 
     def begin(self, text: str, start: int) -> int:
-        """Where a token begins that the library lets begin at ``start``."""
+        """Return the corrected start of a token, given the library's ``start``."""
         if start >= len(text) or not self.is_deleted(text[start]):
             return start
         left = (at for at in range(start - 1, -1, -1) if not self.is_deleted(text[at]))

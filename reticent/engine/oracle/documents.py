@@ -1,4 +1,4 @@
-"""Documents read by the oracle: their words and the surfaces of these.
+"""Documents as read by the oracle: their words, and the words' surfaces (normalised forms).
 
 Surfaces are made by pyarrow's Unicode tables and Python's own: a letter that is newer than these is its own.
 """
@@ -25,18 +25,18 @@ _SMALL = regex.compile(r"\P{Uppercase}*\p{Lowercase}\P{Uppercase}*")
 
 
 class WordTable(dict[str, int]):
-    """Number of each spelling of a word, given when first met."""
+    """Number of each distinct spelling of a word, assigned at first look-up."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
         return number
 
     def surfaces(self, surface: str) -> list[str]:
-        """The form that counts for each word as it is written: exact, casefolded or folded."""
+        """Return the surface (exact, casefolded or folded form) of each spelling."""
         return _surfaces(list(self), surface)
 
     def seen(self, surface: str) -> Seen:
-        """The surfaces of the visible parts of spellings: without default-ignorable characters."""
+        """Return number and properties of the surface of each spelling's visible (not ignorable) part."""
         surfaces = self.seen_surfaces(surface)
         spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
         own = [*map(operator.eq, surfaces, self.surfaces(surface))]
@@ -44,12 +44,12 @@ class WordTable(dict[str, int]):
         return Seen(numbers_of(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
 
     def seen_surfaces(self, surface: str) -> list[str]:
-        """The surface of the visible part of each spelling."""
+        """Return the surface of each spelling's visible part."""
         return _surfaces([IGNORABLE.sub("", word) for word in self], surface)
 
 
 def read_words(texts: list[str], table: WordTable) -> DocumentWords:
-    """Cut documents into words."""
+    """Return the words of documents, with spellings numbered by ``table``."""
     joined = "\n".join(texts)
     starts, ends = word_bounds(joined)
     words = [joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -73,5 +73,5 @@ def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[s
 
 
 def _casefold(word: str) -> str:
-    """Each character by itself: the sigma that ends a word is no other letter. ẞ is ß, and so SS."""
+    """Return the word lower-cased character by character: a final sigma is no other letter. ẞ is ß, and so SS."""
     return "".join(c.lower() for c in word.replace("ẞ", "ß").upper())

@@ -1,4 +1,4 @@
-"""Places of tokens where the library's are wrong: BPE with characters that its vocabulary lacks, the slow way.
+"""Correct token offsets where the library's are wrong: BPE with characters missing from its vocabulary.
 
 The definition is that of `rust_ext/src/tokenize/tokens/misplaced.rs`.
 """
@@ -13,7 +13,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 
 class Misplaced:
-    """Places tokens of a tokenizer again; false where every token stands at its characters."""
+    """Recomputes token offsets for a BPE tokenizer; false if the library's offsets are always right."""
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer, model = tokenizer, tokenizer.model
@@ -36,7 +36,7 @@ class Misplaced:
         return self._is_needed
 
     def places(self, text: str, ids: list[int]) -> list[tuple[int, int]] | None:
-        """Return the characters of each token; None where there are other tokens (added ones are cut out first)."""
+        """Return the character range of each token of a text; None if the tokens differ from ``ids``."""
         parts = PreTokenizedString(text)
         if self._tokenizer.normalizer is not None:
             parts.normalize(self._tokenizer.normalizer.normalize)
@@ -57,7 +57,8 @@ class Misplaced:
         return placed
 
     def _symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
-        """Where the library counts each character to be, and its bytes, those that overtook each other as one."""
+        """Return for each character of a pretoken the range that the library counts for it, and its byte range (start,
+        end); characters that the library reorders share one range."""
         found: list[list[int]] = []
         waiting: list[list[int]] = []
         counted = byte = 0

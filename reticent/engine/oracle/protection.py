@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 
 class Seen(NamedTuple):
-    """Of each spelling the number of the surface of its visible part (int64), and whether a span that holds it protects
-    it elsewhere too, whether all of it is visible, and whether it is typed in small letters alone (bool).
-    """
+    """Properties of each spelling: number of its visible part's surface (int64); whether a span spreads it to other
+    places, whether all of it is visible, and whether it is in lower case (bool)."""
 
     numbers: np.ndarray
     spreads: np.ndarray
@@ -30,14 +29,14 @@ class Seen(NamedTuple):
 
 
 def numbers_of(words: list[str]) -> np.ndarray:
-    """Number of each word, from 0 in the order in which they are first met."""
+    """Return the number of each word, int64, from 0 in order of first appearance."""
     numbers: dict[str, int] = {}
     return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), dtype=np.int64, count=len(words))
 
 
 @dataclass(slots=True)
 class DocumentWords:
-    """The words of documents, which stand joined by newlines.
+    """The words of documents, with offsets into the texts joined by newlines.
 
     Attributes
     ----------
@@ -55,7 +54,7 @@ class DocumentWords:
 
     @classmethod
     def concatenated(cls, parts: list[DocumentWords]) -> DocumentWords:
-        """The same documents one after the other; ``parts`` is emptied."""
+        """Return the documents of all parts as one object; ``parts`` is emptied."""
         columns: dict[str, list[np.ndarray]] = {name: [] for name in cls.__slots__}
         num_words = num_characters = 0
         for part in parts:
@@ -71,7 +70,7 @@ class DocumentWords:
         return cls(**{name: np.concatenate(columns.pop(name)) for name in cls.__slots__})
 
     def select(self, documents: np.ndarray) -> DocumentWords:
-        """The words of documents that are chosen (bool), which then stand joined by themselves."""
+        """Return the words of the documents where the mask is True, with offsets into their own joined texts."""
         words = np.repeat(documents, np.diff(self.doc_offsets))
         num_words, lengths = np.diff(self.doc_offsets)[documents], np.diff(self.bases)[documents]
         bases = np.concatenate([[0], np.cumsum(lengths)])
@@ -82,7 +81,7 @@ class DocumentWords:
         )
 
     def slice(self, first: int, last: int) -> DocumentWords:
-        """The words of a run of documents, joined by themselves."""
+        """Return the words of documents ``first`` to ``last``, exclusive, with offsets into their own joined texts."""
         words = slice(self.doc_offsets[first], self.doc_offsets[last])
         base = self.bases[first]
         return DocumentWords(
@@ -95,11 +94,11 @@ class DocumentWords:
 
     @property
     def documents(self) -> np.ndarray:
-        """Document of each word."""
+        """Document number of each word, int64."""
         return np.repeat(np.arange(len(self.doc_offsets) - 1), np.diff(self.doc_offsets))
 
     def met_by(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Say of each word whether one of these stretches meets it in a character (joined characters)."""
+        """Return for each word whether one of these character ranges (of the joined texts) overlaps it, bool."""
         real = starts < ends
         edges = np.zeros(len(self.starts) + 1, dtype=np.int64)
         np.add.at(edges, np.searchsorted(self.ends, starts[real], side="right"), 1)
@@ -116,7 +115,7 @@ def direct_words(
     scopes: np.ndarray,
     widespread: np.ndarray,
 ) -> np.ndarray:
-    """Say of each word whether it is direct: a span meets it, or its surface stands in one whose scope reaches it.
+    """Return which words are direct identifiers, bool: a span overlaps them, or its scope spreads to them.
 
     Parameters
     ----------
@@ -139,15 +138,14 @@ def direct_words(
 
 
 def widespread_words(words: DocumentWords, seen: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
-    """Say of each word whether too many units use its surface for it to identify: more than five, and than a fifth of
-    all; a twentieth where it is typed in small letters alone. ``support`` is that of the visible part of each word.
-    """
+    """Return for each word whether its surface is too common to identify anybody: used by more than five units and a
+    fifth of all (a twentieth in lower case). ``support`` is that of the words' visible parts."""
     share = np.where(seen.is_small, 20, 5)[words.spellings]
     return support > np.maximum(5, num_units // share)
 
 
 def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np.ndarray:
-    """Of each word the support of its visible part, by those of all words."""
+    """Return for each word the support of its visible part; ``support`` has that of each word."""
     own, surface = seen.is_own[words.spellings], seen.numbers[words.spellings]
     of_surface = np.zeros(len(seen.numbers) + 1, dtype=np.int64)
     of_surface[surface[own]] = support[own]
@@ -155,7 +153,7 @@ def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np
 
 
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
-    """Yield for 1, 2 … n the support of the n-gram that begins at each word; 0 where its document ends first."""
+    """Yield for n = 1, 2, … the support of the n-gram that starts at each word; 0 across a document's end."""
     word = numbers_of(surfaces)[words.spellings]
     unit = units[words.documents].astype(np.int64)
     left = _words_left(words)
@@ -176,7 +174,7 @@ def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str],
 def looked_up_supports(
     words: DocumentWords, surfaces: list[str], n: int, tables: Callable[[int], Iterable[pa.RecordBatch]], kept: int
 ) -> Iterator[np.ndarray]:
-    """Yield the supports of `count_supports`, from an index's tables: for a few documents of many.
+    """Yield the supports as `count_supports` does, but looked up in an index's tables, for a sample of documents.
 
     Parameters
     ----------
@@ -209,7 +207,7 @@ def looked_up_supports(
 
 
 def _looked_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Support of each key, ascending, or 0; its rank among those whose support is ``kept`` or more, or -1."""
+    """Return the support of each sorted key, or 0; and its rank among keys with support ``kept`` or more, or -1."""
     of_key, rank_of, num_kept = np.zeros(len(asked), dtype=np.int64), np.full(len(asked), -1), 0
     for table in tables:
         keys = table.column("left").to_numpy().astype(np.uint64) << np.uint64(32) | table.column("right").to_numpy()
@@ -225,12 +223,12 @@ def _looked_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -
 
 
 def _words_left(words: DocumentWords) -> np.ndarray:
-    """Words from each one to the end of its document, itself among them."""
+    """Return the number of words from each one to the end of its document, including itself."""
     return np.repeat(words.doc_offsets[1:], np.diff(words.doc_offsets)) - np.arange(len(words.starts))
 
 
 def _ranked(keys: np.ndarray) -> np.ndarray:
-    """The rank of each key among the distinct ones."""
+    """Return the rank of each key among the distinct keys, int64."""
     order = np.argsort(keys)
     sorted_keys = keys[order]
     steps = np.zeros(len(keys), dtype=np.int64)
@@ -250,7 +248,7 @@ def protected_words(
     max_document_frequency: float | None = None,
     num_units: int = 0,
 ) -> np.ndarray:
-    """Say of each word whether the policy protects it, by the supports of the n-grams that begin at it."""
+    """Return which words the policy protects, bool; ``supports`` has those of n-grams by first word, for each n."""
     left = _words_left(words)
     flags = np.zeros(len(left), dtype=bool)
     rare = shorter = np.zeros(0, dtype=bool)
@@ -277,12 +275,12 @@ def protected_words(
                 flags[chosen + i] = True
         shorter = identifies
     if policy == "cover":
-        flags[_stabs(np.concatenate(intervals, axis=1))] = True
+        flags[_hitting_points(np.concatenate(intervals, axis=1))] = True
     return flags
 
 
-def _stabs(intervals: np.ndarray) -> list[int]:
-    """By their right ends: the right end of the first interval that is not hit yet, until all are."""
+def _hitting_points(intervals: np.ndarray) -> list[int]:
+    """Return the fewest points that hit all intervals (rows: end, start), found greedily from the left."""
     stabs: list[int] = []
     free = -1
     order = np.argsort(intervals[0], kind="stable")

@@ -1,4 +1,4 @@
-"""Texts tokenised again by the Python library, and the characters of them that a comparison asks for."""
+"""Texts tokenised again by the Python library, with the character data that a comparison needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPACES = np.array(
 
 
 class Retokenizer:
-    """The Python library's tokenizer of a file. Cost: up to .3 s for a large vocabulary."""
+    """The Python library's tokenizer, loaded from a file. Cost: up to .3 s for a large vocabulary."""
 
     def __init__(self, path: Path):
         from tokenizers import Tokenizer
@@ -42,7 +42,7 @@ class Retokenizer:
         self._special = [i for i, token in added.items() if token.special and i != self._unknown]
 
     def __call__(self, texts: list[str], bases: np.ndarray) -> TokenisedText:
-        """Return the tokens of documents; ``bases`` are where each begins in the joined texts, and the end."""
+        """Return the tokens of documents; ``bases`` are the documents' offsets in the joined texts, and the end."""
         chain = itertools.chain.from_iterable
         deleted = [self._charsmaps.prefix(text) if self._charsmaps else 0 for text in texts]
         texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
@@ -68,7 +68,7 @@ class Retokenizer:
 def read_texts(
     texts: list[str], doc_ids: pa.Array, bases: np.ndarray, spans: Spans, retokenizer: Retokenizer
 ) -> ReadTexts:
-    """Read documents; ``bases`` are where each begins in the joined texts, and the end."""
+    """Return documents ready for comparison; ``bases`` are their offsets in the joined texts, and the end."""
     joined = "\n".join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
     place = bases[spans.owners]
@@ -77,7 +77,7 @@ def read_texts(
 
 
 def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stretches with all of each grapheme cluster that they cut: a tokenizer may have a letter and its marks as one."""
+    """Return the non-empty spans, extended to whole grapheme clusters, as starts and ends, int64."""
     real = starts < ends
     return tuple(  # type: ignore[return-value]
         np.array([_whole_character(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
@@ -86,7 +86,7 @@ def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[
 
 
 def _whole_character(text: str, at: int) -> tuple[int, int]:
-    """Where the grapheme cluster begins and ends that this place is within; twice the place where it is within none."""
+    """Return the bounds of the grapheme cluster around this offset; (at, at) if it is on a boundary."""
     if at == len(text) or text[at].isascii():
         return at, at
     first = at

@@ -1,4 +1,4 @@
-"""Tokens of a store compared, character by character, with the protected parts of their documents."""
+"""Stored tokens compared, character by character, with the protected parts of their documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCheck:
-    """Result of a check of tokens against their text; counts only.
+    """Result of checking stored tokens against their text; counts only.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class TextCheck:
         return self.violations == self.mismatches == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the result as values that JSON can hold."""
         return {**asdict(self), "found_in": list(self.found_in)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TextCheck:
-        """Return the object that `to_dict` wrote down; `ArtifactError` where the values are of something else."""
+        """Return the result that `to_dict` wrote; `ArtifactError` if the values are of something else."""
         try:
             return cls(**{**values, "found_in": tuple(values["found_in"])})
         except (KeyError, TypeError):
@@ -83,7 +83,7 @@ class TextCheck:
         )
 
     def failure(self) -> str:
-        """Describe the faults, by numbers of documents."""
+        """Return a sentence that describes the faults, by document numbers."""
         return (
             f"of {self.documents:,} documents that were held to their text {self.direct_violations:,} tokens of direct "
             f"and {self.indirect_violations:,} of indirect identifiers could be targets, and {self.mismatches:,} "
@@ -94,9 +94,7 @@ class TextCheck:
 
 
 class Spans(NamedTuple):
-    """Spans of some documents: the document of each among these, ascending, its characters, and the place of its label
-    in ``names``.
-    """
+    """Spans of some documents: document (ascending), character range, and index of the label in ``names``."""
 
     owners: np.ndarray
     starts: np.ndarray
@@ -105,17 +103,17 @@ class Spans(NamedTuple):
     names: list[str]
 
     def slice(self, first: int, last: int) -> Spans:
-        """Those of a run of the documents."""
+        """Return the spans of documents ``first`` to ``last``, exclusive."""
         own = slice(*np.searchsorted(self.owners, [first, last]))
         return Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.labels[own], self.names)
 
     def scopes(self, scope_of: Callable[[str], str]) -> np.ndarray:
-        """The scope of each span, by that of a label."""
+        """Return the scope of each span, given a function from label to scope."""
         return np.array([*map(scope_of, self.names), ""], dtype="U10")[self.labels]
 
 
 class Protected(NamedTuple):
-    """The words of documents, which of them are direct and indirect, and the documents' spans."""
+    """The words of documents, masks of the direct and indirect ones, and the documents' spans."""
 
     words: DocumentWords
     direct: np.ndarray
@@ -134,7 +132,7 @@ class Protected(NamedTuple):
         num_units: int,
         visible: np.ndarray,
     ) -> Protected:
-        """Work out what a policy protects.
+        """Return what a policy protects, computed from words, spans and supports.
 
         Parameters
         ----------
@@ -159,7 +157,7 @@ class Protected(NamedTuple):
         return cls(words, direct, indirect, spans)
 
     def slice(self, first: int, last: int) -> Protected:
-        """The same of a run of the documents."""
+        """Return the protection of documents ``first`` to ``last``, exclusive."""
         own = slice(*self.words.doc_offsets[[first, last]])
         return Protected(
             self.words.slice(first, last), self.direct[own], self.indirect[own], self.spans.slice(first, last)
@@ -167,7 +165,7 @@ class Protected(NamedTuple):
 
 
 class TokenisedText(NamedTuple):
-    """How many tokens each document has; their ids, and the characters of the joined texts that each stands for."""
+    """Tokens of documents: number per document, ids, and character range of each in the joined texts."""
 
     num_tokens: np.ndarray
     ids: np.ndarray
@@ -176,7 +174,7 @@ class TokenisedText(NamedTuple):
 
 
 class ReadTexts(NamedTuple):
-    """Tokens of documents and the numbers that a comparison needs beside them and their words; no character of a text.
+    """Tokens of documents and further numbers that a comparison needs; it holds no text.
 
     ``is_visible`` (bool, a character of the joined texts) says what is not white space; ``cut`` are the stretches of
     whole grapheme clusters that spans cut, starts and ends.
@@ -189,7 +187,7 @@ class ReadTexts(NamedTuple):
 
 
 class Comparison:
-    """Compares documents with their tokens and counts differences."""
+    """Compares documents with their stored tokens, and counts differences."""
 
     def __init__(self, store: TokenStore):
         self._store = store
@@ -205,7 +203,7 @@ class Comparison:
         )
 
     def add(self, rows: np.ndarray, read: ReadTexts, protected: Protected) -> None:
-        """Compare documents with those of these rows of the store."""
+        """Compare documents with those of these rows of the store, and add the differences to the counts."""
         words, spans = protected.words, protected.spans
         doc_offsets, columns = self._store.columns_of(rows, ("input_ids", "word_ids", "flags"))
         num_tokens, ids, starts, ends = read.tokens
@@ -246,13 +244,13 @@ class Comparison:
 
 
 def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Say of each character whether one of these stretches holds it."""
+    """Return for each character whether one of these ranges covers it, bool (length,)."""
     edges = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
     return np.cumsum(edges[:-1]) > 0
 
 
 def _word_ids(words: DocumentWords, owners: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The number in its document of the first word that each token meets, or -1."""
+    """Return the first word that each token overlaps, -1 for none; ``owners`` has each token's document."""
     if len(words.starts) == 0:
         return np.full(len(starts), -1)
     first = np.searchsorted(words.ends, starts, side="right")

@@ -1,4 +1,4 @@
-"""The word rule over Unicode properties: the core's has another author, other tables, other code.
+"""Word segmentation by Unicode properties, independent of the Rust core: other author, tables and code.
 
 The rule is that of definitions.md#documents-and-words.
 
@@ -61,14 +61,14 @@ _PICTOGRAPH = regex.compile(r"\p{Extended_Pictographic}")
 
 
 def is_counted_symbol(c: str) -> bool:
-    """Private-use and unassigned characters, regional indicators, Braille and emoji, less punctuation, currency,
-    mathematical signs and arrows, and characters that print nothing.
-    """
+    """Whether a character is a symbol that counts as a word: private-use and unassigned characters, regional
+    indicators, Braille and emoji, but not punctuation, currency, mathematical signs, arrows and invisible
+    characters."""
     return COUNTED.match(c) is not None
 
 
 class _Table(dict[int, str]):
-    """Class of each character, found when first met; for `str.translate`."""
+    """Class of each character, computed at first use; for `str.translate`."""
 
     def __missing__(self, code: int) -> str:
         c = chr(code)
@@ -111,9 +111,8 @@ def words_of(text: str) -> list[str]:
 
 
 def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first character of each word and the one after its last, int64. Texts joined by newlines have the
-    words that each has alone.
-    """
+    """Return start and end (exclusive) of each word, in characters, int64. Texts joined by newlines have the words that
+    each has alone."""
     classes = text.translate(_TABLE)
     if "~" in classes:
         classes = _settle(text, classes)
@@ -125,7 +124,8 @@ def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _settle(text: str, classes: str) -> str:
-    """Ignorable characters at which UAX #29 ends a word are marks, but beside a letter of a script without spaces."""
+    """Return the classes with ignorable characters at which UAX #29 ends a word set to marks, except next to letters of
+    scripts without spaces."""
     parts, done = [], 0
     for m in IGNORABLE_RUN.finditer(text):
         start, end = m.span()
@@ -137,7 +137,7 @@ def _settle(text: str, classes: str) -> str:
 
 
 def _looked_at(classes: str) -> list[tuple[int, int]]:
-    """Segments that hold a letter or digit, less white space in front, and runs of those that begin with a symbol."""
+    """Return bounds of the segments that hold a letter or digit, without leading space, and of runs of symbols."""
     pieces: list[tuple[int, int]] = []
     symbols_end = -1
     for m in (_find_full if _has_marks(classes) else _find_plain)(classes):
@@ -158,7 +158,7 @@ def _looked_at(classes: str) -> list[tuple[int, int]]:
 
 
 def _joined(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A single - / . : with nothing but ignorable characters after it joins two words that both hold a digit."""
+    """Return the word bounds with words joined that both hold a digit and have a single - / . : between them."""
     codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     after = codes[ends[:-1]] if len(ends) else codes[:0]
     joins = np.zeros(len(after), dtype=bool)

@@ -1,4 +1,4 @@
-"""Streams of record batches: joined, compared with the scan, without documents left out; and the memory they take."""
+"""Streams of record batches: merging, checking against the scan, filtering; and the memory pool they use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reticent.engine.sources.protocol import Fragment
 
 @contextmanager
 def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from this pool, unless the environment has chosen one."""
+    """Make this Arrow's memory pool in the ``with`` block, unless the environment has one; yield the one in use."""
     before = pa.default_memory_pool()
     pool = before if "ARROW_DEFAULT_MEMORY_POOL" in os.environ else pool
     before.release_unused()
@@ -32,7 +32,7 @@ def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
 
 @contextmanager
 def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from jemalloc, where Arrow has it.
+    """Make jemalloc Arrow's memory pool within the ``with`` block, if Arrow has it; yield the pool in use.
 
     jemalloc hands a reader the buffers of its last batch again. mimalloc returns them to the system, which clears every
     page anew; this costs a fifth of the time. The core's own reader takes its memory from the C library, which keeps it
@@ -47,7 +47,7 @@ def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
 
 
 def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches joined up to a number of rows: a detector is not called for each of many small files."""
+    """Yield small batches concatenated up to ``batch_rows`` rows, so that detectors get fewer, larger ones."""
     held: list[pa.RecordBatch] = []
     num_held = 0
     for batch in batches:
@@ -61,7 +61,7 @@ def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, which another thread reads ahead; at most a given number of them wait.
+    """Yield the batches of an iterator that another thread reads ahead; at most ``num_ahead`` of them wait.
 
     An error is raised after the batches before it. When the generator ends, the batches are closed and the other thread
     has ended.
@@ -98,7 +98,7 @@ def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterato
 
 
 def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; raise where they do not hold the number of rows of the scan, since rows would be mistaken."""
+    """Yield the batches; raise `CorpusError` if they do not have ``num_rows`` rows in total, as when scanned."""
     for batch in batches:
         num_rows -= batch.num_rows
         if num_rows < 0:
@@ -109,7 +109,7 @@ def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.
 
 
 def kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield the kept rows of batches; ``kept`` has one entry a row, and the batches hold as many rows."""
+    """Yield the batches filtered to the rows where ``kept`` is True; ``kept`` has one entry for each row."""
     row = 0
     for batch in batches:
         chosen = kept[row : row + batch.num_rows]
@@ -124,7 +124,7 @@ def changed() -> CorpusError:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of a fragment that are read together.
+    """Consecutive rows of a fragment (file) that are read together.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Stretch:
     kept: np.ndarray | None
 
     def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the documents of batches; `CorpusError` where the batches have more or fewer rows than expected."""
+        """Yield the documents in this stretch's batches; `CorpusError` if the number of rows is not as expected."""
         scanned = as_scanned(batches, self.num_rows)
         return scanned if self.kept is None else kept_rows(scanned, self.kept)
 
@@ -156,7 +156,7 @@ def stretches(
     wanted: np.ndarray | None,
     at_least: int,
 ) -> Iterator[Stretch]:
-    """Yield the stretches that have a wanted document.
+    """Yield the stretches (consecutive rows of a fragment) that have a wanted document.
 
     A stretch is a whole fragment, or neighbouring row groups that together hold at least a given number of rows.
 
@@ -181,7 +181,7 @@ def stretches(
 
 
 def _joined(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
-    """Yield neighbouring row groups that together hold at least a given number of rows, with first row and rows."""
+    """Yield neighbouring row groups with ``at_least`` rows together: group numbers, first row, number of rows."""
     groups: list[int] = []
     first = held = 0
     for group, rows in enumerate(num_rows):

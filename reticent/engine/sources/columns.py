@@ -1,4 +1,4 @@
-"""Columns of a source -> columns of `DOCUMENTS`: every value is checked, and no value is repaired.
+"""Mapping a source's columns to those of `DOCUMENTS`: every value is checked, and none is repaired.
 
 An error names file, row (the first is 1) and column. It never names the text or the id.
 """
@@ -42,7 +42,7 @@ def canonical(
     null_texts: bool = False,
     time_zone: str | None = None,
 ) -> pa.RecordBatch:
-    """Return a batch cast to `DOCUMENTS`, with every value checked.
+    """Return a batch cast to `DOCUMENTS`, every value checked; ``wanted`` maps its columns to the source's.
 
     With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``. Times with
     a zone, in columns of the source, are read in ``time_zone``.
@@ -69,7 +69,7 @@ def canonical(
 def require_columns(
     found: Sequence[str], wanted: Sequence[str], file: Path | str, said: Callable[[str], str] | None = None
 ) -> None:
-    """Raise for a file that does not have each wanted column exactly once; ``said`` lists the columns it has."""
+    """Raise `CorpusError` unless a file has each wanted column exactly once; ``said`` describes its columns."""
     for name in wanted:
         if name not in found:
             names = f"it has {', '.join(map(str, found))}" if said is None else said(name)
@@ -83,12 +83,13 @@ def require_columns(
 
 
 def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-    """Return the distinct strings in byte order, and the place of each row's string among them (uint32)."""
+    """Return the distinct strings in byte order, and the index of each row's string among them (uint32)."""
     names, codes = _rust.sorted_codes(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
     return pa.record_batch(names).column(0), codes
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
+    """Return a column cast to its type in `DOCUMENTS`, after checking type, UTF-8 and blank ids."""
     target = DOCUMENTS.field(name).type
     array = _stored(array)
     if name in ("spans", "mentions"):
@@ -119,7 +120,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
 
 
 def _stored(array: pa.Array) -> pa.Array:
-    """Return the values of a column of categories, and the text of one that is marked as JSON."""
+    """Return the plain values of a dictionary column, and the text of a column of type JSON."""
     if isinstance(array, pa.DictionaryArray):
         if _is_view(array.type.value_type):  # by whose number Arrow does not look up
             array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
@@ -129,7 +130,7 @@ def _stored(array: pa.Array) -> pa.Array:
 
 
 def plain_ids(array: pa.Array) -> pa.Array:
-    """Return a column without the types of a driver: UUIDs and whole decimal numbers as text."""
+    """Return a column without driver-specific types: UUIDs and whole decimal numbers become text."""
     if array.type == pa.uuid():
         return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
     if isinstance(array, pa.ExtensionArray):
@@ -138,12 +139,12 @@ def plain_ids(array: pa.Array) -> pa.Array:
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Return whether numbers of a type are whole; some databases keep ids as decimal numbers of scale 0."""
+    """Whether a type holds whole numbers only; some databases keep ids as decimal numbers of scale 0."""
     return pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
 
 
 def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | None = None) -> pa.Array:
-    """Return a column of the source that is not in `DOCUMENTS` as strings; nulls stay.
+    """Return a source column that is not in `DOCUMENTS` as strings; nulls stay.
 
     A time with a zone is written as the clock of ``time_zone`` shows it; without one, every time of the column must be
     midnight in UTC, as of a date. A time without a zone keeps its day. So no result depends on who reads, and where.
@@ -174,7 +175,7 @@ def _without_zone(array: pa.Array, column: str, file: Path | str, time_zone: str
 
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path | str, first_row: int) -> None:
-    """Raise for a span without start, end or label, and for one that does not lie inside its text."""
+    """Raise `CorpusError` for a span without start, end or label, or one that does not lie inside its text."""
 
     import pyarrow.compute as pc
 
@@ -209,7 +210,7 @@ def _is_view(kind: pa.DataType) -> bool:
 
 
 def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Check that every offset and index of a batch lies inside its data.
+    """Return the batch after checking that every offset and index lies inside its data.
 
     No reader checks this for a damaged file.
     """
@@ -222,14 +223,14 @@ def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
-    """Return text as bytes without a copy: the later check of UTF-8 can name the row."""
+    """Return text as binary without a copy, so that the later UTF-8 check can name the row."""
     views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
     return array.view(views[array.type]) if array.type in views else array
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How documents are read from a source.
+    """Reads documents from a source: maps its columns and checks the values.
 
     Parameters
     ----------
@@ -253,7 +254,7 @@ class Reader:
         row: int = 0,
         repaired: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns of a fragment; one that is not mapped is skipped.
+        """Yield record batches with these columns of a fragment; a column that the source does not have is skipped.
 
         Parameters
         ----------
@@ -279,7 +280,7 @@ class Reader:
             row += batch.num_rows
 
     def column_of(self, name: str) -> str | None:
-        """Return the source's name of a column; None where it has none."""
+        """Return the source's name for a column; None if the source does not have it."""
         is_of_source = name.startswith(SOURCE_COLUMN)
         return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
 

@@ -1,4 +1,4 @@
-"""Bytes of files that may be compressed (gzip, Zstandard, bzip2), unpacked while they are read.
+"""Reading files that may be compressed (gzip, Zstandard, bzip2), unpacked as a stream.
 
 Memory is bounded by the number of bytes asked for. A file that ends too early or has another content is an error and
 never a short read.
@@ -23,15 +23,15 @@ MAX_BLANK = 64 << 20
 
 
 class Bytes(Protocol):
-    """A source of bytes."""
+    """A readable stream of bytes."""
 
     def read(self, num_bytes: int, /) -> bytes:
-        """Return the next bytes, as many as asked for except at the end."""
+        """Return the next ``num_bytes`` bytes; fewer only at the end."""
 
 
 @contextmanager
 def open_bytes(file: Path) -> Iterator[Bytes]:
-    """Open a file; it is unpacked where its suffix names a compression.
+    """Open a file as a byte stream; it is unpacked if its suffix names a compression.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def open_bytes(file: Path) -> Iterator[Bytes]:
 
 
 class _Unpacked:
-    """A compressed file, whose errors name the remedy."""
+    """A stream of a compressed file, whose errors say what to do."""
 
     def __init__(self, stream: Any, file: Path, compression: str):
         self._stream, self._file, self._compression, self._blank = stream, file, compression, 0

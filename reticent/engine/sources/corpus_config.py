@@ -24,7 +24,7 @@ _TABLE: Final = re.compile(rf"{_PART}(?:\.{_PART}){{0,3}}")
 
 
 class Warehouse(Section):
-    """How documents are chosen and read that are no local files."""
+    """How documents in databases, object stores and data lakes are selected and read."""
 
     section: ClassVar[str] = "corpus"
 
@@ -56,7 +56,7 @@ class Warehouse(Section):
     )
 
     def check_remote(self, sources: Sequence[str]) -> None:
-        """Refuse settings that contradict the source, or each other, and an address with a secret in it.
+        """Raise `PolicyError` for contradictory settings, and for an address that contains a secret.
 
         Raises
         ------
@@ -166,22 +166,22 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources, of which there may be one."""
+        """The configured sources as a tuple."""
         return (self.source,) if isinstance(self.source, str) else self.source
 
     @property
     def remote(self) -> str | None:
-        """The address of the documents, which are read once into the run folder; None for local files."""
+        """Address of the remote documents, which are copied once into the run folder; None for local files."""
         return next(filter(is_remote, self.sources), None)
 
     @property
     def is_database(self) -> bool:
-        """Whether the documents are rows of a database."""
+        """Whether the documents are read from a database."""
         return self.remote is not None and row_of(self.remote).kind == "database"
 
     @property
     def marked(self) -> bool:
-        """Whether the format has annotated spans."""
+        """Whether the documents' format includes annotated spans."""
         if self.format == "auto":
             return False
         return self.format in FORMATS and FORMATS[self.format].is_marked

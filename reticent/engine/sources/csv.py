@@ -1,4 +1,4 @@
-"""CSV: record batches of a file in any dialect, provided that its lines are rows as RFC 4180 defines them.
+"""CSV: record batches of a file in any dialect, if its lines are rows as RFC 4180 defines them.
 
 The dialect (delimiter, quote, encoding) is given, or a function of the first bytes of the file and the names of the
 columns: the only evidence is a header that names every mapped column under exactly one delimiter. pyarrow reads the
@@ -46,7 +46,7 @@ _BOMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CsvForm:
-    """The way in which one file is read."""
+    """The dialect and header of one CSV file: delimiter, quote, encoding and column names."""
 
     delimiter: str
     quote: str | None
@@ -60,7 +60,7 @@ class CsvForm:
 
 
 def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvForm:
-    """Return the way in which a file is read whose header names these columns.
+    """Return the dialect and header of a CSV file, such that the header names these columns.
 
     Raises
     ------
@@ -118,7 +118,7 @@ _MARKED: Final = re.compile("[^\x00-\x7f]")
 
 
 def guess_encoding(head: bytes, file: Path) -> str:
-    """Return the encoding of a file that begins so: that of its mark, UTF-8, or Windows-1252 if its words allow it."""
+    """Return a file's encoding, from its first bytes: by its mark, else UTF-8, else Windows-1252 if plausible."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding
@@ -155,7 +155,7 @@ def _head_text(head: bytes, encoding: str) -> str:
 
 
 def _header(text: str, delimiter: str, quote: str | None) -> list[str]:
-    """Return the names in the first line that is not blank; empty where that line is no row."""
+    """Return the column names in the first non-blank line; an empty list if the line is no valid row."""
     lines = io.StringIO(text, newline="")
     if quote:
         reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
@@ -168,7 +168,7 @@ def _header(text: str, delimiter: str, quote: str | None) -> list[str]:
 
 
 def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield these columns (distinct names) of a CSV file, as large strings that are not checked to be UTF-8.
+    """Yield the requested columns of a CSV file as record batches of large strings, whose UTF-8 is not checked yet.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _refuse_header(batch: pa.RecordBatch, file: Path, row: int) -> None:
-    """Raise where a row is the header again, as where files were joined; one column alone may say so in earnest."""
+    """Raise `CorpusError` if a row repeats the header, as in concatenated files; a file of one column may."""
     if batch.num_columns < 2:
         return
     import pyarrow.compute as pc
@@ -252,7 +252,7 @@ def _check(form: CsvForm, source: CsvSource) -> CsvCheck:
 
 
 class _CheckedStream:
-    """The bytes of a file as UTF-8 without a byte order mark, checked on their way."""
+    """The bytes of a file decoded to UTF-8 without byte order mark, checked while they are read."""
 
     closed = False
 
@@ -272,7 +272,7 @@ class _CheckedStream:
         """Do nothing: the caller who opened the file closes it."""
 
     def read(self, num_bytes: int) -> bytes:
-        """Return the number of bytes asked for, or fewer at the end."""
+        """Return the next ``num_bytes`` bytes, or fewer at the end."""
         parts, num_held = [self._left], len(self._left)
         while num_held < num_bytes and not self._is_done:
             parts.append(self._next(num_bytes - num_held))
@@ -313,7 +313,7 @@ class _CheckedStream:
 
 
 def _first_line(form: CsvForm, name: str) -> str:
-    """Error of the first line of a file, without its content: it may be a row of data."""
+    """Return the error text about a file's first line, without its content, which may be a row of data."""
     said = f"the first line must name it, and names {len(form.header)} other column(s)"
     if any(name.strip().casefold() == other.strip().casefold() for other in form.header):
         said += ", one of which differs in capitals or spaces only"

@@ -1,4 +1,4 @@
-"""Files of documents as a source: found in folders and globs, of one format, read where they lie.
+"""Document files as a source: found in folders and by globs, all of one format, and read in place.
 
 No file is skipped in silence. One that is no document is counted under its reason. A folder that cannot be listed, or a
 broken link in the place of a document, is an error that names it.
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from reticent.core.artifact import holds_results
+from reticent.core.artifact import JOB, MANIFEST, holds_results
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.batches import changed
 from reticent.engine.sources.config import CsvDialect, Markup
@@ -53,26 +53,41 @@ TABLES: Final = {
 
 
 def table_error(folder: Path | str, mark: str) -> CorpusError:
-    """Return the error for files in a folder of a table, which has this mark (of `TABLES`)."""
+    """Return the error for document files inside a table of a data lake; ``mark`` (of `TABLES`) is its kind."""
     what, instead = TABLES[mark]
     address = f"delta+{folder}" if "://" in str(folder) else f"delta://{folder}"
     return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
 
 
-def _refuse_tables(files: Sequence[Path]) -> None:
-    """Raise `CorpusError` where one of the folders above a file, or above what it links to, is one of a table."""
-    direct = {
-        Path(of(parent)) for parent in {file.parent for file in files} for of in (os.path.abspath, os.path.realpath)
-    }
-    direct |= {Path(os.path.realpath(file)).parent for file in files if os.path.islink(file)}
-    for folder in sorted({above for parent in direct for above in (parent, *parent.parents)}):
+def _refuse_tables(files: Sequence[Path], plain: Set[str]) -> None:
+    """Raise `CorpusError` if a file, or the target of its link, is inside the folder of a data-lake table. ``plain``
+    names folders known to be none."""
+
+    @functools.cache
+    def real(folder: str) -> str:
+        """As `os.path.realpath`, which looks at every folder above each."""
+        above, name = os.path.split(folder)
+        if name in ("", os.pardir) or os.path.islink(folder):
+            return os.path.realpath(folder)
+        return os.path.join(real(above), name)
+
+    parents = set(map(os.path.dirname, map(str, files)))
+    direct = {of(parent) for parent in parents for of in (os.path.abspath, real)}
+    direct |= {os.path.dirname(os.path.realpath(file)) for file in files if os.path.islink(file)}
+    folders = set[str]()
+    for folder in direct:
+        while folder not in folders:
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+    for folder in sorted(folders - plain):
         for mark in TABLES:
-            if next(folder.glob(mark), None) is not None:
+            if next(Path(folder).glob(mark), None) is not None:
                 raise table_error(folder, mark)
 
 
 def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool]) -> Found:
-    """Find the files of documents among files, folders and globs; a file that is named, or that a glob matches, is one.
+    """Return the document files among files, folders and globs, with counts of the files passed over; explicitly named
+    files and those matched by a glob always count.
 
     In folders, hidden entries, names that begin with ``_``, linked folders, run folders and artefacts, and what
     ``is_document`` does not hold for are passed over; where a glob looks, such names that it does not write itself, run
@@ -86,22 +101,22 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     """
     if "" in sources:  # what a shell makes of a variable that is not set
         raise CorpusError("a source is empty; name a file, a folder (. is the current one) or a glob")
-    found, files, seen = Found(), set[Path](), set[Path]()
+    found, seen = Found(), set[Path]()
     for source in map(Path, sources):
+        is_folder = os.path.isdir(source)
         for path in _named(source, found, is_document, seen):
-            files.add(path)
-            found.roots.setdefault(
-                path, source if source.is_dir() else Path(*_named_parts(source)[: len(path.parts) - 1])
-            )
+            root = source if is_folder else Path(*_named_parts(source)[: len(path.parts) - 1])
+            found.roots.setdefault(path, root)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
-    found.files = tuple(sorted(files, key=os.path.abspath))
-    _refuse_tables(found.files)
+    found.files = tuple(sorted(found.roots, key=os.path.abspath))
+    _refuse_tables(found.files, found.plain)
     if seen:
         found.passed_over[RESULTS] = len(seen)
     return found
 
 
 def _named(source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]) -> Iterator[Path]:
+    """Yield the document files of a source (file, folder or glob); ``results`` collects run folders passed over."""
     mode = _mode(source)
     if mode is not None and stat.S_ISDIR(mode):
         if holds_results(source):
@@ -119,21 +134,26 @@ def _named(source: Path, found: Found, is_document: Callable[[Path], bool], resu
 
 
 def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]) -> Iterator[Path]:
+    """Yield the document files in a folder and its subfolders, and count what is passed over in ``found``."""
     folders = [source]
     while folders:
         folder = folders.pop()
-        for entry in _entries(folder):
+        entries = _entries(folder)
+        names = {entry.name for entry in entries}
+        if folder is not source and not names.isdisjoint((MANIFEST, JOB)) and holds_results(folder):
+            results.add(folder)
+            continue
+        if names.isdisjoint(mark.partition("/")[0] for mark in TABLES):
+            found.plain.add(str(folder))
+        for entry in entries:
             path = folder / entry.name
             if entry.name.startswith("."):
                 found.passed_over[HIDDEN] += 1
             elif entry.name.startswith("_"):
                 found.passed_over[UNDERSCORES] += 1
             elif entry.is_dir(follow_symlinks=False):
-                if holds_results(path):
-                    results.add(path)
-                else:
-                    folders.append(path)
-            elif (mode := _mode(path)) is None:
+                folders.append(path)
+            elif (mode := stat.S_IFREG if entry.is_file(follow_symlinks=False) else _mode(path)) is None:
                 if is_document(path):
                     raise CorpusError(f"{path}: a link to nothing; repair the link or take it away")
                 found.passed_over[NOTHING] += 1
@@ -150,11 +170,12 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
 
 
 def _named_parts(source: Path) -> list[str]:
-    """The parts of a path before the first that is a glob."""
+    """Return the parts of a path before the first one with a glob character."""
     return list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
 
 
 def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
+    """Yield the files that a glob matches, and count what is passed over in ``found``."""
     parts = source.parts
     named = _named_parts(source)
     if "**" in parts or len(parts) - len(named) > 3:
@@ -185,7 +206,7 @@ def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
 
 
 def _require_part_of_machine(folder: Path, source: Path) -> None:
-    """Raise `CorpusError` where all of a folder is to be searched that holds the system, or the homes of all users."""
+    """Raise `CorpusError` if a search would cover the system's root, or the home folders of all users."""
     real, home = Path(os.path.realpath(folder)), Path.home()
     if real == Path("/") or real in home.parents or real.parts[1:2] in (("proc",), ("sys",)):
         raise CorpusError(f"{source}: holds the whole machine; name the folder of the documents")
@@ -193,6 +214,7 @@ def _require_part_of_machine(folder: Path, source: Path) -> None:
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
+        os.stat(os.path.join(folder, os.curdir))  # a folder may be listed whose files may not be looked at
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
@@ -200,7 +222,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _mode(path: Path) -> int | None:
-    """Return the file status of a path, links followed; None where no file exists."""
+    """Return the file mode of a path (links followed); None if no file exists."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -213,7 +235,7 @@ def _mode(path: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file, a fragment of `Files`."""
+    """One document file, a fragment of `Files`."""
 
     path: Path
     source: Files
@@ -232,14 +254,18 @@ class File:
         return None if groups is None else groups(self.path)
 
 
-def _sha256(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+def sha256_of(file: Path) -> bytes:
+    """Return the digest of a file; for a small one in half the time of `hashlib.file_digest`, which clears a buffer."""
+    digest = hashlib.sha256()
+    with file.open("rb", buffering=0) as stream:
+        while block := stream.read(1 << 16):
+            digest.update(block)
+    return digest.digest()
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one format, in the order of their names; a `LocalSource`.
+    """Document files of one format, ordered by name; a `LocalSource`.
 
     Parameters
     ----------
@@ -257,10 +283,10 @@ class Files:
     markup: Markup
     roots: Mapping[Path, Path] = field(default_factory=dict, compare=False)
     individual: Callable[[Path, Path], str] = field(default=lambda file, below: "", compare=False)
-    sha256: Callable[[Path], bytes] = field(default=_sha256, compare=False)
+    sha256: Callable[[Path], bytes] = field(default=sha256_of, compare=False)
 
     def ids_of(self, file: Path) -> tuple[str, str]:
-        """Return the ids of document and individual of a file that is one document."""
+        """Return document id and individual id of a file that is one document."""
         below = file.relative_to(self.roots[file])
         return below.with_suffix("").as_posix(), self.individual(file, below)
 
@@ -287,7 +313,7 @@ class Files:
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
-        """SHA-256 of every file, one after the other, as they were when the first of them was read (kept).
+        """Return the concatenated SHA-256 of all files, as they were when the first was read; it is computed once.
 
         Raises
         ------
@@ -334,7 +360,7 @@ class Files:
 
 
 def format_options(format: str) -> frozenset[str]:
-    """Return the options of `Markup` that mean something for this choice of a format.
+    """Return the names of the `Markup` options that apply to a format.
 
     Raises
     ------
@@ -347,7 +373,7 @@ def format_options(format: str) -> frozenset[str]:
 
 
 def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Format]:
-    """Find the files of these sources (files, folders and globs), and their one format ("auto": by suffix).
+    """Return the files of these sources (files, folders and globs), and their format; "auto" determines it by suffix.
 
     Raises
     ------
@@ -380,7 +406,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
 
 
 def _kinds(chosen: Format | None) -> str:
-    """The files that are looked for, in words."""
+    """Return, for an error message, the kinds of files that are searched for."""
     if chosen is not None and chosen.must_be_named:
         return " or ".join(chosen.suffixes)
     titles = [row.title for row in FORMATS.values() if not row.must_be_named]
@@ -388,13 +414,13 @@ def _kinds(chosen: Format | None) -> str:
 
 
 def _other_format(suffixes: Set[str]) -> str:
-    """Advice on files of a format that must be named, where there are some with these suffixes."""
+    """Return, for an error message, advice on formats that must be named, if such suffixes were found; else ""."""
     names = [row.name for row in FORMATS.values() if row.must_be_named and not suffixes.isdisjoint(row.suffixes)]
     return f"; if its files are of {', '.join(names)}, name the format (corpus.format)" if names else ""
 
 
 def _state(file: Path) -> tuple[int, int, int] | None:
-    """Size and times of a file: another content has others. None where it cannot be looked at, which reading says."""
+    """Return size and times of a file, which change with its content; None if it cannot be accessed."""
     try:
         found = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The table of formats, and the readers of Arrow and JSONL.
+"""The table of file formats, and the readers of Arrow and JSONL.
 
 To add a format, write its reader in a file of its own and its row here.
 """
@@ -32,7 +32,7 @@ END_MARKERS: Final = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
 
 
 def read_arrow(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of an Arrow file or stream, whose buffers are mapped and not copied."""
+    """Yield the requested columns of an Arrow file or stream as record batches, memory-mapped without copies."""
     columns = list(request.columns)
     with pa.memory_map(str(file)) as source:
         is_file = source.size() >= 6 and source.read(6) == b"ARROW1"
@@ -53,7 +53,7 @@ def read_arrow(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(source: pa.MemoryMappedFile, at: int, file: Path) -> None:
-    """Refuse a stream that was cut between two batches, which its reader takes for its end, and one before another."""
+    """Raise `CorpusError` for an Arrow stream that was cut between two batches, or is followed by further bytes."""
     end = source.tell()
     source.seek(at)
     if source.read(end - at) not in END_MARKERS:
@@ -79,7 +79,7 @@ NUM_SAMPLED: Final = 100
 
 
 def read_jsonl(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield these columns (distinct names) of a file of JSON objects, one a line.
+    """Yield the requested columns of a file of JSON objects, one a line, as record batches.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) ->
 
 
 def _line(data: bytes, at: int) -> int:
-    """The number of the line that holds this byte; blank ones do not count."""
+    """Return the number of the line, from 1, that holds this byte; blank lines do not count."""
     return sum(1 for line in data[:at].split(b"\n")[:-1] if line.strip()) + 1
 
 
@@ -140,7 +140,7 @@ def _check_depth(data: bytes, columns: list[str], file: Path, first_row: int) ->
 
 
 def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
-    """Read whole lines; None where they cannot be, so that the reader's message is not even the cause of ours."""
+    """Return whole lines parsed by pyarrow; None if they are invalid (the parser's message may quote data)."""
     try:
         table = pa.json.read_json(pa.BufferReader(data), read_options=read)
         dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
@@ -154,9 +154,8 @@ def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
 
 
 def _has_many_keys(data: bytes) -> bool:
-    """Whether lines may have so many keys together that a column of each, which the parser makes, takes long: judged by
-    lines here and there and the longest.
-    """
+    """Whether the lines may have so many distinct keys that pyarrow, which makes a column of each, is slow: estimated
+    from a sample of lines and the longest."""
     ends = np.append(
         np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data)
     )  # all lines take 5 times as long
@@ -176,7 +175,7 @@ def _has_many_keys(data: bytes) -> bool:
 
 
 def _read_keys(data: bytes, columns: list[str]) -> pa.Table | None:
-    """Read these keys of whole lines, and nothing of others; None where the lines cannot be read."""
+    """Return only these keys of whole JSON lines as a table; None if the lines cannot be read."""
     try:
         rows = [json.loads(line, object_pairs_hook=_once) for line in filter(bytes.strip, data.split(b"\n"))]
         if not all(isinstance(row, dict) for row in rows):
@@ -195,7 +194,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> NoReturn:
-    """Say which line of a block that could not be read is the first bad one; names of other columns may be data."""
+    """Raise `CorpusError` naming the first bad line of an unreadable block; names of other columns may be data."""
     kinds: dict[str, str] = {}
     for number, line in enumerate(filter(bytes.strip, data.split(b"\n"))):
         where = f"{file} row {first_row + number + 1}"
@@ -218,7 +217,7 @@ def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> 
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as its pairs, so that a name that stands twice is seen."""
+    """A JSON object as a list of its pairs, which keeps repeated names."""
 
 
 # --------------------------------------------------------------------------------------------------------------- table
@@ -298,19 +297,19 @@ def format_names() -> tuple[str, ...]:
 
 
 def format_of(file: Path) -> Format | None:
-    """Return the format that a file's suffix tells; None for another suffix, and for formats that must be named."""
+    """Return the format that a file's suffix identifies; None if it is another, or must be named."""
     return _BY_SUFFIX.get(document_suffix(file))
 
 
 def document_suffix(file: Path) -> str:
-    """Return the suffix that tells a format, in small letters: ``.csv`` of ``notes.csv`` and of ``notes.csv.gz``."""
+    """Return the suffix that identifies a format, in lower case: ``.csv`` for ``notes.csv`` and ``notes.csv.gz``."""
     inner, outer = Path(file.stem).suffix.lower(), file.suffix.lower()
     known = _BY_SUFFIX.get(inner)
     return inner if outer in COMPRESSIONS and known is not None and known.is_compressible else outer
 
 
 def read_batches(file: Path, format: str, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted columns of a file, in batches of at most ``request.batch_rows`` rows.
+    """Yield the requested columns of a file as record batches of at most ``request.batch_rows`` rows.
 
     The readers' own messages may quote the data, so none is passed on.
 

@@ -1,4 +1,4 @@
-"""Documents in memory as a source: Arrow tables, frames of Polars and pandas, Hugging Face datasets, dicts of columns.
+"""Documents in memory as a source: Arrow tables, Polars and pandas frames, Hugging Face datasets, dicts of columns.
 
 Whatever speaks the Arrow PyCapsule interface is taken without a copy where its own memory is Arrow; strings that Arrow
 holds otherwise (views, dictionaries) are cast batch by batch, as they are read. A frame must not be changed in place
@@ -29,19 +29,19 @@ ROWS_PER_GROUP = 8192
 
 
 class ArrowStream(Protocol):
-    """Anything with the Arrow PyCapsule interface: tables of pyarrow, polars, pandas, DuckDB."""
+    """Any object with the Arrow PyCapsule interface: tables of pyarrow, polars, pandas, DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
 
 
 class LazyFrame(Protocol):
-    """A query that becomes a frame: `polars.LazyFrame`. It is run once, when it is opened."""
+    """A lazy query (`polars.LazyFrame`). It is executed once, when it is opened."""
 
     def sink_parquet(self, path: Any, **options: Any) -> Any: ...
 
 
 class MappedDataset(Protocol):
-    """A `datasets.Dataset`: rows of a mapped table, which a filter or a selection numbers anew."""
+    """A `datasets.Dataset`: a memory-mapped table, possibly with rows filtered or selected."""
 
     def with_format(self, type: str) -> Any: ...
 
@@ -50,13 +50,13 @@ Frame: TypeAlias = ArrowStream | LazyFrame | MappedDataset | Mapping[str, Any]
 
 
 def is_frame(documents: object) -> TypeGuard[Frame]:
-    """Whether documents are columns in memory."""
+    """Whether documents are given as columns in memory, not as files."""
     names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet", "with_format")
     return isinstance(documents, Mapping) or any(hasattr(type(documents), name) for name in names)
 
 
 def open_frame(frame: Frame) -> FrameSource | LazySource:
-    """Return a source of the rows of a frame, or of a dict of columns (Series, arrays, lists).
+    """Return a document source for the rows of a frame, or of a dict of columns (Series, arrays, lists).
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _column(values: Any, where: str) -> pa.ChunkedArray:
 
 
 class _InMemory(ABC):
-    """Documents of one fragment that are no files of the caller's; a `LocalSource`."""
+    """Base of document sources that are a single table and not files of the caller; a `LocalSource`."""
 
     name: str
     kind = "memory"
@@ -113,7 +113,7 @@ class _InMemory(ABC):
 
     @abstractmethod
     def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
-        """The values of each column."""
+        """Return the values of each column, by name, as Arrow arrays."""
 
     @property
     def place(self) -> Path | str:
@@ -132,7 +132,7 @@ class _InMemory(ABC):
         return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
     def version(self) -> bytes:
-        """SHA-256 over names and values of the columns that can be read, by row.
+        """Return the SHA-256 of names and values of all readable columns, computed once.
 
         It does not depend on who holds the frame, on its chunks, or on whether its strings are views, dictionaries or
         plain: the same rows are the same documents.
@@ -149,14 +149,14 @@ class _InMemory(ABC):
 
 @dataclass(frozen=True)
 class FrameSource(_InMemory):
-    """A table in memory."""
+    """A document source that is an Arrow table in memory."""
 
     name: str
     table: pa.Table
 
     @cached_property
     def _columns(self) -> dict[str, pa.ChunkedArray]:
-        """Columns as they are read: values of dictionaries are no views, which Arrow does not look up by number."""
+        """Columns ready for reading: dictionaries of string views are cast, as Arrow cannot decode these."""
         columns = {}
         for name, column in zip(self.table.column_names, self.table.columns, strict=True):
             if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
@@ -182,7 +182,7 @@ class FrameSource(_InMemory):
 
 
 def _streamed(frame: Any, name: str) -> LazySource:
-    """Run a query of Polars into a file that has no name, so that nothing is left of it however the process ends."""
+    """Execute a Polars query into an anonymous temporary file; return the source of its rows."""
     import polars as pl  # by who has such a frame alone
 
     file = tempfile.TemporaryFile(prefix="reticent-frame-")  # noqa: SIM115 - as long as the source
@@ -201,7 +201,7 @@ def _streamed(frame: Any, name: str) -> LazySource:
 
 @dataclass(frozen=True)
 class LazySource(_InMemory):
-    """The rows of a query, in a private file that ends with it."""
+    """A document source that is the result of a lazy query, in a private temporary file."""
 
     name: str
     names: tuple[str, ...]
@@ -209,7 +209,7 @@ class LazySource(_InMemory):
 
     @property
     def _path(self) -> Path:
-        """Each reader opens the file anew, and has a place in it of its own."""
+        """Path of the open file; each reader opens it anew, with a position of its own."""
         return Path(f"/dev/fd/{self.file.fileno()}")
 
     def row_groups(self) -> list[int]:
@@ -231,7 +231,7 @@ class LazySource(_InMemory):
 
 
 def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
-    """Return digests of the values of a column, which do not depend on its chunks or on how Arrow holds them."""
+    """Return SHA-256 digests of a column's values, independent of its chunks and of Arrow's string layout."""
     parts: dict[str, Any] = {}
     for chunk in chunks:
         for start in range(0, len(chunk), ROWS_PER_GROUP):
@@ -243,7 +243,7 @@ def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
 
 
 def _feed(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
-    """Add validity, lengths and values of an array to the digests of its column."""
+    """Add validity, lengths and values of an array to the digests of its column; ``path`` names a nested field."""
 
     import pyarrow.compute as pc
 

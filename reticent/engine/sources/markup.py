@@ -1,4 +1,4 @@
-"""Marked-up corpora: documents with the identifiers that humans marked in them, read from the formats of the field.
+"""Annotated corpora: documents with human-marked identifiers, in the formats of i2b2, MEDDOCAN, BRAT and TAB.
 
 i2b2 2006 (inline XML), i2b2 2014 and MEDDOCAN (XML with standoff tags), BRAT (text and annotation files) and TAB
 (JSON). A file is held as a whole. XML is read without a document type: no entity of a file's own is ever expanded and
@@ -34,7 +34,7 @@ SMOKING_STATUS: Final = ("PAST SMOKER", "CURRENT SMOKER", "SMOKER", "NON-SMOKER"
 
 
 class Mark(NamedTuple):
-    """One mark as the file has it: its parts, and the text it quotes (the parts joined by a space)."""
+    """One annotation as in the file: character ranges, label, and quoted text (the ranges joined by a space)."""
 
     parts: list[tuple[int, int]]
     label: str
@@ -57,7 +57,7 @@ class MarkedDocument:
 
 
 def _events(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, str], int]]:
-    """("start" | "text" | "end", name or text, attributes, line) of a whole XML file without a document type."""
+    """Yield an XML file's events: kind ("start", "text", "end"), name or text, attributes, line."""
     events: list[tuple[str, str, dict[str, str], int]] = []
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -97,7 +97,8 @@ def _whole(value: str, what: str) -> int:
 
 
 def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the status of the smoking task is a label."""
+    """Yield the documents of an i2b2 2006 file, ``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the
+    smoking status is the label."""
     data = _with_closed_tags(data, repaired)
     document: MarkedDocument | None = None
     path: list[str] = []
@@ -150,7 +151,7 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Cou
 
 
 def _with_closed_tags(data: bytes, repaired: Counter[str]) -> bytes:
-    """The file with the tag that stands opening where it closes put right, and counted."""
+    """Return the file with its known broken PHI tag closed correctly; repairs are counted."""
     if num_broken := data.count(BROKEN_TAG):
         data = data.replace(BROKEN_TAG, REPAIRED_TAG)
         repaired["PHI tags closed by an opening tag"] += num_broken
@@ -158,7 +159,7 @@ def _with_closed_tags(data: bytes, repaired: Counter[str]) -> bytes:
 
 
 def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
-    """The class of a record; None where it is not annotated, as in the unannotated and the test files."""
+    """Return the smoking class of a record; None if it is not annotated."""
     status = attributes.get("STATUS", "").strip()
     if status and status not in SMOKING_STATUS:
         raise CorpusError(f"{where}: attribute STATUS of a SMOKING is none of {', '.join(SMOKING_STATUS)}")
@@ -166,7 +167,7 @@ def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
 
 
 def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """``<…><TEXT>…</TEXT><TAGS><NAME id start end text TYPE/>…</TAGS></…>``, one document a file.
+    """Yield the document of an i2b2 2014 or MEDDOCAN file: ``<TEXT>`` and ``<TAGS>`` with offsets.
 
     The label is ``TYPE``, whatever the element: some names stand in stray ``PHI`` elements.
     """
@@ -203,7 +204,7 @@ def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Cou
 
 
 def read_brat(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """``a.txt`` with ``a.ann``: text-bound annotations (T); relations, events, attributes and notes mark no text."""
+    """Yield the document of a BRAT pair ``a.txt`` and ``a.ann``: only text-bound annotations (T) are marks."""
     other = file.with_suffix(".txt" if file.suffix.lower() == ".ann" else ".ann")
     if not other.is_file():
         raise CorpusError(f"{file}: {other.name} does not stand beside it")
@@ -239,7 +240,8 @@ def _decoded(data: bytes, file: Path) -> str:
 
 
 def read_tab(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """Court cases: an array of objects or one a line, with ``annotations`` by annotator or with ``entities``."""
+    """Yield the court cases of a TAB file: an array of JSON objects, or one a line, with ``annotations`` by annotator
+    or with ``entities``."""
     text = _decoded(data, file)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     whole = file.suffix.lower() == ".json"
@@ -304,7 +306,7 @@ _FIELDS: Final = [DOCUMENTS.field(name) for name in ("doc_id", "individual_id", 
 
 
 class _Parser(Protocol):
-    """Bytes of a file -> its documents and marks; ``annotator``: the one whose marks are taken, None: all."""
+    """Function that yields the annotated documents of a file; ``annotator`` selects one's marks, None all."""
 
     def __call__(
         self, file: Path, data: bytes, annotator: str | None, repaired: Counter[str]
@@ -313,7 +315,7 @@ class _Parser(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MarkedReader:
-    """The reader of one marked-up format; see `marked_reader`."""
+    """Reader of one annotated format; see `marked_reader`."""
 
     format: str
     parse: _Parser
@@ -321,7 +323,7 @@ class _MarkedReader:
     counts_line_ends: bool
 
     def __call__(self, file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield these columns of a file: doc_id, individual_id, text, label, spans, mentions.
+        """Yield batches of a file's columns: doc_id, individual_id, text, label, spans, mentions.
 
         ``spans`` are ordered and stand once each; ``mentions`` are all marks with their other attributes.
         Parts of a discontinuous mark are mentions of one entity. Corrections are added to ``request.repaired``.
@@ -369,7 +371,7 @@ class _MarkedReader:
 def marked_reader(
     format: str, parse: _Parser, *, individual: str = r"(?s)(.*)", counts_line_ends: bool = False
 ) -> Callable[[Path, Request], Iterator[pa.RecordBatch]]:
-    """Return the reader of a marked-up format, for its row of the table of formats.
+    """Return the reader function of an annotated format, for its row in the table of formats.
 
     Parameters
     ----------
@@ -395,7 +397,7 @@ def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> p
 
 
 def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]) -> list[list[tuple[int, int]]]:
-    """Parts of every mark in characters, each checked against the quotation of its mark.
+    """Return the character ranges of every mark, each checked against the text that the mark quotes.
 
     With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are repaired, if
     as they stand not all marks fit and then all do.
@@ -421,7 +423,7 @@ def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[s
 def _fit(
     document: MarkedDocument, unit: str, crlf: bool
 ) -> tuple[list[list[tuple[int, int]]], tuple[int, int, int, str] | None]:
-    """Parts in characters, and (number, start, end, what is wrong) of the first mark that does not fit."""
+    """Return all marks' character ranges, and the first that does not fit, (number, start, end, fault), or None."""
     text = document.text
     bounds = _bounds(text, unit, crlf)
     last = int(bounds[-1])
@@ -450,7 +452,7 @@ def _fit(
 
 
 def _bounds(text: str, unit: str, crlf: bool) -> np.ndarray:
-    """Offset of every character and of the end, in this unit."""
+    """Return the offset of every character, and of the end, in this unit (characters, bytes or UTF-16), int64."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     widths = np.ones(len(points), dtype=np.int64)
     if unit == "bytes":

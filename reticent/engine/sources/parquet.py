@@ -1,4 +1,4 @@
-"""Parquet: the record batches of one file, and how documents are written.
+"""Reading documents from a Parquet file as record batches, and writing documents as Parquet.
 
 Memory is bounded by a batch and a page. Nothing is repaired. The readers' own messages may quote the data, so none is
 passed on.
@@ -24,7 +24,7 @@ _OWN_NAMES: Final = Columns(spans="spans", mentions="mentions")
 
 
 def document_writer(where: Path, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
-    """A writer of documents as Parquet, in pages of about 1 MiB, since readers unpack a page whole.
+    """Return a Parquet writer for documents, with pages of about 1 MiB, since readers unpack whole pages.
 
     Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
     ``columns``: the names of the columns, by default their own.
@@ -37,7 +37,7 @@ def document_writer(where: Path, schema: pa.Schema, columns: Columns = _OWN_NAME
 
 
 def read_parquet(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of a file.
+    """Yield the requested columns of a Parquet file as record batches.
 
     Strings are the core's to read, in less memory; pyarrow reads the other columns, and explains faults.
     """
@@ -72,7 +72,7 @@ def _read_any_parquet(
 
 
 def row_groups(file: Path) -> list[int]:
-    """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
+    """Return the number of rows of each row group of a Parquet file; `CorpusError` if it cannot be read."""
     if (parquet := _rust.ParquetFile.open(file)) is not None:
         return parquet.num_rows
     try:

@@ -1,4 +1,4 @@
-"""Folders of text files: one file a note. Whose it is says its folder, its name or a table.
+"""Folders of text files: one file is one note; its individual is named by the folder, the file name or a table.
 
 The id of a document is the path of its file below the folder that the job names, without the suffix: ``anna/visit-1``.
 """
@@ -19,7 +19,7 @@ from reticent.engine.sources.protocol import CsvSource, Request
 
 
 def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield these columns of a file, which is one document; ``request.document`` has its ids.
+    """Yield the requested columns of a text file, which is one document; ``request.document`` has its ids.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def owners_of(batches: Iterator[pa.RecordBatch], doc_id: str, individual_id: str, where: str) -> dict[str, str]:
-    """Return document -> individual, of a table; `CorpusError` where a document has two."""
+    """Return document id -> individual id from a table; `CorpusError` if a document has two individuals."""
     owners: dict[str, str] = {}
     for batch in batches:
         pairs = [batch.column(batch.schema.get_field_index(name)).cast(pa.string()) for name in (doc_id, individual_id)]
@@ -58,19 +58,17 @@ def owners_of(batches: Iterator[pa.RecordBatch], doc_id: str, individual_id: str
 
 
 def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] | None) -> Callable[[Path, Path], str]:
-    """Return whose a file is, by its path and by that below the named folder: as a table says (the document's id, or
-    the file's name), as the group of a pattern of the id, or as its first folder does.
-    """
+    """Return a function that maps a file, and its path below the named folder, to its individual: by ``owners`` (id or
+    file name -> individual), by the group of ``pattern`` in the id, or by its first folder."""
 
     def of(file: Path, below: Path) -> str:
         found: str | None
-        doc_id = below.with_suffix("").as_posix()
         if owners is not None:
-            names = (doc_id, below.as_posix(), file.name, file.stem)
+            names = (below.with_suffix("").as_posix(), below.as_posix(), file.name, file.stem)
             found = next(filter(None, map(owners().get, names)), None)
             missing = "corpus.individuals has no row of it"
         elif pattern is not None:
-            match = re.fullmatch(pattern, doc_id)
+            match = re.fullmatch(pattern, below.with_suffix("").as_posix())
             found, missing = (
                 match[1] if match else None,
                 "corpus.individual does not fit its id, the path without the suffix",

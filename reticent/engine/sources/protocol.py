@@ -1,4 +1,4 @@
-"""What a source of documents and a format of files are: where documents are, and how they are read as record batches.
+"""Interfaces of document sources and file formats: where documents are, and how they are read as record batches.
 
 A source names its columns as it has them; `reticent.engine.corpus.Corpus` maps and checks them. The engine reads text
 several times, so it reads what is at hand (files, tables in memory) where it stands, fragment by fragment; any other
@@ -21,7 +21,7 @@ from reticent.engine.sources.reading import Reading
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:
-    """Settings of CSV files beside a dialect: all mapped columns, the columns of ids, and the record of findings."""
+    """Settings for reading CSV files: dialect, all mapped columns, id columns, and where findings are recorded."""
 
     dialect: CsvDialect = field(default_factory=CsvDialect)
     columns: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class CsvSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Request to a fragment of a source.
+    """What to read from a fragment (file or table) of a source: columns, batch size, row groups.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ class Request:
 
 
 class Source(Protocol):
-    """Documents, wherever they are: one snapshot, the same rows at every reading and in every process."""
+    """A set of documents anywhere: one snapshot, with the same rows at every reading and in every process."""
 
     @property
     def name(self) -> str:
-        """Its name in errors; never a credential or a text."""
+        """Name of the source in error messages; never a credential or a text."""
 
     def version(self) -> bytes:
         """Return bytes that change whenever a row does: digests of files, the id of a snapshot. The fingerprint of a
@@ -74,7 +74,8 @@ class Source(Protocol):
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, and read no others where the source can choose.
+        """Yield record batches with these columns, of one of ``parts`` consecutive shares of the rows; other columns
+        are not read where the source can choose.
 
         Parameters
         ----------
@@ -90,56 +91,56 @@ class Source(Protocol):
 
 
 def origin_of(source: Source) -> Any:
-    """Return the source that one which adds to another stands before; else itself."""
+    """Return the source behind a wrapper, such as the database of `Refreshed`; otherwise the source itself."""
     return getattr(source, "origin", source)
 
 
 class RemoteSource(Source, Protocol):
-    """A source that may hold something open."""
+    """A source that may hold resources open, such as a connection or a snapshot."""
 
     @property
     def passed_over(self) -> int:
-        """How many objects beside the documents were not read; known once it has a version."""
+        """Number of objects that were ignored as they are no documents; known after `version`."""
 
     def close(self) -> None:
-        """Let go of it: a snapshot, a connection."""
+        """Release the snapshot and the connection."""
 
 
 class Fragment(Protocol):
-    """A stretch of a source that is read from its first row to its last: a file, a table."""
+    """A part of a source that is read from its first row to its last: a file, a table."""
 
     @property
     def place(self) -> Path | str:
-        """Its name in errors, before the number of a row."""
+        """Name of the fragment in error messages, before the row number."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; raises as `Source.batches` does."""
+        """Yield the fragment's rows as record batches; raises as `Source.batches` does."""
 
     def row_groups(self) -> list[int] | None:
-        """Return the rows of each stretch of it that can be read by itself; None where it is read as a whole."""
+        """Return the number of rows of each independently readable part; None if it can only be read whole."""
 
 
 class LocalSource(Source, Protocol):
-    """A source at hand, which is read as often as is asked."""
+    """A source of local documents, which can be read repeatedly."""
 
     @property
     def kind(self) -> str:
-        """The name of a format, or "memory"."""
+        """Name of the file format, or "memory"."""
 
     @property
     def fragments(self) -> Sequence[Fragment]:
-        """In the order of the documents."""
+        """The source's fragments (files or tables), in the order of the documents."""
 
     @property
     def has_small_batches(self) -> bool:
-        """Whether batches should be joined before work is done on them: a file may be one document."""
+        """Whether batches should be merged before processing, as a file may be a single document."""
 
     def settings(self) -> list[Any]:
-        """Return how it is read beside its kind and columns, as JSON: a part of the fingerprint."""
+        """Return the reading options besides kind and columns, as JSON values: a part of the fingerprint."""
 
 
 def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part of some fragments: neighbouring row groups, and whole fragments that have none."""
+    """Yield the rows of one of ``parts`` shares of the fragments: row groups, or whole fragments without any."""
     shares: list[tuple[Fragment, int | None]] = []
     for fragment in fragments:
         groups = None if parts == 1 else fragment.row_groups()
@@ -151,7 +152,7 @@ def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of files of documents: all that is known of it.
+    """A file format of documents: its name, suffixes, reader and properties.
 
     Parameters
     ----------
@@ -191,5 +192,5 @@ class Format:
 
     @property
     def must_be_named(self) -> bool:
-        """Whether its suffixes are too common to tell it."""
+        """Whether the format must be set explicitly, as its suffixes are too common to identify it."""
         return self.is_marked or self.is_plain

@@ -1,4 +1,4 @@
-"""Findings of reading a corpus beside its documents: as sentences for users, as counts for records.
+"""Findings while a corpus is read (files passed over, dialects, nulls), as sentences for users and as counts.
 
 They are known once the corpus was scanned; which files were passed over is known once it was opened. Nulls that must
 not be are counted once one was found, so that all can be repaired at once.
@@ -32,7 +32,7 @@ EXPECTED: Final = (HIDDEN, RESULTS)
 
 @dataclass(slots=True)
 class Found:
-    """Files of documents (in the order of their names), and how much was passed over for which reason."""
+    """Document files, ordered by name, and the number of files passed over, by reason."""
 
     files: tuple[Path, ...] = ()
     passed_over: Counter[str] = field(default_factory=Counter)
@@ -40,9 +40,11 @@ class Found:
     other_suffixes: set[str] = field(default_factory=set)
     #: File -> the folder that was named, or in which the first glob begins.
     roots: dict[Path, Path] = field(default_factory=dict)
+    #: Folders that were listed and are no table of a lake.
+    plain: set[str] = field(default_factory=set)
 
     def notice(self) -> str | None:
-        """The files read and those passed over, as a sentence; None where there are none."""
+        """Return a sentence on the files read and passed over; None if none was passed over."""
         if not self.passed_over:
             return None
         shown = {LINKS: "name them to read them", UNDERSCORES: "such as what Spark has not finished"}
@@ -56,13 +58,13 @@ class Found:
 
     @property
     def surprising(self) -> bool:
-        """Whether something was passed over that may have been meant."""
+        """Whether files were passed over that the user may have meant to be read."""
         return any(reason not in EXPECTED for reason in self.passed_over)
 
 
 @dataclass(slots=True)
 class Reading:
-    """Files, what was passed over beside them, how CSV was read where that was found out, and what was left out.
+    """Findings of reading a corpus: files passed over, CSV dialects, suspicious rows and skipped documents.
 
     Attributes
     ----------
@@ -82,12 +84,12 @@ class Reading:
     tell: Callable[[str], None] | None = None
 
     def notices(self) -> list[str]:
-        """Sentences about what is not as expected, or was found out and not said."""
+        """Return sentences about everything unexpected, and about dialects that were detected."""
         opened = self.found.notice()
         return ([opened] if opened else []) + self.notices_of_scan()
 
     def notices_of_scan(self) -> list[str]:
-        """The same without the facts that were known when the corpus was opened."""
+        """Return the sentences about what only the scan found, not those known when the corpus was opened."""
         said = []
         for how, number in sorted(Counter(self.dialects.values()).items()):
             first = min(file for file, other in self.dialects.items() if other == how)
@@ -106,17 +108,17 @@ class Reading:
         return said
 
     def scanned(self) -> None:
-        """Tell of the scan's notices."""
+        """Report the scan's notices to ``tell``, if it is set."""
         if self.tell is not None:
             for notice in self.notices_of_scan():
                 self.tell(notice)
 
     def skipped(self) -> dict[str, int]:
-        """Documents that are left out for want of a text, for the counts of a stage; empty where none is."""
+        """Return the number of documents skipped for their null text, as counts of a stage; empty if there are none."""
         return {"skipped": self.num_skipped} if self.num_skipped else {}
 
     def counts(self) -> dict[str, Any]:
-        """Counts for manifests and reports; no name of a file."""
+        """Return counts for manifests and reports; they name no file."""
         return {
             "files": len(self.found.files),
             "passed_over": dict(sorted(self.found.passed_over.items())),
@@ -139,7 +141,7 @@ NUM_EACH: Final = 20
 
 
 def oddities(texts: Sequence[str], num_documents: int, num_individuals: int, text: str, individual: str) -> list[str]:
-    """Return sentences about the first texts and the ids where another column, or a conversion, may have been meant.
+    """Return warnings about texts and ids that suggest a wrong column, or text that should have been converted.
 
     Parameters
     ----------
@@ -172,7 +174,7 @@ NUM_NAMED = 4
 def count_nulls(
     files: Iterable[tuple[Path | str, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
 ) -> str:
-    """Return the rest of the error of one null: how many there are of each column, where, and the settings that help.
+    """Return the rest of an error about a null: numbers of nulls by column, where, and settings that help.
 
     Cost: a pass over these columns.
     """

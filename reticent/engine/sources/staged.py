@@ -1,4 +1,4 @@
-"""Staging: documents that are no local files are read once, into files of Parquet that every later pass reads.
+"""Staging: remote documents are read once, into local Parquet files that every later pass reads.
 
 Values are checked and cast as they come, so that a document that cannot be used stops the reading, and not a stage
 after it. Memory is bounded by a row group of each part that is read. The files are those of their parts, in the order
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_remote(settings: CorpusConfig, scratch: Path) -> Iterator[RemoteSource]:
-    """Open the source of a job that is no local file.
+    """Open the remote document source of a job, and close it at the end of the ``with`` block.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ GROUPS_PER_FILE: Final = 256
 
 
 def staged_files(folder: Path) -> tuple[Path, ...]:
-    """Return the files that `stage` wrote, in the order of the documents."""
+    """Return the Parquet files that `stage` wrote, in the order of the documents."""
     return tuple(sorted(folder.glob("documents-*.parquet")))
 
 
@@ -86,7 +86,7 @@ def stage(
     progress: Callable[[int], None] | None = None,
     withdrawals: Withdrawals | None = None,
 ) -> dict[str, Any]:
-    """Write the documents of a source into a folder; returns counts.
+    """Copy the documents of a source to Parquet files in a folder; return counts.
 
     Lists and a table of who withdrew are read first: their texts are never written, nor does a database send them.
 
@@ -135,14 +135,14 @@ def stage(
 
 
 def _wanted(settings: CorpusConfig, more: Sequence[str]) -> dict[str, str]:
-    """Column of `DOCUMENTS`, or of the source (`SOURCE_COLUMN`) -> its name in the source."""
+    """Return column of `DOCUMENTS` (or prefixed with `SOURCE_COLUMN`) -> its name in the source."""
     named = settings.only(Columns).model_dump()
     wanted = {name: column for name, column in named.items() if column is not None}
     return wanted | {SOURCE_COLUMN + column: column for column in more if column not in wanted.values()}
 
 
 def _in_threads(stage: _Staging, parts: int) -> None:
-    """Write every part in a thread of its own; the first that fails stops the others."""
+    """Stage every part in a thread of its own; the first error stops the others."""
     with ThreadPoolExecutor(parts) as pool:
         with signals_deferred():  # a thread whose start is interrupted would not be waited for
             futures = [pool.submit(stage.part, part) for part in range(parts)]
@@ -157,12 +157,12 @@ def _in_threads(stage: _Staging, parts: int) -> None:
 
 
 class _StoppedError(Exception):
-    """Another part failed."""
+    """Raised in a part when another part has failed."""
 
 
 @dataclass(slots=True)
 class _Staging:
-    """State that the parts of one staging share."""
+    """State shared by the parts of one staging."""
 
     source: Source
     settings: CorpusConfig
@@ -176,7 +176,7 @@ class _Staging:
     lock: Lock = field(default_factory=Lock)
 
     def part(self, part: int) -> None:
-        """Write a part into files; none where it has no document."""
+        """Write one part of the source to numbered Parquet files; none if it has no document."""
         groups = self._groups(part)
         for number, first in enumerate(groups):
             path = self.folder / f"documents-{part:05d}-{number:05d}.parquet"
@@ -186,7 +186,7 @@ class _Staging:
                     self._count(table)
 
     def _groups(self, part: int) -> Iterator[pa.Table]:
-        """The row groups of a part: they depend on its rows, not on the batches in which these came."""
+        """Yield the row groups of a part; they depend on its rows, not on the batches in which these arrive."""
 
         held: list[pa.RecordBatch] = []
         num_rows = num_bytes = 0
@@ -207,7 +207,7 @@ class _Staging:
             yield pa.Table.from_batches(held).combine_chunks()
 
     def _checked(self, part: int) -> Iterator[pa.RecordBatch]:
-        """The batches of a part, each value checked, with the source's names of the columns."""
+        """Yield the batches of a part with every value checked, under the source's column names."""
         columns = list(dict.fromkeys(self.wanted.values()))
         place = self.source.name if self.parts == 1 else f"{self.source.name} (part {part + 1} of {self.parts})"
         row, skips = 0, self.settings.on_null == "skip"
@@ -257,7 +257,7 @@ def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
 
 
 def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
-    """Refuse an id of a document that stands twice in a database, with a query that finds it."""
+    """Raise `CorpusError` if a document id occurs twice in a database; the message has a query that finds it."""
     origin = origin_of(source)
     if hasattr(origin, "query_of"):
         batches = _read_back(folder, [settings.doc_id])
@@ -270,7 +270,7 @@ def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> Non
 
 
 def _found_by(source: Source, fault: str) -> str:
-    """A query that finds the rows of a fault in a database, whose rows have no order."""
+    """Return, for an error message, a query that finds the faulty rows of a database; "" where there is none."""
     origin = origin_of(source)
     column = re.search(r" column (\S+): is (null|blank)", fault)
     if not hasattr(origin, "query_of") or column is None:
@@ -281,7 +281,7 @@ def _found_by(source: Source, fault: str) -> str:
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
-    """SHA-256 over the ids of documents, and over those of individuals, in their order."""
+    """Return the SHA-256, hexadecimal, of the ids of documents and individuals, in order."""
     names = (settings.doc_id, settings.individual_id)
     found = [digest_of(name, (batch.column(0) for batch in _read_back(folder, [name]))) for name in names]
     return hashlib.sha256(b"".join(found)).hexdigest()
@@ -302,21 +302,21 @@ GROUPS_HELD: Final = 3
 
 @runtime_checkable
 class Digesting(Source, Protocol):
-    """A source that makes digests of its texts by itself."""
+    """A source that can compute digests of its texts itself, such as a database server."""
 
     def digests(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `batches` in their order, with SHA-256 (binary; null of null) instead of each text."""
+        """Yield the rows of `batches` in order, with the SHA-256 (binary; null for null) in place of each text."""
 
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of the documents of a part that have one of these ids, in any order."""
+        """Yield the texts of those documents of a part that have one of these ids, in any order."""
 
 
 class Earlier:
-    """Documents of an earlier staging.
+    """Documents of an earlier staging, to be reused by the digest of their text.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ class Earlier:
         yield from read_parquet(file, Request(columns=columns, row_groups=[group], large=[self._text]))
 
     def take(self, rows: np.ndarray, held: OrderedDict[int, pa.Array]) -> pa.Array:
-        """Return the texts of some rows, in their order (large_string); ``held`` keeps the last row groups."""
+        """Return the texts of these rows, in order (large_string); ``held`` caches the most recent row groups."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         taken, places = [], []
         for number in map(int, np.unique(groups)):
@@ -371,7 +371,7 @@ class Earlier:
 
 
 class Refreshed:
-    """A database whose texts are taken from an earlier staging where their digests are equal; a `Source`.
+    """A database source whose unchanged texts are reused from an earlier staging, by digest; a `Source`.
 
     Parameters
     ----------
@@ -392,11 +392,11 @@ class Refreshed:
         self._seen: list[pl.DataFrame] = []
 
     def version(self) -> bytes:
-        """Return the version of the database."""
+        """Return the version (snapshot) of the database."""
         return self._source.version()
 
     def changed(self) -> list[str]:
-        """Return the ids of documents of both readings whose texts differ; all parts must have been read."""
+        """Return the ids of documents in both readings whose text has changed; all parts must have been read."""
         import polars as pl
 
         now = pl.concat(self._seen) if self._seen else self._earlier.documents.clear().select("doc_id", "digest")
@@ -406,7 +406,7 @@ class Refreshed:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; raises as `Source.batches` does."""
+        """Yield record batches with these columns, reusing earlier texts; raises as `Source.batches` does."""
         import polars as pl
 
         read = list(self._source.digests(columns, part=part, parts=parts, batch_rows=batch_rows))
@@ -449,7 +449,7 @@ class Refreshed:
         fetched: _Fetched,
         held: OrderedDict[int, pa.Array],
     ) -> pa.Array:
-        """The texts of a stretch of rows: earlier ones, fetched ones, and null where there is neither."""
+        """Return the texts of some rows: reused, fetched, or null if neither."""
         sources = [pa.nulls(1, pa.large_string())]
         places = np.zeros(len(known), np.int64)
         if len(old := np.flatnonzero(known >= 0)):
@@ -462,13 +462,14 @@ class Refreshed:
 
 
 class _Fetched:
-    """Texts as the database sends them, by digest: those that come before their turn are held."""
+    """Texts fetched from the database, looked up by digest; those that arrive early are held."""
 
     def __init__(self, where: str, batches: Iterator[pa.RecordBatch]):
         self._where, self._batches = where, batches
         self._held: defaultdict[bytes, list[pa.Scalar]] = defaultdict(list)
 
     def take(self, digest: bytes | None) -> str:
+        """Return the text with this digest, reading further batches until it arrives."""
         assert digest is not None
         while not self._held[digest]:
             batch = next(self._batches, None)
@@ -486,7 +487,7 @@ class _Fetched:
         return taken
 
     def end(self) -> None:
-        """Read to the end, so that an error which comes last is raised."""
+        """Consume the remaining batches, so that a late error is raised."""
         for _ in self._batches:
             pass
 

@@ -1,4 +1,4 @@
-"""The table of sources that are no local files, by the scheme of their address.
+"""The table of document sources that are not local files, by the scheme of their address.
 
 To add one, write its opener in a file of its own and its row here.
 
@@ -23,7 +23,7 @@ from reticent.core.errors import PolicyError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """A source that a job can name: all that is known of it.
+    """Description of a type of remote source: scheme, kind, opener and permitted parameters.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ SOURCES: Final[Mapping[str, SourceRow]] = MappingProxyType({row.scheme: row for 
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source is an address, and no path of a local file."""
+    """Whether a source is an address (URL), not a local path."""
     return "://" in source
 
 
 def row_of(address: str) -> SourceRow:
-    """Return the row of the scheme of an address that `check_address` has passed."""
+    """Return the table row for the scheme of an address, which `check_address` has accepted."""
     return SOURCES[_scheme_of(address)]
 
 
@@ -99,7 +99,7 @@ def _scheme_of(source: str) -> str:
 
 
 def check_address(source: str) -> None:
-    """Refuse an address of an unknown scheme, and one that holds a password, a key or anything that may be one.
+    """Raise `PolicyError` for an address with an unknown scheme, or one that may hold a password or a key.
 
     Raises
     ------
@@ -140,7 +140,7 @@ _PROFILE: Final = re.compile(r"[^:@/]*(?:/[^:@/]*)?|/[^:@]*|[^:@]*\.toml")
 
 
 def _may_hold_password(row: SourceRow, host: str, path: str) -> bool:
-    """Whether a sign before or in a path is none of the place's own: it may be that of a password, cut or slipped."""
+    """Whether host or path of an address has a character that may belong to a misplaced password."""
     plain = unquote(unquote(path))
     if row.scheme == "adbc":
         return not _PROFILE.fullmatch(unquote(unquote(host)) + plain)
@@ -185,7 +185,7 @@ _BEFORE_HOST: Final = re.compile(
 
 
 def refuse_secrets(argument: str, name: str = "an argument") -> None:
-    """Refuse an argument that may hold a password or a key, whatever it is for.
+    """Raise `PolicyError` for a command-line argument or setting that may hold a password or a key.
 
     A path that is there is none, nor are addresses that `check_address` passes, and paths that Spark reads.
 
@@ -230,7 +230,7 @@ _CREDENTIALS: Final = "credentials come from the environment and the files of th
 
 
 def shown(source: str) -> str:
-    """Return what messages and manifests show of an address: neither the user nor its parameters."""
+    """Return the part of an address shown in messages and manifests: without user and parameters."""
     parts = urlsplit(source)
     if _scheme_of(source).endswith("abfs"):  # its container stands where others have a user
         return f"{parts.scheme}://{parts.netloc}{parts.path}"

@@ -1,6 +1,7 @@
-"""Documents for annotators, and what comes back: BRAT standoff, or one HTML page that needs no network.
+"""Export of documents for annotators, and reading of their annotations: BRAT standoff, or one HTML page that needs no
+network.
 
-A sample goes out as a private folder::
+A sample is written as a private folder::
 
     annotate.html    the documents with the found spans in them, to correct in a browser; saves a JSON file
     brat/            NNNN.txt and NNNN.ann, and annotation.conf; sample.json, the sample and its spans without any text
@@ -40,7 +41,7 @@ Span = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A sample, and the spans that an annotator left or made in each of its documents, in their order.
+    """A sample of documents, and the spans in each after annotation, in the sample's order.
 
     ``unchanged`` names the documents of a folder of BRAT whose spans are those that were written, or are not known to
     differ: whether these were read, the folder does not say.
@@ -52,7 +53,7 @@ class Annotation:
 
 
 def merged_spans(spans: Iterable[Span]) -> list[Span]:
-    """Return spans that do not overlap: those that do are one, with the category of the longest.
+    """Return non-overlapping spans: overlapping ones are merged, with the category of the longest.
 
     >>> merged_spans([(0, 4, "PER"), (2, 9, "LOC"), (9, 12, "DATE")])
     [(0, 9, 'LOCATION'), (9, 12, 'DATE')]
@@ -75,7 +76,7 @@ def merged_spans(spans: Iterable[Span]) -> list[Span]:
 def write_annotation(
     folder: Path | str, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]
 ) -> None:
-    """Write the documents of a sample for annotators, 0600 in a folder of 0700; all of it or nothing.
+    """Write the documents of a sample for annotators, files 0600 in a folder of 0700; all of it or nothing.
 
     Parameters
     ----------
@@ -94,6 +95,7 @@ def write_annotation(
 
 
 def _write_whole(folder: Path, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]) -> None:
+    """Write the folder under a temporary name, then move it into place."""
     make_private_folder(folder.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -121,12 +123,13 @@ def _write_whole(folder: Path, sample: Sample, texts: Mapping[int, str], found: 
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a new file for the owner's eyes."""
+    """Write a new file that only the owner can read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 
 
 def _head(sample: Sample) -> dict[str, Any]:
+    """Return the sample's metadata (format, corpus, strata, documents) as JSON values."""
     strata = [{"documents": size, "drawn": int(n)} for size, n in zip(sample.strata, sample.drawn, strict=True)]
     documents = [asdict(document) for document in sample.documents]
     return {"format": FORMAT, "corpus": sample.corpus, "strata": strata, "documents": documents}
@@ -144,7 +147,7 @@ def _brat(text: str, spans: Iterable[Span]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a line of BRAT quotes it."""
+    """Return a text without tabs and line ends, as a BRAT line quotes it."""
     return text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
 
 
@@ -169,7 +172,7 @@ def _page(data: Mapping[str, Any], labels: Sequence[str]) -> str:
 
 
 def read_annotation(path: Path | str) -> Annotation:
-    """Read what an annotator made: the JSON file that the page saves, or the folder of BRAT.
+    """Read an annotator's result: the JSON file that the page saves, or the BRAT folder.
 
     Raises
     ------
@@ -197,7 +200,7 @@ def read_annotation(path: Path | str) -> Annotation:
 
 
 def check_texts(annotation: Annotation, texts: Mapping[int, str], path: Path | str) -> None:
-    """Raise `CorpusError` unless the texts of the corpus (by row) are those that were drawn and hold every span."""
+    """Raise `CorpusError` unless the corpus texts (by row) are those sampled and every span lies within its text."""
     for document, spans in zip(annotation.sample.documents, annotation.spans, strict=True):
         where = f"{path}: document {document.name}"
         text = texts.get(document.row)
@@ -207,14 +210,14 @@ def check_texts(annotation: Annotation, texts: Mapping[int, str], path: Path | s
 
 
 def check_ends(spans: Iterable[Span], length: int, where: str) -> None:
-    """Raise `CorpusError` where a span ends outside of a text of this length; ``where`` names the document."""
+    """Raise `CorpusError` if a span ends beyond a text of this length; ``where`` names the document."""
     for number, (_, end, _) in enumerate(spans, start=1):
         if end > length:
             raise CorpusError(f"{where} span {number}: ends at {end}, outside of its {length} characters")
 
 
 def _read_sample(content: Any, path: Path) -> Sample:
-    """The sample of an annotation, whole."""
+    """Return the sample that an annotation file describes; raise `CorpusError` if it is incomplete."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CorpusError(f"{path}: not an annotation of format {FORMAT}")
     try:

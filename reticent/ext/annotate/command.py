@@ -1,4 +1,5 @@
-"""`reticent detect sample` and `reticent detect evaluate`: documents of a run for annotators, and what comes of them.
+"""`reticent detect sample` and `reticent detect evaluate`: write documents for annotators, and measure recall from
+their annotations.
 
 A sample is drawn from the documents that the stages after ``detect`` see, with the spans of the run's folder in them.
 Text leaves the run only into the folder that the user names. The measured recall is the artefact ``sampled-recall`` of
@@ -46,14 +47,14 @@ if TYPE_CHECKING:
 def sample_documents(
     job: Job, out: Path | str, num_documents: int, *, seed: int, by_disagreement: bool, progress: Progress
 ) -> dict[str, Any]:
-    """Write documents of a run for annotators into ``out``; returns counts.
+    """Draw documents of a run and write them for annotators into ``out``; return counts of documents and strata.
 
     The spans are brought up to date first. Parameters and errors as in :func:`draw_sample` and
     :func:`write_annotation`; `CorpusError` also where a document changes meanwhile.
     """
     run = _detected(job, progress)
     with progress.task("sample", None, "documents"):
-        ends = _ends(run)
+        ends = _kept_text_ends(run)
         sample = draw_sample(
             run.corpus,
             run.folder / "spans",
@@ -76,7 +77,7 @@ def sample_documents(
 def evaluate_sample(
     job: Job, files: Sequence[Path], progress: Progress, *, all_reviewed: bool = False
 ) -> SampledRecall:
-    """Measure a run's spans against the corrected spans of one annotator or several; the result is kept in the run.
+    """Measure the recall of a run's spans against the spans of one or two annotators, and keep the result in the run.
 
     With ``all_reviewed`` documents of BRAT in which no span was changed count as reviewed, and the result says so.
 
@@ -102,14 +103,14 @@ def evaluate_sample(
     sample = annotations[0].sample
     order = np.argsort([document.row for document in sample.documents])
     rows = np.array([document.row for document in sample.documents], dtype=np.int64)[order]
-    ends = _ends(run)
+    ends = _kept_text_ends(run)
     texts = _texts(run, rows, ends)
     for annotation, file in zip(annotations, files, strict=True):
         check_texts(annotation, texts, file)
     own = [_by_row(annotation) for annotation in annotations]
     stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
     sizes = np.array(sample.strata)
-    if (left_out := _taught(run, rows)).any():
+    if (left_out := _is_taught(run, rows)).any():
         progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
         rows, stratum, sizes = _without(left_out, rows, stratum, sizes)
     united = [united_spans([spans[int(row)] for spans in own]) for row in rows]
@@ -135,15 +136,16 @@ def evaluate_sample(
     return result
 
 
-def _taught(run: Run, rows: np.ndarray) -> np.ndarray:
-    """Of documents by row, whether their individual taught the tagger."""
+def _is_taught(run: Run, rows: np.ndarray) -> np.ndarray:
+    """Return whether each document's individual was used to train the tagger, bool, by row."""
     return taught(run, run.corpus.scan().column("individual_id").take(pa.array(rows)))
 
 
 def _without(
     left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The documents of a sample without some, their strata, and of how many documents each stratum is then."""
+    """Return rows and strata of a sample without the documents ``left_out``, and stratum sizes
+    reduced in proportion."""
     if left_out.all():
         raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
     drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~left_out]))
@@ -159,17 +161,18 @@ def _detected(job: Job, progress: Progress) -> Run:
 
 
 def _file(path: Path) -> Path:
+    """Return the BRAT subfolder of an annotation folder that has one, else the path itself."""
     return path / "brat" if path.is_dir() and (path / "brat").is_dir() else path
 
 
-def _ends(run: Run) -> np.ndarray | None:
-    """The same for the documents of the run that are not in quarantine."""
+def _kept_text_ends(run: Run) -> np.ndarray | None:
+    """Return `text_ends` of the run's documents that are not in quarantine; None for whole texts."""
     ends = text_ends(run)
     return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))
 
 
 def text_ends(run: Run) -> np.ndarray | None:
-    """Return where the text of each of ``run.documents`` ends, where canaries stand behind it; None for all of it."""
+    """Return the end of each document's own text, int64, before any canary; None if the job has no canaries."""
     if run.job.canaries is None:
         return None
     places = open_canaries(run.folder / "canaries").places
@@ -184,7 +187,7 @@ def _texts(run: Run, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str
 
 
 def _spans_of(run: Run, rows: np.ndarray) -> pa.Table:
-    """The spans of documents of the run, numbered as there."""
+    """Return the detected spans of these document rows, with the run's document numbers."""
     file = pq.ParquetFile(run.folder / "spans" / "spans.parquet")
     wanted = pa.array(rows, pa.int64())
     parts = []
@@ -205,6 +208,7 @@ def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[
 
 
 def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
+    """Raise `CorpusError` if BRAT documents have no changed span, so may not have been reviewed."""
     for annotation, file in zip(annotations, files, strict=True):
         if names := annotation.unchanged:
             raise CorpusError(
@@ -215,11 +219,12 @@ def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -
 
 
 def _drawn(annotation: Annotation) -> set[tuple[str, int]]:
+    """Return the (name, row) pairs of a sample's documents."""
     return {(document.name, document.row) for document in annotation.sample.documents}
 
 
 def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
-    """Row -> spans, with categories for labels."""
+    """Return document row -> annotated spans, with labels mapped to categories."""
 
     return {
         document.row: [(start, end, category(label)) for start, end, label in spans]
@@ -228,7 +233,7 @@ def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
 
 
 def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
-    """The spans of annotators of these documents, and those of the run."""
+    """Return the annotators' and the run's spans in these documents, aligned for comparison."""
 
     ids = [
         each
@@ -251,8 +256,8 @@ def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Se
 
 
 def _households(run: Run, rows: np.ndarray) -> np.ndarray | None:
-    """Return the household of each document's individual, numbered; None if the run's documents name none, or each
-    individual has one of their own."""
+    """Return the household number of each document's individual; None if none are named or each
+    individual has its own."""
     ids = run.corpus.scan()
     if "household_id" not in ids.column_names or ids.column("household_id").null_count:
         return None

@@ -1,11 +1,12 @@
-"""Detection measured in a sample: recall of each category and the number of identifiers left, of the whole corpus.
+"""Detection recall estimated from an annotated sample: by category, and the number of identifiers missed in the whole
+corpus.
 
-An identifier is counted at each place where it stands, a mention. It is protected where every word of it is touched by
-what detectors found, whatever the label (:mod:`reticent.audit.detection`, "covered"): words are what is protected. The
-marks of several annotators are united; those of one category that overlap are one mention.
+Every occurrence of an identifier (a mention) counts. It is protected if detected spans touch every word of it, whatever
+the label (:mod:`reticent.audit.detection`, "covered"): words are what is protected. The spans of several annotators are
+united; overlapping ones of one category are one mention.
 
-Estimates and intervals are those of :mod:`reticent.audit.stats.sampled`. How misses crowd in one individual is learned
-from all categories together, for those of which the sample misses few or none.
+Estimates and intervals are those of :mod:`reticent.audit.stats.sampled`. How strongly misses cluster within an
+individual is estimated from all categories together, for categories with few or no misses in the sample.
 
 Agreement of two annotators, as of the Text Anonymization Benchmark [@pilan2022]: on spans, exact and partial, and on
 words beyond chance.
@@ -33,7 +34,7 @@ class _Weighted(TypedDict):
 
 
 def united_spans(annotators: Sequence[Sequence[Span]]) -> list[Span]:
-    """Return the marks of several annotators of one document; those of one label that overlap are one.
+    """Return the union of several annotators' spans in one document; overlapping spans of one label are merged.
 
     >>> united_spans([[(0, 4, "NAME"), (9, 12, "DATE")], [(2, 6, "NAME"), (0, 3, "DATE")]])
     [(0, 3, 'DATE'), (0, 6, 'NAME'), (9, 12, 'DATE')]
@@ -56,7 +57,7 @@ def weighted_recall(
     annotators: int = 1,
     agreement: Agreement | None = None,
 ) -> SampledRecall:
-    """Return the recall of what was found in the documents of a sample, weighted back to its corpus.
+    """Return the recall of the detected spans in a stratified sample, weighted to its corpus.
 
     Parameters
     ----------
@@ -80,8 +81,7 @@ def weighted_recall(
 
 
 def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return, by category, how many mentions of each document are covered, and how many there are: float64, shape
-    (documents,). A mention that is marked twice counts once."""
+    """Return category -> (covered, all) mentions of each document, float64 (documents,) each, without repeats."""
     gold, num = marks.gold, len(marks.individual)
     keys = np.stack([gold.document, gold.start, gold.end, gold.category])
     once = np.zeros(len(gold), dtype=bool)
@@ -97,7 +97,7 @@ def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
-    """Return the estimates of all categories together and of each, from `mention_counts` of the documents drawn."""
+    """Return recall and missed identifiers, in all and by category, from `mention_counts` of the sampled documents."""
     none = np.zeros(len(drawn.individual))
     found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
     crowd = max((_largest(drawn, own[1] - own[0]) for own in counts.values()), default=0.0)
@@ -108,10 +108,12 @@ def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np
 
 
 def _largest(drawn: Drawn, counts: np.ndarray) -> float:
+    """Return the largest weighted count of any one individual."""
     return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
 
 
 def _identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
+    """Return recall and number of missed identifiers, from found and annotated counts by document."""
     missed = marked - found
     return SampledIdentifiers(
         marked=int(marked.sum()),
@@ -128,7 +130,7 @@ def _identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: flo
 def agreement_of(
     first: Marks, second: Marks, words_of: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Agreement:
-    """Return how far two annotators of the same documents agree; intervals resample individuals.
+    """Return the agreement of two annotators of the same documents; intervals resample individuals.
 
     Parameters
     ----------
@@ -138,7 +140,7 @@ def agreement_of(
         Words of each document.
     """
     names = sorted({*first.categories, *second.categories})
-    sides = [_spans_of(marks, names) for marks in (first, second)]
+    sides = [_distinct_spans(marks, names) for marks in (first, second)]
     individual, num = first.individual, first.num_individuals
     total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
 
@@ -153,7 +155,7 @@ def agreement_of(
     both = pairs[0] & pairs[1]
     exact = [np.array([key in both for key in zip(*(p.tolist() for p in side), strict=True)]) for side in sides]
     partial = [_overlapped(side, other) for side, other in (sides, sides[::-1])]
-    tables = _tables(first, second, names, np.repeat(individual, words_of))
+    tables = _contingency_tables(first, second, names, np.repeat(individual, words_of))
     return Agreement(
         exact=of_spans(exact),
         partial=of_spans(partial),
@@ -162,8 +164,8 @@ def agreement_of(
     )
 
 
-def _spans_of(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
-    """Distinct spans as (document, start, end, number of the category among ``names``)."""
+def _distinct_spans(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
+    """Return the distinct spans as arrays of document, start, end, and category index among ``names``."""
     numbers = np.array([names.index(name) for name in marks.categories] or [0], dtype=np.int64)
     gold = marks.gold
     keys = np.stack([gold.document, gold.start, gold.end, numbers[gold.category]])
@@ -171,16 +173,16 @@ def _spans_of(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
 
 
 def _overlapped(spans: list[np.ndarray], others: list[np.ndarray]) -> np.ndarray:
-    """Whether each span overlaps one of the others of its category."""
+    """Return whether each span overlaps one of the others of its category, bool."""
     shift = max(int(side[2].max(initial=0)) for side in (spans, others)) + 1
     starts, ends = np.sort(others[1] + others[3] * shift), np.sort(others[2] + others[3] * shift)
     begun = np.searchsorted(starts, spans[2] + spans[3] * shift, side="left")
     return begun > np.searchsorted(ends, spans[1] + spans[3] * shift, side="right")
 
 
-def _tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
-    """How often words of each individual have each pair of categories (the last: none); float64, shape (individuals,
-    categories, categories)."""
+def _contingency_tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
+    """Return each individual's contingency table of the two annotators' word categories (last: none), float64
+    (individuals, categories, categories)."""
     kinds = len(names) + 1
     codes = [np.full(marks.num_words, kinds - 1, dtype=np.int64) for marks in (first, second)]
     for marks, code in zip((first, second), codes, strict=True):
@@ -195,7 +197,7 @@ def _tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray
 
 
 def _kappa(tables: np.ndarray) -> np.ndarray:
-    """Cohen's kappa of tables, shape (…, categories, categories): agreement beyond that of each one's own shares."""
+    """Return Cohen's kappa of contingency tables, shape (…, categories, categories)."""
     shares = tables / tables.sum(axis=(-2, -1), keepdims=True)
     observed = np.trace(shares, axis1=-2, axis2=-1)
     chance = (shares.sum(axis=-1) * shares.sum(axis=-2)).sum(axis=-1)
@@ -203,7 +205,7 @@ def _kappa(tables: np.ndarray) -> np.ndarray:
 
 
 def _alpha(tables: np.ndarray) -> np.ndarray:
-    """Krippendorff's alpha for nominal categories, two annotators, no missing value."""
+    """Return Krippendorff's alpha of contingency tables: nominal categories, two annotators, no missing value."""
     totals = tables.sum(axis=-1) + tables.sum(axis=-2)
     num = totals.sum(axis=-1)
     observed = 1 - np.trace(tables, axis1=-2, axis2=-1) / (num / 2)
@@ -214,7 +216,7 @@ def _alpha(tables: np.ndarray) -> np.ndarray:
 def _beyond_chance(
     tables: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], num_bootstrap: int, seed: int
 ) -> Estimate:
-    """A measure of the summed tables, with an interval over individuals."""
+    """Return an agreement measure of the summed contingency tables, with a bootstrap interval over individuals."""
     n, flat = len(tables), tables.reshape(len(tables), -1)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(measure(tables.sum(axis=0)))

@@ -1,9 +1,9 @@
-"""A sample of documents for annotation: stratified by their length and by how much detectors found in them.
+"""A random sample of documents for annotation, stratified by length and by the density of detected spans.
 
-Strata of equal words hold few long documents and many short ones, and as many are drawn of each: a document is drawn
-about in proportion to its words, as identifiers are, and no long one that holds many of them is likely left out. Every
-stratum has at least two documents in the sample, or all of its own. What a document stands for is the size of its
-stratum over those drawn of it, whatever was found in it later.
+Strata hold about equally many words, so few long documents or many short ones, and about as many documents are drawn of
+each: a document is drawn about in proportion to its words, as identifiers are, and long ones with many identifiers are
+unlikely to be left out. Every stratum has at least two documents in the sample, or all of its own. The weight of a
+document is the size of its stratum over the number drawn of it.
 
 Cost: two passes over the texts; some 60 bytes a document, and 60 a span of one row group of the spans at a time.
 """
@@ -38,7 +38,7 @@ _MOST_LENGTHS, _MOST_FOUND = 4, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDocument:
-    """A document drawn: its name for annotators, its number in the corpus, its stratum, the SHA-256 of its text."""
+    """A sampled document: its name for annotators, its row in the corpus, its stratum, the SHA-256 of its text."""
 
     name: str
     row: int
@@ -48,7 +48,7 @@ class SampledDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A sample of a corpus: all that weights need, and no text.
+    """A stratified sample of a corpus: all that the weights need, and no text.
 
     Attributes
     ----------
@@ -66,12 +66,12 @@ class Sample:
 
     @property
     def drawn(self) -> np.ndarray:
-        """Documents drawn of each stratum, int64, shape (strata,)."""
+        """Number of documents drawn from each stratum, int64 (strata,)."""
         return np.bincount([document.stratum for document in self.documents], minlength=len(self.strata))
 
 
 def text_digest(text: str) -> str:
-    """Return the SHA-256 of a text, by which a document is known again."""
+    """Return the SHA-256 of a text (hexadecimal), by which a document is recognised later."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -84,7 +84,7 @@ def draw_sample(
     by_disagreement: bool = False,
     ends: np.ndarray | None = None,
 ) -> Sample:
-    """Return documents drawn from a corpus without replacement.
+    """Return a stratified sample of documents of a corpus, drawn without replacement.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def draw_sample(
     if num_documents < 2:
         raise PolicyError(f"a sample has at least 2 documents, got {num_documents}")
     words = _num_words(corpus)
-    found, disagreed, detectors = _finds(Path(folder) / "spans.parquet", len(words))
+    found, disagreed, detectors = _count_finds(Path(folder) / "spans.parquet", len(words))
     if by_disagreement and len(detectors) < 2:
         raise PolicyError(
             f"one detector cannot disagree: {', '.join(detectors) or 'none'} found all of the spans of this run"
@@ -137,7 +137,7 @@ def draw_sample(
 
 
 def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the documents of these numbers, in the order of the corpus, with these columns."""
+    """Yield record batches of the documents at these rows, in corpus order, with these columns."""
     wanted, first = np.sort(np.asarray(rows, dtype=np.int64)), 0
     for batch in corpus.batches(columns=tuple(columns)):
         own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + batch.num_rows)] - first
@@ -147,14 +147,14 @@ def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequenc
 
 
 def _num_words(corpus: Corpus) -> np.ndarray:
-    """Words of each document."""
+    """Return the number of words of each document."""
 
     words = [np.diff(_rust.segment(b.column("text")).doc_offsets) for b in corpus.batches(columns=("text",))]
     return np.concatenate(words)
 
 
 def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
-    """Row -> digest of its text up to its end."""
+    """Return row -> digest of the document's text up to its end in ``ends``."""
     texts = (text for batch in iter_rows(corpus, rows, ("text",)) for text in batch.column("text").to_pylist())
     return {
         row: text_digest(text if ends is None else text[: ends[row]])
@@ -162,11 +162,10 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
     }
 
 
-def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Stretches that any detector found in each document, those of them that not every detector found, and the
-    detectors; a propagated span is a find of the detector that it was propagated from. Where a tagger was learned, it
-    is one side and all other detectors together are the other.
-    """
+def _count_finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return for each document the number of merged spans found by any detector, the number not found by all, and the
+    detectors' names. A propagated span counts for its source detector; a learned tagger is one side, all other
+    detectors the other."""
     spans = pq.ParquetFile(file)
     found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
     known: dict[str, int] = {}
@@ -198,8 +197,8 @@ def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list
 
 
 def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
-    """Number of each document's stratum, from 0 without a gap: by length, within that by finds a word, within that by
-    whether detectors disagree more than in most."""
+    """Return each document's stratum, numbered from 0: by length, within that by detected spans a word, within that by
+    above-average disagreement of detectors."""
     most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)
     num_found = int(np.clip(np.sqrt(most), 1, _MOST_FOUND))
     num_lengths = int(np.clip(most / num_found, 1, _MOST_LENGTHS))
@@ -213,7 +212,7 @@ def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, 
 
 
 def _within(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
-    """Classes of equal numbers of documents within each group, by a value."""
+    """Return classes, by value and of equal numbers of documents, within each group."""
     result = np.zeros(len(values), dtype=np.int64)
     for number in np.unique(group):
         own = np.flatnonzero(group == number)
@@ -222,7 +221,7 @@ def _within(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
 
 
 def _classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
-    """Class of each value, from the lowest: classes whose sizes have about one sum."""
+    """Return the class of each value, 0 for the lowest: ``num`` classes of about equal total size."""
     order = np.argsort(values, kind="stable")
     until = np.cumsum(sizes[order])
     result = np.empty(len(values), dtype=np.int64)
@@ -231,8 +230,8 @@ def _classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
 
 
 def _allocated(sizes: np.ndarray, wanted: np.ndarray, num: int) -> np.ndarray:
-    """How many to draw of each stratum, in proportion to ``wanted`` and at least two (equal proportions, as seats are
-    given); never more than it has."""
+    """Return the number of documents to draw from each stratum, in proportion to ``wanted`` (method of equal
+    proportions), at least two and at most its size."""
     counts = np.minimum(sizes, 2)
     while counts.sum() < num:
         claims = np.where(counts < sizes, wanted / np.sqrt(counts * (counts + 1.0)), -1.0)

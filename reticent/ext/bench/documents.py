@@ -1,6 +1,6 @@
-"""How fast the stages of documents are on this machine, beside tools that are there anyway.
+"""Speed of the document stages on this machine, compared with other installed tools.
 
-Each row is one pass over the same documents, which are in memory but for reading. A row has names, counts and times,
+Each row is one pass over the same documents, which are in memory except for reading. A row has names, counts and times,
 and no text.
 """
 
@@ -44,7 +44,7 @@ FEW_DOCUMENTS = 2000
 
 
 def machine_of() -> dict[str, Any]:
-    """Return the processor, its cores and the versions of packages."""
+    """Return processor name, number of cores, Python version and package versions of this machine."""
     with_name = [line for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     processor = with_name[0].partition(":")[2].strip() if with_name else platform.processor()
     packages = {name: version(name) for name in ("reticent", *PACKAGES) if find_spec(name) is not None}
@@ -56,7 +56,7 @@ def _lines(path: str) -> list[str]:
 
 
 def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the counts of the first documents of a job, and a row for each stage and each tool beside it.
+    """Return the counts of a job's first documents, and one timing row for each stage and each tool compared.
 
     A row has ``what``, ``beside`` (whether it is a tool's), ``seconds``, ``cpu_seconds``, ``text_bytes``, and of tokens
     ``tokens``. ``base`` is the model whose tokenizer makes them; without it there are none.
@@ -110,7 +110,8 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
 def timed(
     rows: list[dict[str, Any]], what: str, text_bytes: int | None = None, *, beside: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Append a row with the time of the block, of this process and its children, unless the block sets another."""
+    """Context manager: append to ``rows`` the wall and CPU time of the block, children included,
+    unless it sets others."""
     row: dict[str, Any] = {"what": what, "beside": beside} | ({} if text_bytes is None else {"text_bytes": text_bytes})
     started, before = time.perf_counter(), _cpu_seconds()
     yield row
@@ -125,7 +126,7 @@ def _cpu_seconds() -> float:
 
 
 def first_documents(corpus: Corpus, num_documents: int) -> pa.Table:
-    """The first documents of a corpus, in memory, with all of their columns that are mapped."""
+    """Return the first documents of a corpus as a table, with all mapped columns."""
     found, left = [], num_documents
     for batch in corpus.batches(columns=DOCUMENTS.names):
         found.append(batch.slice(0, left))
@@ -136,7 +137,7 @@ def first_documents(corpus: Corpus, num_documents: int) -> pa.Table:
 
 
 def opened(documents: pa.Table) -> Corpus:
-    """Return documents in memory as a corpus."""
+    """Return a table of documents as a corpus."""
     return open_corpus(documents, columns=Columns(**{name: name for name in documents.column_names}))
 
 

@@ -1,4 +1,4 @@
-"""How many tokens a second a model is trained on and scores, on the device that is there; a few seconds each."""
+"""Training and scoring speed of a model on a device, in tokens a second; a few seconds each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FEWEST_DOCUMENTS, MODEL_SECONDS = 8, 3.0
 
 
 def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[dict[str, Any]]:
-    """Return a row each of scoring and training with a model on a device; ``tokens`` counts those of the documents.
+    """Return two timing rows, of scoring and of training a model on a device; ``tokens`` counts document tokens.
 
     Nothing is protected: what a token costs does not depend on it. Training is that of the plain recipe, from its first
     step to its last.

@@ -1,4 +1,4 @@
-"""`reticent classify` of documents that no run knows, from any model folders."""
+"""`reticent classify` of documents that belong to no run, from any model folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def classify_documents(
     job: Job, folders: Sequence[Path], out: Path | None, progress: Progress
 ) -> ClassificationEvidence:
-    """Classify documents that no run knows, from any model folders.
+    """Train and measure classifiers on documents that belong to no run, one from each model folder.
 
     Individuals are split by the job's shares and seed: a member of a run with the same shares and seed is a member
     here.
@@ -83,7 +83,8 @@ def classify_documents(
 def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
-    """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
+    """Yield each model folder with the documents tokenised by its tokenizer; tokens are deleted
+    after the last folder."""
 
     made: dict[str, Path] = {}
     with held_folder("reticent-classify-") as temporary:

@@ -1,8 +1,7 @@
-"""`reticent classify` and `tagger train`: labels of documents or tags, their tokens and checkpoints -> F1 on held-out
-individuals.
+"""`reticent classify` and `tagger train`: train heads on labelled documents, and measure F1 on held-out individuals.
 
 This module joins the floors: the engine reads labels and tokens, the trainer trains the head, and the audit measures
-it. Beside classifiers stand their baselines: the commonest class, a bag of words, and the same on the base model.
+it. Results include baselines: the commonest class, a bag of words, and a head on the base model.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return the documents of a run in a model's tokens, with classes or tags: members to train on, held-out ones to
-    measure on.
+    """Return a run's documents in a model's tokens, with classes or tags: members to train on, held-out ones to test.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
@@ -80,13 +78,15 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
 
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
-    """The units of a split; of one that leaves households aside, the households that the documents name."""
+    """Return the household (privacy unit) of each individual: the units of the split, or if it ignores households,
+    those named in the documents."""
     return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
 
 
 def label_tokens(
     store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job, households: np.ndarray | None = None
 ) -> LabelledTokens:
+    """Return tokenised documents with their class labels, joined by document id."""
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
     if rows.null_count:
         raise CorpusError(f"{rows.null_count} documents of the tokens are not in the corpus; run protect again")
@@ -107,6 +107,7 @@ def _truth(documents: LabelledTokens) -> Truth:
 
 
 def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
+    """Return the measured rows of the majority-class and bag-of-words baselines."""
     from reticent.ext.classify.measure import bag_of_words, majority
 
     classes, is_train = documents.classes, documents.is_train
@@ -130,7 +131,7 @@ def train_one(
     progress: Callable[[StepReport], None],
     **more: Any,
 ) -> ClassifiedStart:
-    """Train and measure a head on a checkpoint; ``more`` as for `classify`."""
+    """Train a head on one checkpoint and test it on held-out documents; ``more`` as for `classify` or `tag`."""
     from reticent.ext.classify.training import classify
 
     found = (classify if isinstance(documents, LabelledTokens) else tag)(
@@ -148,6 +149,7 @@ def train_one(
 
 
 def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
+    """Return the F1 scores of predicted classes or tags on held-out documents."""
     from reticent.ext.classify.measure import measure
 
     audit = job.audit
@@ -160,6 +162,7 @@ def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, j
 def result_of(
     documents: LabelledTokens | TaggedTokens, job: Job, head: HeadConfig, model: str | None, rows: list[ClassifiedStart]
 ) -> ClassificationEvidence:
+    """Return the classification evidence that holds these measured rows."""
     is_train, individual = documents.is_train, documents.store.individual
     if isinstance(documents, LabelledTokens):
         classes, column = documents.class_names, {"label": job.classifying().label or job.corpus.label}

@@ -1,7 +1,7 @@
-"""Classes: the labelled documents that a classifier is trained and evaluated on.
+"""Class labels: the labelled documents that a classifier is trained and evaluated on.
 
 Names of classes are not treated as private text: they become part of the classifier and of every result. So a column of
-text or of ids is refused, and so is a class that a single individual has.
+text or of ids is refused, and so is a class that only one individual has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CLASS_NAME = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledTokens:
-    """Labelled documents and the side of each; see :func:`label_documents`.
+    """Tokenised documents with class labels, each on the training or the held-out side; see :func:`label_documents`.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ def label_documents(
     min_individuals: int | None = None,
     households: np.ndarray | None = None,
 ) -> LabelledTokens:
-    """Return the documents that have a label and a token, with their classes.
+    """Return the documents that have a label and at least one token, with their classes.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def label_documents(
 
 
 def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray | None) -> None:
-    """Raise `ArtifactError` where an individual, or the household of one, is on both sides."""
+    """Raise `ArtifactError` if an individual, or a household, has documents on both sides."""
     named = {"individuals": store.individual} | ({} if households is None else {"households": households})
     for kind, units in named.items():
         own = units if kind == "individuals" else units[store.individual]
@@ -118,7 +118,8 @@ def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray 
 
 
 def _check_names(names: list[str], num_documents: int) -> None:
-    """Refuse labels that look like text or ids. No message shows a label, so a wrong column never reaches a log."""
+    """Raise `CorpusError` for class names that look like text or ids; no message shows a label, so
+    none reaches a log."""
     if not num_documents:
         raise CorpusError("labels: no document has one")
     if len(names) > MAX_CLASSES or max(map(len, names)) > MAX_CLASS_NAME:
@@ -132,7 +133,8 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """The classes that are used, bool (C,); `CorpusError` if a class is missing on a side."""
+    """Return which classes have enough individuals on both sides, bool (C,); raise `CorpusError` if fewer than two, or
+    without ``at_least`` if a class is missing on a side."""
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)
     if at_least is None and num_classes > 1:

@@ -1,7 +1,7 @@
-"""Evaluation of classifying held-out documents: F1, intervals clustered by individual, and baselines.
+"""Evaluation of classifiers on held-out documents: F1, intervals clustered by individual, and baselines.
 
-Every document has one class, so micro F1 is the share of right documents. Macro F1 is the plain mean over the classes,
-rare or not. The two baselines look at no model: the commonest class, and a logistic regression on bags of words.
+Every document has one class, so micro F1 is the accuracy. Macro F1 is the plain mean over the classes, rare or not. The
+two baselines use no model: the commonest class, and a logistic regression on bags of words.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ BAG_OF_WORDS_C = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Truth of the held-out documents: class (int64) and individual of each, and the number of classes."""
+    """True classes (int64) and individuals of the held-out documents, and the number of classes."""
 
     classes: np.ndarray
     individual: np.ndarray
     num_classes: int
 
     def counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the right documents, and the documents of a class plus those predicted as it: (C, individuals)
-        each.
+        """Return numerator and denominator of each class's F1 for each individual, two arrays (C, individuals): twice
+        the correct documents, and true plus predicted documents.
 
         Their ratio, summed over individuals, is the F1 of each class.
         """
@@ -47,7 +47,7 @@ class Truth:
 
 
 def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> MeasuredClasses:
-    """Return macro and micro F1, F1 by class and the confusion counts of predicted classes.
+    """Return macro and micro F1, F1 by class and the confusion matrix of predicted classes.
 
     Parameters
     ----------
@@ -73,14 +73,15 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
         macro_f1=macro(by_class, draws, len(codes)),
         micro_f1=micro,
         classes=[publish(row, small_cell) for row in rows],
-        confusion=_close_cells(confusion, individuals_per_cell, small_cell),
+        confusion=_hide_small_cells(confusion, individuals_per_cell, small_cell),
         documents=len(truth.classes),
         individuals=len(codes),
     )
 
 
 def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
-    """Return macro F1 of the first predictions minus that of the second, over the same resampled individuals."""
+    """Return macro F1 of the first minus the second predictions, with an interval over the same
+    individuals resampled."""
     values, draws = [], []
     for predicted in (first, second):
         tops, bottoms = truth.counts(predicted)
@@ -93,9 +94,9 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
 
 
 def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
-    """Return the mean of the classes' F1. If none of them has a spread to resample, the bounds are the means of their
-    exact bounds; these are wider than necessary, because the classes do not all reach their bounds at once.
-    """
+    """Return the macro F1, the mean over classes, from bootstrap draws (replicates, C). If no class has a spread to
+    resample, the bounds are the means of the classes' exact bounds, wider than necessary since classes do not all reach
+    them at once."""
     known = [estimate for estimate in by_class if estimate.value is not None]
     value = float(np.mean([estimate.value for estimate in known]))
     if all(estimate.value in (0.0, 1.0) for estimate in known) or n == 1:
@@ -106,7 +107,7 @@ def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
 
 
 def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the documents, and the distinct individuals, of each (true, predicted) pair: (C, C) each."""
+    """Return the documents and the distinct individuals of each (true, predicted) class pair, int64 (C, C) each."""
     num = truth.num_classes
     cell = truth.classes * num + predicted
     documents = np.bincount(cell, minlength=num * num).reshape(num, num)
@@ -114,10 +115,9 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
     return documents, np.bincount(pairs[:, 0], minlength=num * num).reshape(num, num)
 
 
-def _close_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Replace counts of fewer individuals by None; a row has at least two of them, because its sum would reveal a
-    single one.
-    """
+def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
+    """Return the confusion counts with None for those of fewer individuals than ``cell``; a row with one such cell
+    loses a second, since its sum would reveal the first."""
     rows: list[list[int | None]] = []
     for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
         closed = [0 < found < cell for found in individuals]
@@ -133,13 +133,13 @@ def _close_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: 
 
 
 def majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-    """Return the commonest class of the training documents (the first of equals) for each held-out one."""
+    """Return the commonest training class for each held-out document, int64; ties go to the first class."""
     commonest = np.bincount(classes[is_train]).argmax()
     return np.full(np.count_nonzero(~is_train), commonest, dtype=np.int64)
 
 
 def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-    """Return the classes of the held-out documents by logistic regression on their words, whole documents, tf-idf.
+    """Return the classes predicted for the held-out documents by tf-idf logistic regression on whole documents' words.
 
     Words are the store's, distinguished by their tokens; those that no training document has are not seen.
     """

@@ -1,6 +1,6 @@
-"""The steps of new heads: which checkpoints classifiers and taggers start from, one artefact for each training.
+"""The job's stage of classifier and tagger heads: which checkpoints they start from, one artefact for each training.
 
-What is trained and measured stands in :mod:`reticent.ext.classify.documents`, which a plan without it need not load.
+Training and evaluation are in :mod:`reticent.ext.classify.documents`, which a job without heads need not load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FOLDERS = {"classify": "classification", "tag": "tagging"}
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Heads on the checkpoints of a training, or (None) on the base: one artefact.
+    """The heads trained on the checkpoints of one training, or (None) on the base model: one artefact.
 
     The head's own seed is always the job's: seeds differ in the training alone, on the same individuals.
     """
@@ -57,7 +57,7 @@ class _Stage:
 
     @property
     def name(self) -> str:
-        """Name of its artefact."""
+        """Name of the artefact."""
         kind = FOLDERS[self.head.section]
         folder = f"{kind}/{self.model.name}"
         return f"{folder}/base" if self.training is None else self.training.name.replace("models", kind, 1)
@@ -68,17 +68,17 @@ class _Stage:
         return f"{what} from {self.training.title if self.training else f'base of {self.model.name}'}"
 
     def epochs(self, job: Job) -> list[int]:
-        """Epochs of the checkpoints to start from; 0 is the base model."""
+        """Return the epochs of the checkpoints to start from; 0 is the base model."""
         if self.training is None:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
     def privacy(self, run: Run) -> PrivacyConfig:
-        """DP-SGD of a private head, of the same unit as that of a training: one budget holds both."""
+        """Return the DP-SGD settings of a private head, with the trainings' privacy unit: one budget holds both."""
         return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
-        """Steps that no epsilon of its DP-SGD accounts for."""
+        """Return the names of steps on the documents that the head's epsilon does not cover."""
         own = unaccounted_stages(job, self.model, self.head.recipe())
         if self.training is None:
             return own
@@ -88,7 +88,7 @@ class _Stage:
         return tuple(dict.fromkeys((*own, *unaccounted_stages(job, self.model, start), *unaccounted_steps(start))))
 
     def artefact(self, run: Run) -> Artefact:
-        """Return the artefact; its training must be there."""
+        """Return the artefact's name, settings and input fingerprints; its training must exist."""
         job, head = run.job, run.job.of_model(self.head, self.model)
         settings = {
             **head.all_values(without=("save_minutes",)),
@@ -121,7 +121,7 @@ class _Stage:
 
 
 def _stages(run: Run) -> list[_Stage]:
-    """Return for each section of heads the base model and every training of each model, by recipe and seed."""
+    """Return the heads of each section, on the base model and every training of each model, by recipe and seed."""
     job = run.job
     return [
         _Stage(head, model, start) for head in job.heads for model in job.model for start in starts_of(job, head, model)
@@ -129,7 +129,8 @@ def _stages(run: Run) -> list[_Stage]:
 
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
-    """Return what a private head on a model depends on, for a manifest; a larger budget trains nothing again."""
+    """Return the privacy settings that a private head depends on, for a manifest; a larger budget
+    makes nothing stale."""
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
     found: dict[str, Any] = settings.cache_key(private=True)["dp"]
@@ -137,7 +138,7 @@ def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
 
 
 def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
-    """Yield for each private head its artefact, recipe, DP-SGD, number of epochs, and size of a batch."""
+    """Yield artefact name, recipe, DP-SGD settings, number of epochs and batch size of each private head's training."""
     for stage in _stages(run):
         head = stage.head
         for _ in stage.epochs(run.job) if head.private else ():
@@ -145,14 +146,13 @@ def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, i
 
 
 def classification_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of the stage by name."""
+    """Return the fingerprints of the artefacts of this stage, by name."""
     return {stage.name: run.fingerprints.of(stage.name) for stage in _stages(run)}
 
 
 def check_settings(run: Run) -> None:
-    """Raise `PolicyError` where the job starts from a checkpoint that it does not keep, or promises an epsilon that it
-    cannot give, and `CorpusError` where the labels cannot be read, as far as documents are there.
-    """
+    """Raise `PolicyError` if a head starts from a checkpoint that is not kept or promises an epsilon it cannot give,
+    and `CorpusError` if labels cannot be read (local documents only)."""
     for stage in _stages(run):
         stage.epochs(run.job)
         settings = run.job.training(stage.model).dp if stage.head.private else None
@@ -170,9 +170,7 @@ def check_settings(run: Run) -> None:
 
 
 def check_documents(run: Run) -> None:
-    """Raise for documents that cannot be labelled, or are too few for the epsilon of their head, before the trainings;
-    the tokens must be there.
-    """
+    """Raise, before any training, if documents cannot be labelled or are too few for a head's epsilon."""
     from reticent.ext.classify.training import training_units
 
     for head in run.job.heads:
@@ -184,7 +182,7 @@ def check_documents(run: Run) -> None:
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
-    """Yield for each section of heads a step for the base model and for every training of each model.
+    """Yield a build step for the heads of each section on the base model and on every training of each model.
 
     The artefact of the base model also has the rows that need no model. Each artefact is ``classification.json``, and
     the heads if the job keeps them.
@@ -225,7 +223,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
             out = folder / (f"epoch-{epoch:04d}" if epoch else "base")
             if not any(row.training is not None and row.epoch == epoch for row in rows):
                 with _texts(run, model, head, folder) as epoch_store:
-                    tell = _part_of(advance, number, len(epochs))
+                    tell = _progress_of_part(advance, number, len(epochs))
                     row = train_one(
                         kept[epoch], stage.recipe, epoch, documents, head, job, out, tell, epoch_store=epoch_store,
                         privacy=privacy, keep_state=True,
@@ -247,7 +245,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 def _texts(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
-    """Yield what gives the members' documents as the head reads them in an epoch; None where it is as they are."""
+    """Context manager: a function from epoch to the members' tokens as the head reads them (with surrogates, say); None
+    if they are unchanged."""
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
     if head.text == "keep":
@@ -257,8 +256,8 @@ def _texts(
         yield epoch_store or (lambda _: store)
 
 
-def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
-    """Report the steps of part ``number`` of ``count`` equal parts as steps of the whole."""
+def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
+    """Return a progress callback that reports the steps of part ``number`` of ``count`` equal ones as of the whole."""
 
     def tell(said: StepReport) -> None:
         size = said["num_steps"]
@@ -268,9 +267,8 @@ def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[
 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:
-    """Return the results of the stage for each section and model: the rows of its base model and baselines first, then
-    those by recipe, seed (if the job has several) and epoch.
-    """
+    """Return the results for each section and model: rows of the base model and baselines first, then by recipe, seed
+    (if the job has several) and epoch."""
 
     results: dict[tuple[str, str], ClassificationEvidence] = {}
     for stage in _stages(run):
@@ -286,7 +284,7 @@ def read_results(run: Run) -> list[ClassificationEvidence]:
 
 
 def _starts(kept: Sequence[int], settings: HeadConfig, name: str) -> list[int]:
-    """Return the epochs to start from, out of those whose checkpoints are kept."""
+    """Return the epochs to start heads from, sorted; raise `PolicyError` for one whose checkpoint is not ``kept``."""
     wanted: Sequence[int] | None = settings.from_epochs
     if wanted is None:
         wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]

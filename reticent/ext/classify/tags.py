@@ -1,8 +1,8 @@
-"""Taggers of identifiers: the tags of tokens, their training, and strict F1 on held-out individuals.
+"""Taggers of identifiers: BIO tags of tokens, training, and strict F1 on held-out individuals.
 
-A tag says that an identifier of a category begins at a token (B-NAME), goes on there (I-NAME), or neither (O). An
-identifier is the words that a span of the run meets. Where spans share a word, they are one identifier, of the category
-of the longest. The tokens between its words belong to it.
+A tag says that an identifier of a category begins at a token (B-NAME), continues there (I-NAME), or neither (O). An
+identifier consists of the words that a detected span touches. Spans that share a word are one identifier, of the
+category of the longest. The tokens between its words belong to it.
 
 F1 is strict: an identifier counts as found if a predicted one has its category, its first token and its last.
 """
@@ -37,7 +37,7 @@ FEWEST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedTokens:
-    """Documents and the tags of their tokens; see :func:`tag_documents`.
+    """Tokenised documents with the BIO tags of their tokens; see :func:`tag_documents`.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class TaggedTokens:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the tags, in the order of their numbers."""
+        """Names of the tags ("O", "B-NAME", "I-NAME", ...), in the order of their numbers."""
         return ("O", *(f"{kind}-{name}" for name in self.categories for kind in "BI"))
 
 
@@ -72,7 +72,7 @@ def tag_documents(
     households: np.ndarray | None = None,
     fewest: int = FEWEST,
 ) -> TaggedTokens:
-    """Return the tags of all tokens of documents.
+    """Return documents with the BIO tags of all their tokens, from the detected spans.
 
     Parameters
     ----------
@@ -115,20 +115,22 @@ def tag_documents(
 
 
 def tags_of(store: TokenStore, categories: tuple[str, ...]) -> np.ndarray:
-    """Return the tags of tokens whose identifiers were replaced by surrogates (`RewrittenTokens`), int64."""
+    """Return the tags, int64 (num_tokens,), of tokens whose identifiers are surrogates (`RewrittenTokens`)."""
     assert store.path is not None
     return _tags(_identifier_of_tokens(store, WordSpans(store.path)), [CATEGORIES.index(name) for name in categories])
 
 
 @dataclass(frozen=True, slots=True)
 class _Identifiers:
-    """Of each token: the category of its identifier (-1 for none), and whether one begins there."""
+    """For each token, the index in `CATEGORIES` of its identifier (-1: none), and whether an
+    identifier begins there."""
 
     kinds: np.ndarray
     begins: np.ndarray
 
 
 def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.ndarray | None = None) -> _Identifiers:
+    """Return the identifier category of each token, and whether an identifier begins there."""
     if documents is None:
         documents = np.arange(len(spans.doc_offsets) - 1)
     if len(documents) != store.num_documents:
@@ -153,9 +155,8 @@ def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.nda
 
 
 def _identifiers(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First word (with the number of its document above), end, and category of each identifier, in order; spans that
-    share a word are one.
-    """
+    """Return first word, end word (both with the document's row in the upper 32 bits) and category of each identifier,
+    sorted; spans that share a word are merged."""
     counts = np.diff(spans.doc_offsets)[documents]
     rows = np.repeat(np.arange(len(documents)), counts)
     places = np.arange(len(rows)) + np.repeat(spans.doc_offsets[documents] - np.cumsum(counts) + counts, counts)
@@ -178,6 +179,7 @@ def _identifiers(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _tags(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
+    """Return the BIO tag of each token, for the categories ``kept``."""
     numbers = np.full(len(CATEGORIES) + 1, IGNORE_INDEX, dtype=np.int64)  # the last is that of no category
     numbers[kept], numbers[-1] = 1 + 2 * np.arange(len(kept)), 0
     tags = numbers[tokens.kinds]
@@ -185,7 +187,7 @@ def _tags(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
 
 
 def found_identifiers(tags: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
-    """Return the identifiers that tags name as rows of first token, end and category, int64 (F, 3).
+    """Return the identifiers that BIO tags encode, as rows (first token, end, category), int64 (F, 3).
 
     An I- behind another category, or behind none, begins an identifier.
     """
@@ -204,7 +206,7 @@ def found_identifiers(tags: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
 def measure_tags(
     documents: TaggedTokens, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int
 ) -> MeasuredClasses:
-    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over categories, and by category.
+    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over categories, and each's own.
 
     Parameters
     ----------

@@ -1,12 +1,13 @@
-"""Downstream task: a classifier of whole documents, or a tagger, on top of a checkpoint: a new head, and some layers.
+"""Training of a head on top of a checkpoint: a document classifier or a tagger, with some layers of the model.
 
 The schedule of classifiers is that of [@boutet2025] §5.5, which follows [@sun2019]: four epochs, learning rate 2e-5, a
 tenth of the steps as warm-up. Only the last layer is trained with the head, so the checkpoint learns little more about
-individuals; embeddings of words are never trained. All starts with one seed get the same new head.
+individuals; word embeddings are never trained. All checkpoints with one seed get the same initial head.
 
-The trainer's loop trains it (`reticent.trainer.loop.train`), plain or by DP-SGD. Of a document longer than a window a
-class is learned by one window, drawn for each epoch. Its predicted class has the highest mean log-probability over its
-windows. With ``windows="first"`` the rest of a document is cut off, which is common practice. Classes are not weighted.
+The trainer's loop trains it (`reticent.trainer.loop.train`), plain or by DP-SGD. A document longer than a window is
+trained on one of its windows, drawn anew in each epoch. Its predicted class has the highest mean log-probability over
+its windows. With ``windows="first"`` the rest of a document is cut off, which is common practice. Classes are not
+weighted.
 
 Shapes: B windows of a batch, T tokens, C classes, D documents.
 """
@@ -54,7 +55,7 @@ TIMINGS = FILES[1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """The predictions of a head, and a record of its training.
+    """The predictions of a trained head for the held-out documents, and a record of its training.
 
     Attributes
     ----------
@@ -74,7 +75,7 @@ class Classified:
 
 
 class StepReport(TypedDict):
-    """One step of a training."""
+    """The report of one training step, for a progress callback."""
 
     step: int
     num_steps: int
@@ -83,7 +84,7 @@ class StepReport(TypedDict):
 
 
 class Labelled(Protocol):
-    """Documents with their labels: `LabelledTokens` or `TaggedTokens`."""
+    """Protocol of documents with labels: `LabelledTokens` or `TaggedTokens`."""
 
     @property
     def store(self) -> TokenStore: ...
@@ -229,9 +230,8 @@ def train_head(
 
 
 def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[TokenStore, int]:
-    """Return the documents to train on, with households in the place of individuals where they are the unit of epsilon,
-    and the number of units.
-    """
+    """Return the training documents, with households as individuals if they are the privacy unit, and the number of
+    units."""
     store = documents.store.select(np.flatnonzero(documents.is_train))
     if privacy is not None and privacy.unit == "household":
         if documents.households is None:
@@ -242,7 +242,7 @@ def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[
 
 
 def _chosen(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array, epoch: int) -> TokenStore:
-    """The documents with these ids, in their order, as they are read in an epoch."""
+    """Return the documents with these ids, in this order, with the tokens of an epoch."""
     store = epoch_store(epoch)
     rows = pc.index_in(doc_ids, value_set=store.doc_ids)
     if rows.null_count:
@@ -255,7 +255,7 @@ def _after(stores: Callable[[int], TokenStore], change: Callable[[TokenStore], T
 
 
 def _first_windows(store: TokenStore, length: int) -> TokenStore:
-    """The documents cut off after so many tokens."""
+    """Return the documents cut off after ``length`` tokens."""
     lengths = np.diff(store.doc_offsets)
     kept = np.arange(store.num_tokens) - np.repeat(store.doc_offsets[:-1], lengths) < length
     offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, length))]).astype(np.int64)
@@ -269,7 +269,7 @@ def _first_windows(store: TokenStore, length: int) -> TokenStore:
 def _new_head(
     folder: Path | str, objective: str, recipe: Recipe, names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, SpecialIds]:
-    """The checkpoint with a new head, and the special tokens of its windows.
+    """Return the checkpoint with a randomly initialised head, and the special tokens of its windows.
 
     A pooler is a part of the head and is new too, because masked language modelling trains none.
     """
@@ -297,7 +297,7 @@ def _new_head(
 
 
 def _objective_of(folder: Path | str) -> Objective:
-    """The objective of the model: "mlm" if a token attends to all tokens, "clm" if only to those before it."""
+    """Return the objective of a model folder: "mlm" if a token attends to all tokens, "clm" if only to earlier ones."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
@@ -313,7 +313,7 @@ def _objective_of(folder: Path | str) -> Objective:
 
 
 def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
-    """Freeze all but the last of the layers (or none of them), a pooler and the head; returns what is trained."""
+    """Freeze all layers but the last (or none of them), the pooler and the head; return the trained parameters."""
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)
     stacks = [part for part in base.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
@@ -342,9 +342,8 @@ def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
 def _predict(
     model: PreTrainedModel, documents: Labelled, config: HeadConfig, special: SpecialIds, pad_to: int
 ) -> np.ndarray:
-    """The class of each held-out document by the mean log-probability of its windows, 0 for one without windows; or
-    the tag of each of their tokens. int64.
-    """
+    """Return the class of each held-out document by the mean log-probability of its windows (0 without windows), or the
+    tag of each of their tokens; int64."""
     store = documents.store.select(np.flatnonzero(~documents.is_train))
     if isinstance(config, ClassifyConfig) and config.windows == "first":
         store = _first_windows(store, config.window_length - special.num_added)
@@ -366,7 +365,7 @@ def _predict(
 
 
 def _logits(model: PreTrainedModel, batch: Batch, config: HeadConfig) -> torch.Tensor:
-    """Logits of each window, float32 (B, C), or of each token (B, T, C)."""
+    """Return the logits of each window, float32 (B, C), or of each token, (B, T, C)."""
     device = model.device
     input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
     attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)

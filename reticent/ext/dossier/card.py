@@ -1,6 +1,7 @@
-"""The card of a model that leaves: its base, licence, documents, figures with intervals, the verdict, and the dossier.
+"""The model card of an exported model: its base, licence, documents, figures with intervals, verdict, and dossier
+digest.
 
-The figures stand twice: as sentences, and as ``model-index`` at the head, which the hub reads.
+The figures are given twice: as sentences, and as ``model-index`` in the metadata, which the hub reads.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ TASKS = {"mlm": "fill-mask", "clm": "text-generation"}
 
 
 class Card(NamedTuple):
-    """The text of a card, and the data at its head, as ``huggingface_hub.ModelCardData`` takes them."""
+    """The text of a model card, and its metadata, as ``huggingface_hub.ModelCardData`` takes them."""
 
     text: str
     data: Mapping[str, object]
 
 
 class Measure(NamedTuple):
-    """One figure of a card: its name for machines, the estimate, and whether it is an area."""
+    """One figure of a card: its name in the metadata, the estimate, and whether it is an area under a curve."""
 
     name: str
     estimate: Estimate
@@ -37,7 +38,7 @@ class Measure(NamedTuple):
 
 
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
-    """Return the outcome of the verdict on a tested model; None for a model before its last checkpoint."""
+    """Return the outcome of the verdict on a tested model, or "not shown" if the audit's report leaves it out."""
     shown = _shown(evidence, model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
@@ -50,7 +51,7 @@ def card_of(
     made_from: str = "",
     despite: str = "",
 ) -> Card:
-    """Return the card of a tested model.
+    """Return the model card of a tested model.
 
     Parameters
     ----------
@@ -88,6 +89,7 @@ def card_of(
 
 
 def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
+    """Return the model as the report shows it; None for a checkpoint that the report leaves out."""
     key = (model.model, model.objective, model.recipe, model.epoch)
     found = shown_models(evidence.audit, Texts("en"))
     return next(
@@ -96,7 +98,8 @@ def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | Non
 
 
 def _is_private(shown: ShownModel | None) -> bool:
-    """Whether an epsilon is given for a model, of which a figure of its documents would be outside."""
+    """Whether the model was trained with differential privacy; exact figures on its documents would lie outside its
+    epsilon, so they are not given."""
     return shown is not None and (shown.evidence.guarantee or "").startswith("epsilon")
 
 
@@ -104,6 +107,7 @@ def _lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
     digest: str, base: str, despite: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of the model card, in Markdown."""
     t, declared = words, evidence.declared
     yield t("card.title", recipe=model.recipe, model=model.model, epochs=model.epoch)
     if shown is None:
@@ -153,7 +157,7 @@ def _lines(
 
 
 def _measures(model: ShownModel) -> Iterator[Measure]:
-    """Return the figures of a card that have a value and an interval."""
+    """Yield the figures of a card that have a value and an interval."""
     evidence = model.evidence
     excess = evidence.excess["both"].excess if evidence.excess and "both" in evidence.excess else None
     strongest = strongest_attack(evidence)

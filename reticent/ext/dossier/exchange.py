@@ -1,4 +1,4 @@
-"""The dossier for who checks what leaves a secure environment: files that other tools read, and a form of two halves.
+"""Files of a dossier for output checkers of a secure environment: machine-readable results, and a form of two halves.
 
 Nothing here is measured or decided: a file for each attack repeats published numbers of ``evidence.json``, and the form
 leaves the decision to a person. The list of digests covers all of it, and so does the signature.
@@ -33,7 +33,8 @@ CHECKS = (
 
 
 def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | None) -> None:
-    """Write ``attack-*.json`` for each attack on membership, and ``form.json``."""
+    """Write ``attack-*.json`` for each membership attack, and ``form.json`` for the decision on release; ``statement``
+    says where the list of members comes from."""
     folder.mkdir()
     for name in dict.fromkeys(name for model in evidence.audit.models for name in model.membership):
         rows = [_row(evidence, model, name) for model in evidence.audit.models if name in model.membership]
@@ -62,6 +63,7 @@ def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | Non
 
 
 def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[str, Any]:
+    """Return one model's published result of a membership attack, as JSON values."""
     own = (model.model, model.recipe, model.epoch, model.training)
     found = (each for each in evidence.models if (each.model, each.recipe, each.epoch, each.training) == own)
     tested = next(found, None)

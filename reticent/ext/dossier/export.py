@@ -1,4 +1,4 @@
-"""A model that leaves a run: its allowed files, with a card that says what the dossier says of it."""
+"""Export a model from a run: its allowed files, with a model card that repeats the dossier's findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE
 from reticent.ext.dossier.card import card_of, verdict_of
-from reticent.ext.dossier.job import changed_outcomes, changed_results, lent_models
+from reticent.ext.dossier.job import changed_models, changed_outcomes, changed_results
 from reticent.ext.dossier.provenance import KEY
 from reticent.ext.dossier.seal import dossier_digest
 from reticent.ext.dossier.stage import DOSSIER
@@ -33,7 +33,7 @@ def export_with_card(
     despite: str = "",
     push_to_hub: str = "",
 ) -> dict[str, Any]:
-    """Copy a tested model to ``out`` (new or empty) with its card; returns the verdict and the files left behind.
+    """Copy a tested model to ``out`` (new or empty) with its card; return folder, verdict and files left behind.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def export_with_card(
         raise ArtifactError(f"{folder}: is of an earlier audit of this run; make it again with `reticent dossier`")
     if (run.folder / "audit" / "audit.json").is_file():
         again = published(run.evidence)
-        if said := [*changed_outcomes(evidence.audit, again), *lent_models(evidence, again)]:
+        if said := [*changed_outcomes(evidence.audit, again), *changed_models(evidence, again)]:
             raise ArtifactError(f"{folder}: {'; '.join(said)}; make it again with `reticent dossier`")
     tested = verify_model(evidence, places[chosen], of=(model, recipe, chosen))
     if tested is None:
@@ -109,7 +109,7 @@ def export_with_card(
 
 
 def _push(folder: Path, repo: str) -> None:
-    """Upload an exported model; its card's metadata are those of the page on the hub."""
+    """Upload an exported model to a repository of the hub; its card's metadata become those of the hub's page."""
     from huggingface_hub import HfApi
 
     api = HfApi()

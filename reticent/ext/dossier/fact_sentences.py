@@ -1,4 +1,4 @@
-"""Facts of a dossier that are no estimates: the documents, what was protected, the tests, the files; as sentences."""
+"""Sentences of a dossier on facts that are no estimates: the documents, what was protected, the tests, the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Context(NamedTuple):
-    """Evidence, models and language: all that a sentence is made from."""
+    """All that a sentence is made from: the evidence, the models shown, and the texts in one language."""
 
     evidence: DossierEvidence
     models: list[ShownModel]
@@ -31,7 +31,7 @@ class Context(NamedTuple):
 
 
 def setting(audit: AuditEvidence, *names: str) -> object:
-    """Return a published setting of the run; None where there is none."""
+    """Return a published setting of the run by its section and field names; None where there is none."""
     found: object = audit.settings
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else None

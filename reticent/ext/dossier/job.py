@@ -1,4 +1,6 @@
-"""The dossier of a finished run, outside the plan: made again, copied to be sent, checked against the run."""
+"""The dossier of a finished run, outside the job's plan of stages: rebuild it, copy it for sending, check it against
+the run.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
-    """Make the dossier of a run whose report is written, unless it is up to date; returns its folder and digest.
+    """Make the dossier of a run whose report is written, unless it is up to date; return its folder and digest.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
 
 
 def copy_dossier(folder: Path, out: Path) -> None:
-    """Copy a dossier without its manifest, to be sent."""
+    """Copy the signed files of a dossier, its digests and its signature, without the manifest, to be sent."""
     with new_folder(out):
         for name in (*signed_files(folder), SUMS, SIGNATURE):
             if (folder / name).is_file() and not name.startswith("."):
@@ -66,8 +68,7 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check a dossier; where it stands in its run folder, also the tested models of the run, and what they were made
-    from.
+    """Check a dossier's files and signature; in its run folder also the run's tested models and the source artefacts.
 
     Raises
     ------
@@ -93,7 +94,8 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
 
 
 def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None:
-    """Compare a dossier with what the run's own audit says today; one of an older version with its report too."""
+    """Compare a dossier's outcomes with what the run's own audit yields today, and add the differences to ``checked``;
+    one of an older version also with its report."""
     again = published(_read(run / "audit" / "audit.json"))
     said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
     if is_of_older_rules(said):
@@ -103,7 +105,7 @@ def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None
         changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
     elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
-    faults = [f"{EVIDENCE}: {line}" for line in (*changed, *lent_models(evidence, again))]
+    faults = [f"{EVIDENCE}: {line}" for line in (*changed, *changed_models(evidence, again))]
     checked.faults += faults
     if not faults:
         checked.holds.append("every outcome is that of the audit of the run")
@@ -114,12 +116,12 @@ def _read(path: Path) -> AuditEvidence:
 
 
 def is_of_older_rules(audit: AuditEvidence) -> bool:
-    """Return whether an older version of the rules judged."""
+    """Return whether the outcomes come from an older version of the judgement rules."""
     return audit.risks is None or (audit.risks.arithmetic or 1) < ARITHMETIC
 
 
 def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield the outcomes of published evidence that another judgement of the same models gives otherwise."""
+    """Yield a line for each published outcome (``said``) that differs in a new judgement of the same models."""
     before, now = _outcomes(said), _outcomes(again)
     for key in dict.fromkeys((*before, *now)):
         (recipe, model, title), outcomes = key, (before.get(key, "none"), now.get(key, "none"))
@@ -129,13 +131,14 @@ def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]
 
 
 def _outcomes(audit: AuditEvidence) -> dict[tuple[str, str | None, str], str]:
+    """Return (recipe, model, title) -> outcome, for each verdict and each single risk."""
     rows = audit.risks.rows if audit.risks else []
     found = {(row.recipe, row.model, "the verdict"): row.outcome for row in rows}
     return found | {(row.recipe, row.model, RISKS[r.risk].title): r.outcome for row in rows for r in row.results}
 
 
-def lent_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield the models of a dossier whose files are not those that the run's audit measured."""
+def changed_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
+    """Yield a line for each model of a dossier whose files differ from those that the run's audit measured."""
     measured = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in again.models}
     for one in evidence.models:
         digest = measured.get((one.model, one.recipe, one.epoch, one.training))
@@ -144,14 +147,13 @@ def lent_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str
 
 
 def _place(checkpoint: Path) -> tuple[str, ...]:
-    """Return model, recipe and epoch of a checkpoint, MODEL/RECIPE/…/epoch-0008."""
+    """Return (model, recipe, epoch folder) of a checkpoint path, MODEL/RECIPE/…/epoch-0008."""
     return (*checkpoint.parts[:2], checkpoint.name)
 
 
 def _tested(folder: Path) -> set[tuple[str, ...]] | None:
-    """Return the places of the models that a dossier has (`audit.every_checkpoint` may leave all but the last out);
-    None where the evidence cannot be read, which is a fault of its own.
-    """
+    """Return (model, recipe, epoch folder) of each model in a dossier (`audit.every_checkpoint` may leave out all but
+    the last); None where the evidence cannot be read, which is reported elsewhere."""
 
     try:
         models = read_evidence(folder).models
@@ -161,9 +163,8 @@ def _tested(folder: Path) -> set[tuple[str, ...]] | None:
 
 
 def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:
-    """Yield the results of a run, or ``only`` this one of them, that are not those of which the dossier has the keyed
-    digests.
-    """
+    """Yield a line for each result of a run (or ``only`` this one) that is missing or differs from the dossier's
+    digest."""
 
     key, digests = (run / KEY).read_bytes(), evidence.digests
     expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}

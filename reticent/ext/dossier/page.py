@@ -1,4 +1,4 @@
-"""The page of a dossier, in one language: evidence for a decision, for a reader without training."""
+"""The HTML page of a dossier, in one language: evidence for a decision on release, for a reader without training."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WIDTH = 6
 
 
 class Line(NamedTuple):
-    """One figure, as it is printed."""
+    """One figure of a table, formatted for print: value, interval and number of units."""
 
     value: str
     interval: str
@@ -65,7 +65,7 @@ class Line(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A question with its answer: a row a measure with a column a model, and sentences."""
+    """An authority's question with its answer: a table, one row a measure and one column a model, and sentences."""
 
     name: str
     title: str
@@ -77,12 +77,12 @@ class Answer(NamedTuple):
 
 
 def page_name(language: Language, languages: Sequence[Language], suffix: str) -> str:
-    """Return the file of a page: ``dossier.html`` in the first language, ``dossier.fr.html`` in another."""
+    """Return the file name of a page: ``dossier.html`` in the first language, ``dossier.fr.html`` in another."""
     return f"dossier{'' if language == languages[0] else f'.{language}'}.{suffix}"
 
 
 def pages_digest() -> str:
-    """Return the SHA-256 of all files that make the pages; pages of another digest are stale."""
+    """Return the SHA-256 of all source files and templates of the pages; pages of another digest are stale."""
     here, digest = Path(__file__).parent, hashlib.sha256()
     audit = here.parents[1] / "audit"
     others = [
@@ -110,7 +110,7 @@ def pages_digest() -> str:
 
 
 def render(evidence: DossierEvidence, language: Language, languages: Sequence[Language]) -> str:
-    """Return the page of published evidence in a language.
+    """Return the dossier's HTML page in one language, from published evidence; ``languages`` are those of all pages.
 
     Raises
     ------
@@ -139,11 +139,11 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         utility={model.letter: _utility(model, words) for model in language_models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](context)],
-        adversaries=[(who, [(test, test.where(context)) for test in who.tests]) for who in ADVERSARIES],
+        adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
-        key=lambda recipe: _inked(key(recipe)),
-        picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in language_models], words))),
-        not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        key=lambda recipe: _printable(key(recipe)),
+        picture=list(map(_printable, plots.tradeoff_panels([model.evidence for model in language_models], words))),
+        not_made=[(who, test, test.reason_not_made(context)) for who, test in tests_not_made(context)],
         copies=list(copies_beside(context)), access=list(FACTS["release"](context)),
         counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
@@ -166,7 +166,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 
 
 def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
-    """Return an answer; a figure that an earlier one has is named with its place, and not printed again.
+    """Return the answer to a question; a figure printed in an earlier answer is referred to, not printed again.
 
     ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
     """
@@ -192,6 +192,7 @@ def _answer(question: Question, context: Context, printed: dict[str, str]) -> An
 
 
 def _line(row: Row, context: Context) -> tuple[str, Line]:
+    """Return the label of a row and its figure, formatted."""
     t = context.words
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else t(value) if isinstance(value, Key) else value
@@ -210,8 +211,8 @@ def _utility(model: ShownModel, words: Texts) -> str:
     return f"{words.value(measured)} ({words.interval(measured)})"
 
 
-def _inked(svg: str) -> str:
-    """Return a figure in the colours of paper, which a page to print has alone."""
+def _printable(svg: str) -> str:
+    """Return an SVG figure with the CSS variables replaced by their fallback colours, for a page to print."""
     return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 
 
@@ -290,13 +291,13 @@ EXAMINED = (
 
 
 class Key(str):
-    """A value of a label that is a text of the catalogue."""
+    """A value inserted into a label that is itself a key of the catalogue of texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: its label with inserted values, its model (None: the documents), and the estimate (None: it is named
-    because it was not measured)."""
+    """One number of a figure: its label with inserted values, its model (None: the documents), and the estimate (None:
+    not measured, and listed as such)."""
 
     label: str
     model: ShownModel | None
@@ -311,22 +312,22 @@ Found = Iterator[Row]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The function that finds a family of numbers in the evidence."""
+    """A family of numbers, by the functions that find them in the evidence of a model or of the whole audit."""
 
     of_model: Callable[[ShownModel], Found] | None = None
     of_audit: Callable[[AuditEvidence, Sequence[ShownModel]], Found] | None = None
 
 
 def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
-    """Yield the numbers of a figure that have a value."""
+    """Yield the rows of a figure (by its name in `FIGURES`) that have a value or are marked as not measured."""
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
     found += figure.of_audit(audit, models) if figure.of_audit else ()
     yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
-def _one(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
-    """A figure of one number: an attribute of what the evidence of a model holds."""
+def _single_number(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
+    """Return a figure of one number: attribute ``number`` of what ``held`` takes from a model's evidence."""
 
     def of_model(model: ShownModel) -> Found:
         if found := held(model.evidence):
@@ -375,7 +376,7 @@ def _membership(model: ShownModel) -> Found:
 
 
 def _valid(model: ShownModel) -> list[MeasuredAttack]:
-    """Return the attacks whose controls do not invalidate them: those of which the strongest is one."""
+    """Return the membership attacks that their controls do not invalidate; the strongest is chosen among these."""
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
@@ -414,7 +415,7 @@ def _subgroup(model: ShownModel) -> Found:
 
 
 def _inverted(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
-    """Yield each kind of identifiers that a model was inverted for, by name."""
+    """Yield the name ("direct" or "indirect") and the result of each identifier class that a model was inverted for."""
     found = model.evidence.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         if kind:
@@ -442,7 +443,8 @@ def _in_place(model: ShownModel) -> Found:
 
 
 def _diagnoses(model: ShownModel) -> Found:
-    """What is told of members, with its placebo; the labels hold other texts, which `_line` puts into the language."""
+    """Yield the rates of diagnoses inferred for members, and their placebos; `_line` translates
+    values of type `Key`."""
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
         for rung, cell in cells.items():
@@ -486,7 +488,8 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 
 def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
-    """Probes of the models of the verdict; what was asked of another one, such as the base, is in the report."""
+    """Yield the probe results of the models under verdict; those of others, such as the base, are
+    only in the report."""
     for model in models:
         probed = _probed(audit, model)
         for result in probed.results if probed else ():
@@ -498,7 +501,7 @@ def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
 
 
 def _probed(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
-    """Return the probe of a model, which is named by its recipe, and its section where there are several."""
+    """Return the probe named by a model's recipe, with the model's name where there are several; None without one."""
     recipe, asked = model.evidence.recipe, audit.probe.models if audit.probe else ()
     names = (f"{recipe} of {model.evidence.model}", recipe)
     return next((probed for name in names for probed in asked if probed.name == name), None)
@@ -513,24 +516,24 @@ def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         "excess": Figure(_excess),
-        "predicted": _one("figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"),
-        "written": _one(
+        "predicted": _single_number("figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"),
+        "written": _single_number(
             "figures.identifiers_in_texts_that_it_writes_by",
             lambda e: e.generated and e.generated.excess.get("both"),
             "excess",
         ),
         "passages": Figure(_passages),
         "membership": Figure(_membership),
-        "threshold": _one(
+        "threshold": _single_number(
             "figures.how_surely_the_ease_with_which_it_predicts", lambda e: e.membership.get("loss"), "auc", area=True
         ),
-        "withdrawn": _one(
+        "withdrawn": _single_number(
             "figures.how_surely_a_comparison_with_the_release_before", lambda e: e.withdrawn, "auc", area=True
         ),
         "at_threshold": Figure(_at_threshold),
         "kinds": Figure(_kinds),
         "subgroup": Figure(_subgroup),
-        "user_inference": _one(
+        "user_inference": _single_number(
             "figures.how_surely_other_documents_of_a_person_never",
             lambda e: e.membership.get("user_inference"),
             "auc",
@@ -538,7 +541,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "inversion": Figure(_inversion),
         "in_place": Figure(_in_place),
-        "association": _one(
+        "association": _single_number(
             "figures.terms_of_a_person_s_documents_such_as",
             lambda e: e.inversion and e.inversion.association,
             "rate.excess",
@@ -546,7 +549,9 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         "diagnoses": Figure(_diagnoses),
         "attributes": Figure(_attributes),
         "names": Figure(_names),
-        "partial_copy": _one("figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"),
+        "partial_copy": _single_number(
+            "figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"
+        ),
         "moved": Figure(_moved),
         "unicity": Figure(of_audit=_unicity),
         "probes": Figure(of_audit=_probes),
@@ -569,7 +574,8 @@ NOT_ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One attack: its meaning in plain words, its name in the evidence, and whether the run made it on a model."""
+    """One attack: its meaning in plain words, its name in the evidence, and a check whether the run
+    made it on a model."""
 
     __test__ = False  # no test of pytest
 
@@ -581,25 +587,25 @@ class Test:
     #: Objectives of the models that it can be made on.
     objectives: tuple[str, ...] = LANGUAGE_MODELS
 
-    def able(self, context: Context) -> list[ShownModel]:
-        """Return the models that it can be made on."""
+    def applicable(self, context: Context) -> list[ShownModel]:
+        """Return the models that the attack applies to, by objective."""
         return [model for model in context.models if model.evidence.objective in self.objectives]
 
-    def left_out(self, context: Context) -> list[ShownModel]:
-        """Return the models that it could have been made on and was not."""
-        return [model for model in self.able(context) if not self.made(context, model)]
+    def not_attacked(self, context: Context) -> list[ShownModel]:
+        """Return the models that the attack applies to but was not run on."""
+        return [model for model in self.applicable(context) if not self.made(context, model)]
 
-    def why_not(self, context: Context) -> str:
-        """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
+    def reason_not_made(self, context: Context) -> str:
+        """Return a sentence on how a run makes the attack, or why it is impossible for a model trained elsewhere."""
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
             return t(NOT_ELSEWHERE[self.name])
         return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
-    def where(self, context: Context) -> str:
-        """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
-        left, t = self.left_out(context), context.words
-        on = [model for model in self.able(context) if model not in left]
+    def coverage(self, context: Context) -> str:
+        """Return "yes", "no", or the names of the models the attack was run on if it was run on only some."""
+        left, t = self.not_attacked(context), context.words
+        on = [model for model in self.applicable(context) if model not in left]
         if on and left:
             return t("dossier.on_models", models=_named(on, t))
         return t("dossier.yes") if on else t("dossier.no")
@@ -611,13 +617,14 @@ def _named(models: Sequence[ShownModel], t: Texts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """An adversary, by the name in the catalogue of texts, and the tests that represent it."""
+    """An adversary, by name in the catalogue of texts, and the attacks that represent it."""
 
     name: str
     tests: tuple[Test, ...]
 
 
 def _attacked(*names: str) -> Callable[[Context, ShownModel], bool]:
+    """Return a predicate: whether any of the named attacks was run on a model."""
     return lambda _, model: any(name in model.evidence.membership for name in names)
 
 
@@ -812,24 +819,24 @@ ADVERSARIES = (
 
 
 def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
-    """Yield the tests that the run did not make on every model that they can be made on."""
+    """Yield each attack, with its adversary, that was not run on every model it applies to."""
     for adversary in ADVERSARIES:
         for test in adversary.tests:
-            if not context.models or test.left_out(context):
+            if not context.models or test.not_attacked(context):
                 yield adversary, test
 
 
 def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
-    """Yield for each model its name and the names of the tests that were not made on it."""
+    """Yield for each model its name and the names of the attacks that were not run on it."""
     t = context.words
     for model in context.models:
-        left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
+        left = [test.name for who in ADVERSARIES for test in who.tests if model in test.not_attacked(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
 
 
 class Copied(NamedTuple):
-    """An attack on a copy of a model: its area, and the difference to that on the model itself."""
+    """An attack on a copy of a model: its AUC, and the difference to the AUC on the original model."""
 
     letter: str
     name: str
@@ -839,18 +846,20 @@ class Copied(NamedTuple):
 
 
 def copies_beside(context: Context) -> Iterator[Copied]:
-    """Yield each attack on each copy of a model that was trained elsewhere."""
+    """Yield each attack on each copy of a model that was trained elsewhere, compared with the original."""
     t = context.words
     for model in context.models:
         for name, attack in model.evidence.membership.items():
             if (found := attack.over_source) is None or found.value is None:
                 continue
-            less = replace(found, value=found.value - CHANCE, low=_less(found.low), high=_less(found.high))
+            less = replace(
+                found, value=found.value - CHANCE, low=_minus_chance(found.low), high=_minus_chance(found.high)
+            )
             texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
             yield Copied(model.letter, model.evidence.recipe, name, *texts)
 
 
-def _less(end: float | None) -> float | None:
+def _minus_chance(end: float | None) -> float | None:
     return None if end is None else end - CHANCE
 
 
@@ -859,13 +868,13 @@ def _less(end: float | None) -> float | None:
 
 @cache
 def crosswalk() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the table of paragraphs, and of what speaks to them: tests by name, and other parts of a dossier."""
+    """Return the table of regulation paragraphs, and of the attacks and other dossier parts that bear on each."""
     return tomllib.loads((files("reticent.audit") / "crosswalk.toml").read_text(encoding="utf-8"))
 
 
 class Crossed(NamedTuple):
-    """A test, or another part, with the paragraphs that it speaks to, and what came of it: sentences, the outcome of
-    its risk for each model that it was made on, and the question that shows its figures."""
+    """A test, or another part of a dossier, with the paragraphs that it bears on, and its result: sentences, the
+    outcome of its risk for each model it was run on, and the name of the question that shows its figures."""
 
     title: str
     name: str | None
@@ -876,19 +885,19 @@ class Crossed(NamedTuple):
 
 
 def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Crossed]:
-    """Yield a row for each test that a dossier knows, made or not, and for its other parts.
+    """Yield a row for each attack a dossier knows, run or not, and for the dossier's other parts.
 
     ``printed``: name of a figure -> name of the question that has it.
     """
     t = context.words
     for test in (test for who in ADVERSARIES for test in who.tests):
-        row, left = crosswalk()["tests"][test.name], test.left_out(context)
-        made = [model for model in test.able(context) if model not in left]
+        row, left = crosswalk()["tests"][test.name], test.not_attacked(context)
+        made = [model for model in test.applicable(context) if model not in left]
         sentences = [t("crosswalk.made", models=_named(made, t))] if made else []
         if made and left:
-            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.why_not(context)))
+            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.reason_not_made(context)))
         elif not made:
-            sentences.append(t("crosswalk.not_run", why=test.why_not(context)))
+            sentences.append(t("crosswalk.not_run", why=test.reason_not_made(context)))
         outcomes: list[str] = [
             Marked(
                 t("common.name_what", name=t("common.model_letter", letter=model.letter), what=" ".join(said)),
@@ -918,7 +927,8 @@ LEVELS = ("impact.negligible", "impact.limited", "impact.significant", "impact.m
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its title, the facts that the run knows, a declaration of the institution, or a question to it."""
+    """One field of the impact assessment: title, facts known to the run, the institution's
+    declaration, or a question."""
 
     title: str
     facts: tuple[str, ...] = ()
@@ -927,7 +937,7 @@ class Field:
 
 
 class Filled(NamedTuple):
-    """One field in the language: the known sentences, and the questions that are left to the person."""
+    """One field in one language: the known sentences, and the question left for a person to answer (None: nothing)."""
 
     title: str
     known: list[str]
@@ -971,7 +981,7 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Feared:
-    """One feared event: its sources and threats as the tests know them; the person describes its impacts."""
+    """One feared event of the impact assessment, with its risk sources and threats; a person describes its impacts."""
 
     title: str
     sources: str
@@ -990,7 +1000,7 @@ FEARED = (
 
 
 def filled_fields(context: Context) -> Iterator[tuple[str, list[Filled]]]:
-    """Yield each group with its fields, filled in as far as the run knows them."""
+    """Yield each group of impact-assessment fields, filled in from the declarations and facts of the run."""
     t = context.words
     for group, fields in FIELDS:
         rows = []

@@ -1,7 +1,7 @@
-"""Where the numbers of a dossier come from: digests of what a run read and made, of its models, and of the code.
+"""Where the numbers of a dossier come from: digests of a run's inputs and results, of its models, and of the code.
 
-Digests of what stays inside are keyed by ``dossier.key`` of the run folder, 32 random bytes: a reader of a dossier
-cannot test a guess of the documents, or of the split, by them.
+Digests of what is not released are keyed (HMAC) by ``dossier.key`` of the run folder, 32 random bytes, so that a reader
+of a dossier cannot test a guess of the documents, or of the split, by them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CODE = ("*.py", "*.j2", "*.toml", "*.html", "*.css", "*.js", "*.so")
 
 
 def keyed(run: Run, *digests: str) -> str:
-    """Return the keyed digest of digests; the key is made where there is none.
+    """Return the keyed digest (HMAC-SHA-256) of digests; the key file is made if missing.
 
     Raises
     ------
@@ -51,9 +51,7 @@ def keyed(run: Run, *digests: str) -> str:
 
 
 def _new_key(run: Run) -> bytes:
-    """Return 32 random bytes; where SOURCE_DATE_EPOCH asks for equal bytes of equal jobs, a digest of the documents.
-    Who has all of the documents can make that one too.
-    """
+    """Return 32 random bytes; with SOURCE_DATE_EPOCH (reproducible output), a digest of the documents instead."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return hashlib.sha256(f"{KEY} {run.corpus.fingerprint()}".encode()).digest()
     return secrets.token_bytes(32)
@@ -85,16 +83,15 @@ def keyed_digests(run: Run) -> KeyedDigests:
 
 
 def digest_of_counts(folder: Path) -> str:
-    """Return the digest of the counts of every training and of all protected tokens of a run: targets, violations."""
+    """Return the digest of the counts in the manifests of a run's trainings and token stores: targets, violations."""
     found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
     counts = {path.relative_to(folder).as_posix(): read_object(path / MANIFEST).get("counts") for path in found}
     return hashlib.sha256(canonical(counts)).hexdigest()
 
 
 def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
-    """Yield every checkpoint that the audit measured, with the digests that its training's manifest has of its files:
-    whether they still are those is checked by who asks for an artefact.
-    """
+    """Yield every checkpoint that the audit measured, with the file digests of its training's manifest; whether the
+    files still have them is checked where the artefact is read."""
 
     for section in run.job.model:
         seeds = list(run.job.training(section).seeds or [None])
@@ -129,5 +126,5 @@ def code_digest() -> str:
 
 
 def _num_parameters(folder: Path) -> int:
-    """Number of parameters of a checkpoint, from the headers of its files; weights that are shared count once."""
+    """Return the number of parameters of a checkpoint, from the weight files' headers; tied weights count once."""
     return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file))

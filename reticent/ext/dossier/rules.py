@@ -1,9 +1,9 @@
-"""Rules before scores: what will be measured and judged is written, hashed and signed before a model is scored.
+"""Rules fixed before scores: what will be measured and judged is written, hashed and signed before a model is scored.
 
 ``rules/rules.json`` of a run folder holds thresholds, relevant risks, gates, attacks, the release context, and seeds by
-a keyed digest. Its digest is an input of every measurement, so each score names the rules that stood when it was made;
-rules that change make every score stale. So the order is proved within one run folder: whoever tried in another folder
-first cannot be seen here.
+a keyed digest. Its digest is an input of every measurement, so each score names the rules in force when it was made;
+changed rules make every score stale. So the order is proved within one run folder: earlier tries in another folder
+cannot be seen here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEASURED = ("audit", "extraction", "canaries", "probe")
 
 
 def rules_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``rules``; none for a job that fixes none beforehand."""
+    """Yield the build step of the artefact ``rules``; nothing for a job that does not preregister its rules."""
     if run.job.dossier.preregister:
         key = run.job.dossier.key
         rules = _rules(run)
@@ -44,7 +44,8 @@ def rules_steps(run: Run) -> Iterator[Step]:
 
 
 def _rules(run: Run) -> dict[str, Any]:
-    """What is fixed, without the time. Seeds stand there by a keyed digest: with the ids they tell who is a member."""
+    """Return the preregistered rules, without time; seeds by keyed digest, since with the ids they
+    reveal the members."""
     job = run.job
     seeds = {"seed": job.seed, "training": [job.training(model).seeds for model in job.model]}
     parts = {name: part for name in MEASURED if (part := getattr(job, name)) is not None}
@@ -71,7 +72,8 @@ def _build(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]
 
 
 def fixed_rules(run: Run) -> FixedRules | None:
-    """Return what the dossier says of the rules; None where none were fixed beforehand."""
+    """Return the dossier's facts on the preregistered rules (time, digest, scores before and
+    after); None without any."""
     folder = run.folder / RULES
     if not run.job.dossier.preregister or not (folder / RULES_FILE).is_file():
         return None

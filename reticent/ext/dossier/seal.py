@@ -20,9 +20,8 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def signed_files(folder: Path) -> list[str]:
-    """Return the files that the list must hold: all but the list itself, its signature and, in a run folder, the
-    manifest that the run keeps of each result.
-    """
+    """Return the relative paths that the list of digests must hold: all files but the list, its signature and, in a run
+    folder, the run's manifest."""
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     # The run folder is its parent; of a dossier that was replaced, the parent of that.
     in_run = any((parent / JOB).is_file() for parent in folder.absolute().parents[:2])
@@ -31,7 +30,7 @@ def signed_files(folder: Path) -> list[str]:
 
 
 def seal(folder: Path, key: str | None) -> None:
-    """Write the list of digests and, where there is a key, its signature.
+    """Write the list of digests and, if a key is given, its signature.
 
     Raises
     ------
@@ -45,12 +44,12 @@ def seal(folder: Path, key: str | None) -> None:
 
 
 def dossier_digest(folder: Path) -> str:
-    """Return the SHA-256 of the list of digests, by which other dossiers and model cards name this one."""
+    """Return the SHA-256 of a dossier's list of digests, by which other dossiers and model cards identify it."""
     return hash_file(folder / SUMS)
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return file -> SHA-256 of the list; `ArtifactError` where the list is missing or a line has another form."""
+    """Return file name -> SHA-256 from the list of digests; raise `ArtifactError` if it is missing or malformed."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -63,7 +62,7 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def fingerprint_of_key(key: str) -> str:
-    """Return the fingerprint of a key, ``SHA256:…``, as ssh-keygen prints it."""
+    """Return the fingerprint of an SSH key file, ``SHA256:…``, as ssh-keygen prints it."""
     return _fingerprint(run_ssh_keygen(["-l", "-f", str(Path(key).expanduser())]))
 
 
@@ -75,7 +74,7 @@ def _fingerprint(said: str) -> str:
 
 
 def run_ssh_keygen(arguments: Sequence[str], stdin: bytes | None = None) -> str:
-    """Return the answer of ssh-keygen; `ArtifactError` where it fails or is not installed."""
+    """Return the output of ssh-keygen; raise `ArtifactError` if it fails or is not installed."""
     try:
         done = subprocess.run(["ssh-keygen", *arguments], input=stdin, capture_output=True, check=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""The published report -> the dossier, a folder that can be sent: evidence, pages, digests, signature.
+"""Build the dossier from the published report: a folder that can be sent, of evidence, pages, digests and signature.
 
 A dossier that another one replaces is kept in ``replaced-dossiers``, by its digest: it may have been sent.
 """
@@ -34,7 +34,7 @@ DOSSIER, REPLACED = "dossier", "replaced-dossiers"
 
 
 def check_settings(job: Job) -> None:
-    """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` for PDF that cannot be written."""
+    """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` if PDF is required and cannot be written."""
     writes_pdf(job.dossier.pdf)
     if job.dossier.key is not None:
         if not Path(job.dossier.key).expanduser().is_file():
@@ -43,14 +43,15 @@ def check_settings(job: Job) -> None:
 
 
 def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
-    """Return the digest of the dossier in a run folder, None for none, and the names of those that it replaced."""
+    """Return the digest of a run folder's dossier (None if there is none), and the names of those it replaced."""
     own = folder / DOSSIER
     replaced = sorted(path.name for path in (folder / REPLACED).glob("*") if (path / SUMS).is_file())
     return dossier_digest(own) if (own / SUMS).is_file() else None, replaced
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
+    """Yield the build step of the artefact ``dossier``; its manifest may be sent, so the input
+    digests there are keyed."""
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
@@ -71,7 +72,8 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 
 def _keep_replaced(run: Run) -> str | None:
-    """Copy the dossier that is there to those that were replaced, and return its digest."""
+    """Copy the existing dossier to the replaced ones and return its digest; without one, the job's
+    `dossier.replaces`."""
 
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():

@@ -1,4 +1,4 @@
-"""Check of a dossier: its files, its signature, and that model files are those that were tested."""
+"""Check of a dossier: its files, its signature, and whether model files are those that were tested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_A_RUN = "; a run keeps it beside its dossier, and a copy by `reticent dossie
 
 @dataclass(slots=True)
 class Checked:
-    """Results as sentences: checks that hold, faults, and checks that were not made."""
+    """Results of a check as sentences: checks that hold, faults, and checks that were not made."""
 
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Checked:
 
 
 def read_evidence(folder: Path) -> DossierEvidence:
-    """Return ``evidence.json`` of a dossier.
+    """Return the parsed ``evidence.json`` of a dossier.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read_evidence(folder: Path) -> DossierEvidence:
 
 
 def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check a dossier.
+    """Check the files, signature, pages and preregistered rules of a dossier, and the files of ``models``.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
 
 
 def _language(folder: Path) -> Language:
-    """Return the language of the first page; English where that is no page."""
+    """Return the language of the dossier's first page; English if the page is missing or has none."""
     page = folder / "dossier.html"
     head = page.read_bytes()[:200] if page.is_file() else b""
     return next((language for language in LANGUAGES if f'<html lang="{language}"'.encode() in head), "en")
 
 
 def model_digests(folder: Path) -> dict[str, str]:
-    """Return file -> SHA-256 of a model folder, without its card."""
+    """Return file name -> SHA-256 of a model folder, without its model card."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
     return {name: hash_file(path) for name, path in of_the_model(names).items()}
@@ -121,16 +121,15 @@ def model_digests(folder: Path) -> dict[str, str]:
 def verify_model(
     evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
 ) -> ModelUnderTest | None:
-    """Return the tested model that has exactly these files; None where there is none, or none of this name, recipe and
-    epoch.
-    """
+    """Return the tested model that has exactly the files of ``folder`` (and is ``of`` this model, recipe and epoch);
+    None if there is none."""
     digests = model_digests(folder) if folder.is_dir() else {}
     found = (model for model in evidence.models if digests and (model.files == digests or _is_given(model, digests)))
     return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
 
 
 def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Whether these are the files that were handed over, among which there may be others that hold no weights."""
+    """Whether these are the model files handed over for the test, possibly with others that hold no weights."""
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}
     return bool(given) and weights <= given.keys() and given.items() <= digests.items()
@@ -157,7 +156,7 @@ def _check_files(folder: Path, checked: Checked) -> None:
 
 
 def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> None:
-    """Compare the pages with what the evidence gives; those of another version are left to their signature."""
+    """Compare the pages with those rendered from the evidence, unless they are of another version of the code."""
     names = sorted(path.name for path in folder.glob("dossier*.html"))
     if evidence.code != code_digest():
         checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")
@@ -177,7 +176,7 @@ def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> N
 
 
 def _as_read(page: str) -> str:
-    """A page without the lines of its drawings, which each machine draws a little otherwise; what they show stays."""
+    """Return a page with each SVG drawing reduced to its labels, since drawings differ slightly between machines."""
     return re.sub(
         r"<svg\b.*?</svg>", lambda drawn: "".join(re.findall(r'aria-label="[^"]*"', drawn[0])), page, flags=re.S
     )

@@ -1,4 +1,4 @@
-"""The folder of a dossier: evidence, pages and their seal."""
+"""Write the folder of a dossier: evidence, pages and their seal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig) -> None:
-    """Write ``evidence.json``, the pages and their seal into an empty folder; equal input, equal bytes.
+    """Write ``evidence.json``, the pages and their seal into an empty folder; equal input gives equal bytes.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig
 
 
 def writes_pdf(setting: Literal["auto", "on", "off"]) -> bool:
-    """Return whether PDF is written: ``auto`` means where WeasyPrint is installed.
+    """Return whether PDF is written: ``auto`` means if WeasyPrint is installed.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def writes_pdf(setting: Literal["auto", "on", "off"]) -> bool:
 
 
 def write_pdf(page: str, file: Path) -> None:
-    """Write a page as PDF. Nothing is fetched, since the page holds no address."""
+    """Write an HTML page as a PDF file; no URL is fetched."""
     from weasyprint import HTML  # its messages concern CSS that has no meaning on paper
 
     for name in ("weasyprint", "fontTools"):

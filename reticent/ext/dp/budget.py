@@ -1,4 +1,4 @@
-"""The privacy budget: the epsilon spent by all private runs on one corpus, in one private JSON file.
+"""The privacy budget: the epsilon spent by all private trainings (*runs*) on one corpus, in one private JSON file.
 
 A run reserves its whole cost before its first step and settles after its last. A run that was killed never settles and
 counts in full, because its checkpoints may have been used. Costs add up for one unit of privacy only: a cost per
@@ -42,7 +42,7 @@ FORMAT = "reticent.budget/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """The cost of one run; ``settled`` once it has ended."""
+    """The privacy cost charged for one training (*run*), or a private vocabulary; ``settled`` once it has ended."""
 
     run: str
     corpus: str
@@ -54,7 +54,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The joint cost of several runs of one unit: two bounds, each an epsilon at a delta."""
+    """The composed cost of several runs of one privacy unit: two bounds, each an (epsilon, delta) pair."""
 
     basic: tuple[float, float]
     advanced: tuple[float, float]
@@ -66,7 +66,8 @@ class Total:
 
 
 def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) -> Total:
-    """Return the cost of several runs together; ``slack`` bounds the delta that advanced composition adds.
+    """Return the composed privacy cost of several runs, by basic and advanced composition; ``slack`` is the delta that
+    advanced composition adds.
 
     >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
     30.0
@@ -82,7 +83,7 @@ def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A budget file and the epsilon that the runs on one corpus may spend together.
+    """A budget file, and the epsilon that the runs on one corpus may spend together.
 
     Parameters
     ----------
@@ -98,12 +99,12 @@ class Budget:
     max_delta: float | None = None
 
     def require_room(self, asked: Sequence[Spending], num_units: int) -> None:
-        """Raise `PolicyError` where the limit does not hold all of these runs, which are to come, together."""
-        what = "this run" if (number := len(counting(asked))) == 1 else f"these {number} runs together"
+        """Raise `PolicyError` if the limit does not allow all of these future runs together."""
+        what = "this run" if (number := len(counted_entries(asked))) == 1 else f"these {number} runs together"
         self._check(asked, self.spent(), num_units, what)
 
     def spent(self) -> list[Spending]:
-        """Return the runs on this corpus."""
+        """Return the entries of the file for this corpus."""
         return [each for each in read_budget(self.path) if each.corpus == self.corpus]
 
     def reserve(
@@ -114,7 +115,8 @@ class Budget:
         about: dict[str, Any] | None = None,
         what: str = "this run",
     ) -> bool:
-        """Record the largest cost of a run before it starts; a resumed run (with the same name) is recorded once.
+        """Record the largest cost of a run before it starts; a resumed run (of the same name) is recorded once. Return
+        whether the entry is new.
 
         Returns whether it was not recorded yet.
 
@@ -135,19 +137,20 @@ class Budget:
         return is_new
 
     def release(self, run: str) -> None:
-        """Take a run out that ended before it drew any noise; for the process alone that reserved its cost."""
+        """Delete the entry of a run that ended before it drew noise; only for the process that reserved it."""
         with _changing(self.path) as spendings:
             spendings[:] = [each for each in spendings if each.run != run or each.settled]
 
     def settle(self, run: str, guarantee: Guarantee) -> None:
-        """Record the actual cost of a run that has ended."""
+        """Replace the reserved cost of a run by its actual cost, and mark it as settled."""
         with _changing(self.path) as spendings:
             for place, each in enumerate(spendings):
                 if each.run == run:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
     def _check(self, runs_asked: Sequence[Spending], spent: list[Spending], num_units: int, what: str) -> None:
-        counted = counting([*spent, *runs_asked])
+        """Raise `PolicyError` if the runs asked for do not fit into the budget beside those already spent."""
+        counted = counted_entries([*spent, *runs_asked])
         before = [each for each in counted if each in spent]
         asked = [each.guarantee for each in counted if each not in spent]
         if self.max_epsilon is None or not asked:
@@ -179,13 +182,15 @@ class Budget:
         )
 
     def _fits(self, runs: Sequence[Guarantee], limit: float) -> bool:
+        """Whether the runs' composed cost is within epsilon and delta, by either bound."""
         assert self.max_epsilon is not None
         bounds = compose([each.epsilon or 0.0 for each in runs], [each.delta for each in runs], limit / 2)
         return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
 
 
-def counting(spendings: Iterable[Spending]) -> list[Spending]:
-    """Return the runs that count: a vocabulary does not for whose every k there is a training that includes it."""
+def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
+    """Return the entries that count towards a total: all but vocabularies whose every k a
+    training's epsilon includes."""
     runs = list(spendings)
     included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
     return [each for each in runs if not included.issuperset((each.run, k) for k in each.about.get("k", [None]))]
@@ -204,7 +209,7 @@ def budget_of(privacy: PrivacyConfig) -> Budget | None:
 
 
 def read_budget(path: Path | str) -> list[Spending]:
-    """Return the entries of a budget file, in the order of the runs; an empty list if there is no file.
+    """Return the entries of a budget file, in recorded order; an empty list if there is no file.
 
     Raises
     ------
@@ -223,13 +228,13 @@ def read_budget(path: Path | str) -> list[Spending]:
 
 
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Return the joint cost of all runs on each corpus, for each unit; None if one of them has no epsilon.
+    """Return the composed cost of all runs by corpus and privacy unit; epsilon is None if one run has none.
 
     Advanced composition may add as much to delta as the runs' own deltas together. Without a limit that was fixed
     beforehand it holds only for epsilons that were; ``bound`` names this premise.
     """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
-    for each in counting(spendings):
+    for each in counted_entries(spendings):
         groups.setdefault((each.corpus, each.guarantee.unit), []).append(each.guarantee)
     rows = []
     for (corpus, unit), found in groups.items():
@@ -252,7 +257,7 @@ def _guarantee(values: dict[str, Any]) -> Guarantee:
 
 
 def to_plain(spending: Spending) -> dict[str, Any]:
-    """Return it as plain JSON values."""
+    """Return an entry as plain JSON values."""
     values = asdict(spending)
     if values["guarantee"]["epsilon"] == math.inf:  # JSON has no infinity
         values["guarantee"]["epsilon"] = "infinite"
@@ -261,7 +266,7 @@ def to_plain(spending: Spending) -> dict[str, Any]:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Spending]]:
-    """Yield the runs of a budget file and write them back afterwards, under a lock."""
+    """Context manager: the entries of a budget file as a list, written back afterwards, under a file lock."""
 
     make_private_folder(path.parent)
     with FileLock(path.parent / f".{path.name}.turn", mode=0o600, fallback_to_soft=False):

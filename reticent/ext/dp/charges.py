@@ -1,7 +1,8 @@
-"""What private trainings, heads and a private vocabulary cost together, before the first of a job and after each.
+"""Joint privacy cost of a job's private trainings, heads and private vocabulary, before the first and after each.
 
-A sweep (a list in ``train.dp.target_epsilon``) is charged for all of its trainings, whichever is used, as one looked at
-all of them. A private vocabulary is charged before it is drawn; it is spent then, and a kill gives nothing back.
+A sweep (a list in ``train.dp.target_epsilon``) is charged for all of its trainings, whichever is used, since the choice
+depends on all of them. A private vocabulary is charged before it is drawn; it is spent then, and a kill gives nothing
+back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from reticent.core.artifact import MANIFEST, parts_of
 from reticent.core.errors import ReticentError
 from reticent.core.resolve import resolve
 from reticent.engine.schema import MEMBERS
-from reticent.ext.dp.budget import Budget, Spending, budget_of, counting, totals
+from reticent.ext.dp.budget import Budget, Spending, budget_of, counted_entries, totals
 from reticent.job.artefact import trainings_of
 from reticent.job.dependencies import by_household, privacy_of
 from reticent.job.noise import noise_of, recipes_of, vocabulary_name
@@ -47,11 +48,10 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield a sentence, without a full stop, on what all private trainings and heads of a job, and its vocabulary,
-    cost.
-    """
-    for spendings in _asked(run, every=True).values():
-        asked = [each.guarantee for each in counting(spendings)]
+    """Yield for each budget a sentence, without full stop, on the joint cost of a job's trainings, heads and
+    vocabulary."""
+    for spendings in _pending_costs(run, every=True).values():
+        asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
         each = t.listed([show_epsilon(one.epsilon) for one in asked if one.epsilon is not None])
         if total is not None and len(asked) > 1:
@@ -59,20 +59,20 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
 
 
 def check_charges(run: Run) -> None:
-    """Say what the private trainings of a job cost together, before the first of them; the error of `require_room`."""
+    """Report the joint cost of a job's private trainings; raise `PolicyError` if a budget does not allow them."""
     for line in charge_lines(run):
         run.progress.say_once(line)
     require_room(run)
 
 
 def require_room(run: Run) -> None:
-    """Raise `PolicyError` where the budget does not hold all private trainings that are still to be made."""
-    for budget, asked in _asked(run).items():
+    """Raise `PolicyError` if a budget does not allow all private trainings not yet charged."""
+    for budget, asked in _pending_costs(run).items():
         budget.require_room(asked, _num_units(run, asked[0].guarantee.unit))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
-    """Return what the budget of a private training has been charged for, all its runs on these documents together."""
+    """Return a phrase on the total charged so far to the budget of a training, over all runs on these documents."""
     budget = budget_of(privacy_of(run, training.model, run.job.recipe(training.recipe)))
     assert budget is not None  # a job has one
     shown = [
@@ -86,8 +86,9 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 @contextmanager
 def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: int) -> Iterator[None]:
-    """Charge a private vocabulary to every budget of a job, then let it be drawn: once for a key, and of another k for
-    half of delta more (definitions.md#private-vocabulary). A training by it includes it, and it then counts no more.
+    """Context manager: charge a private vocabulary to every budget of a job before it is drawn: once for a key, and
+    half of delta more for each further k (definitions.md#private-vocabulary). A training by it includes its cost, and
+    it then no longer counts itself.
 
     Raises
     ------
@@ -108,6 +109,7 @@ def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: 
 
 
 def _of_vocabulary(run: Run, budget: Budget, noise: Noise, words: Words, all_k: Set[int]) -> Spending:
+    """Return the budget entry of a private vocabulary used with these k."""
     unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
     cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(all_k)) / 2 * noise.delta, unit=unit)
     about = {"recipe": VOCABULARY, "k": sorted(all_k)}
@@ -115,7 +117,7 @@ def _of_vocabulary(run: Run, budget: Budget, noise: Noise, words: Words, all_k: 
 
 
 def _budgets(run: Run) -> list[Budget]:
-    """The budgets that the trainings of a job are charged to; that of the run folder where it has no DP-SGD."""
+    """Return the budgets that the trainings of a job are charged to; the run folder's own if there is no DP-SGD."""
     found = {}
     for model in run.job.model:
         if run.job.training(model).dp is not None and (budget := budget_of(privacy_of(run, model))):
@@ -124,10 +126,9 @@ def _budgets(run: Run) -> list[Budget]:
     return list(found.values()) or [own]
 
 
-def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """By budget the cost of each private training and head of the job, and of its vocabularies: those that are still to
-    be made, or ``every`` one. One that was begun stands in the budget.
-    """
+def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
+    """Return budget -> costs of the job's private trainings, heads and vocabularies, if not yet
+    charged or ``every``."""
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
@@ -145,7 +146,7 @@ def _asked(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
 
 
 def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
-    """Yield for each training by DP-SGD its artefact, recipe, DP-SGD, number of epochs, and size of a batch."""
+    """Yield for each DP-SGD training its artefact name, recipe, DP-SGD settings, number of epochs, and batch size."""
     for training in trainings_of(run.job):
         recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
         if recipe.private:
@@ -156,7 +157,7 @@ def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """The vocabularies that a job draws: by what tells their words, the noise and every k."""
+    """Return the private vocabularies that a job draws: word settings -> noise, and every k used."""
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
         noise = noise_of(run, policy.k, policy.words)
@@ -168,6 +169,7 @@ def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
 def _cost(
     run: Run, name: str, recipe: Recipe, privacy: PrivacyConfig, num_epochs: int, batch_size: int
 ) -> tuple[Budget, Spending]:
+    """Return the budget of a private training, and its entry there."""
     budget = budget_of(privacy)
     assert budget is not None  # a job has one
     num_units = _num_units(run, privacy.unit)
@@ -184,7 +186,7 @@ def _cost(
 
 
 def _num_units(run: Run, unit: str) -> int:
-    """About how many units of privacy the members are: as they were split, or else as they will be."""
+    """Return the approximate number of privacy units among members, by the split or, before it, as expected."""
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

@@ -1,4 +1,4 @@
-"""DP-SGD's part of the training loop: samples as physical batches, clipped sums, noise.
+"""The DP-SGD part of the training loop: Poisson samples as physical batches, clipped sums, noise.
 
 The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigma^2 C^2)) / expected number of units. It
 does not depend on the division of a sample into physical batches. With several processes it is the same sum: each
@@ -78,7 +78,7 @@ Samples = dict[nn.Parameter, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class UnitRows:
-    """A physical batch as a model and its hooks read it: rows of whole units; `UnitRowsMaker` makes it.
+    """A physical batch in the layout that a model and its hooks read: the rows of whole privacy units.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class UnitRows:
         return len(self.units_B)
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, ...) as (U, R * T, ...): the rows of each unit end to end, followed by zeros."""
+        """Return row values (B, T, ...) as (U, R * T, ...): the rows of each unit concatenated and zero-padded."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -116,7 +116,7 @@ class UnitRows:
 
 
 class UnitRowsMaker:
-    """Makes `UnitRows` of batches for one model, on a device; what depends on the model alone is asked once."""
+    """Turns batches into `UnitRows` for one model on one device."""
 
     def __init__(self, model: PreTrainedModel, objective: str, device: torch.device):
         self._causal, self._device = objective == "clm", device
@@ -124,7 +124,7 @@ class UnitRowsMaker:
         self._first = first_position(model)
 
     def __call__(self, batch: Batch, targets: Targets, units_B: np.ndarray) -> UnitRows:
-        """Return a batch whose row b is of unit ``units_B[b]``: 0 to U - 1, non-decreasing, every number present.
+        """Return the layout of a batch with row b of unit ``units_B[b]``: 0 to U - 1, non-decreasing, none missing.
 
         The divisor of a row's loss is its unit's own number of targets, never the batch's. So the gradient of a unit
         does not depend on other units' documents, and a clip to C is a sensitivity of C.
@@ -160,7 +160,7 @@ class UnitRowsMaker:
 
 
 def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """GPT-2's layer is a linear one whose weight is stored (in, out)."""
+    """Return the gradient of each unit for GPT-2's Conv1D, a linear layer whose weight is stored as (in, out)."""
     grads = {}
     if layer.weight.requires_grad:
         grads[layer.weight] = torch.einsum("uti,uto->uio", activations[0], backprops)
@@ -170,7 +170,7 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
 
 
 def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """Norms of a linear layer, or GPT-2's; Opacus' would multiply all places of a unit for its bias too."""
+    """Return gradient norms (U,) of a linear layer or Conv1D; Opacus would multiply all positions for the bias too."""
     norms = {}
     if layer.weight.requires_grad:
         norms[layer.weight] = linear_squares(activations[0], backprops).clamp(min=0).sqrt()
@@ -180,23 +180,24 @@ def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.
 
 
 class _TiedEmbedding(nn.Embedding):
-    """An embedding whose weight another layer uses too; Opacus knows no norm sampler for this class."""
+    """An embedding that shares its weight with another layer; Opacus has no norm sampler for this class."""
 
 
 class _TiedLinear(nn.Linear):
-    """As `_TiedEmbedding`."""
+    """A linear layer that shares its weight with another layer; see `_TiedEmbedding`."""
 
 
 _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
 def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Norms, (U,), of the gradient of a bias."""
+    """Return the norm of each unit's gradient of a shared bias, (U,), from the (layer, input, gradient) of each use."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
 def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm, (U,), of each unit's gradient of a weight that embeddings and linear layers use."""
+    """Return the norm of each unit's gradient of a weight shared by embeddings and linear layers, (U,), from (layer,
+    input, output gradient) of each use."""
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
         for layer, read, back in uses
@@ -218,7 +219,7 @@ def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> 
 
 
 class _PerUnit:
-    """The part that both modes share; a mixin in front of a class of Opacus' hooks.
+    """Mixin for Opacus' hook classes: lays out rows by privacy unit, so that gradients are per unit.
 
     ``rows`` is the layout of the current batch; set it before each forward pass.
     """
@@ -229,7 +230,7 @@ class _PerUnit:
     last: nn.Module | None = None
 
     def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Modules to hook; a module whose own weights all belong to its children is skipped in favour of these."""
+        """Yield the modules to hook; a module whose own weights all belong to its children is replaced by these."""
         own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own and all(id(weight) in below for weight in own):
@@ -267,7 +268,7 @@ class _PerUnit:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Raise `TrainingError` with the layer and the way out for whatever Opacus or torch raises in the block."""
+        """Context manager: raise `TrainingError` with the layer and a remedy for whatever Opacus or torch raises."""
         try:
             yield
         except (TrainingError, MemoryError, torch.OutOfMemoryError):
@@ -278,7 +279,7 @@ class _PerUnit:
             raise TrainingError(_cannot_follow(self._module, f"at {layer} ({type(error).__name__})")) from None
 
     def detach(self) -> None:
-        """Remove the hooks, and what a pass that failed left at the layers; the model is then as before."""
+        """Remove the hooks, and what a failed pass left on the layers; the model is then as before."""
         self.cleanup()  # type: ignore[attr-defined]
         for module in self._module.modules():
             for left in ("activations", "max_batch_len"):
@@ -287,14 +288,14 @@ class _PerUnit:
 
 
 class InstantiatedClipping(_PerUnit, GradSampleHooks):
-    """Keeps one gradient per unit in memory; exact in any precision."""
+    """Clipping hooks that keep one gradient per unit in memory; exact in any precision."""
 
     GRAD_SAMPLERS: ClassVar = {**GradSampleHooks.GRAD_SAMPLERS, Conv1D: _conv1d_grads}
 
 
 class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
-    """Computes norms per unit without the gradients, then runs a second backward pass of the losses times the clip
-    coefficients."""
+    """Clipping hooks that compute only gradient norms per unit, followed by a second backward pass of the losses times
+    the clip coefficients."""
 
     GRAD_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
@@ -316,7 +317,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     def capture_backprops_hook(
         self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
     ) -> None:
-        """A tied weight has its norm once all its uses have come; Opacus would add up V x D numbers a unit."""
+        """Compute a tied weight's norm once all its uses have come; Opacus would add up V x D numbers a unit."""
         if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
             super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
             return
@@ -336,12 +337,12 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
             module.__dict__.pop("max_batch_len", None)
 
     def get_clipping_coef(self) -> torch.Tensor:
-        """The clip coefficient of each row, which is that of its unit."""
+        """Return the clip coefficient of each row, which is that of its unit, (B,)."""
         return super().get_clipping_coef()[self.rows.units_B]
 
 
 def _cannot_follow(model: Any, where: str) -> str:
-    """The sentence about a model that cannot be clipped as it is, and the ways out."""
+    """Return the error message for a model that cannot be clipped at ``where``, with possible remedies."""
     return (
         f"DP-SGD: {model.config.model_type} is built in a way that clipping cannot follow ({where}); train it with "
         'LoRA ([train.lora]), try the other train.dp.clipping ("hooks", "ghost"), or choose another base model'
@@ -349,7 +350,7 @@ def _cannot_follow(model: Any, where: str) -> str:
 
 
 def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> InstantiatedClipping | GhostClipping:
-    """Hook a model so that backward passes compute gradients, or their norms, per unit.
+    """Hook a model so that backward passes compute gradients, or their norms, per privacy unit; return the hooks.
 
     Raises
     ------
@@ -382,13 +383,14 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
 
 
 def _untie(model: nn.Module) -> None:
+    """Restore the classes of layers that share a weight."""
     for module in model.modules():
         if isinstance(module, (_TiedEmbedding, _TiedLinear)):
             module.__class__ = type(module).__base__  # type: ignore[assignment]
 
 
 def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
-    """Leaf modules that share a trained weight with another leaf."""
+    """Return the leaf modules that share a trained weight with another leaf."""
     owners: dict[int, list[nn.Module]] = {}
     for module in model.modules():
         if not any(True for _ in module.children()):
@@ -399,7 +401,7 @@ def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
 
 
 def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
-    """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean over its targets.
+    """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean loss of its targets.
 
     A unit without a target has loss 0 and gradient 0.
     """
@@ -439,7 +441,7 @@ Unit = Literal["individual", "household", "record"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A part of a step: the windows of whole units; windows of a unit are adjacent.
+    """A sample of privacy units, or a part of one, as windows; the windows of a unit are adjacent.
 
     Attributes
     ----------
@@ -453,7 +455,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Units of privacy and their windows; see :func:`find_units`.
+    """Privacy units with their documents and windows; see :func:`find_units`.
 
     Attributes
     ----------
@@ -474,7 +476,7 @@ class Units:
         return len(self.doc_offsets) - 1
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
-        """Return the Poisson sample of a step, or a rank's share of it."""
+        """Return a rank's share of a step's Poisson sample, in which each unit is with probability ``sample_rate``."""
         words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
         chance = (hash_keys(words[0], np.minimum.reduceat(self.keys, self.doc_offsets[:-1]), words[1]) >> 11) * 2.0**-53
         drawn = np.flatnonzero(chance < sample_rate)
@@ -490,9 +492,8 @@ class Units:
 
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
-    """Return the units of a corpus: its documents, or its individuals (households, where the store has these in their
-    place) with at most ``max_documents`` a step.
-    """
+    """Return the privacy units of a corpus: its documents, or its individuals (or households, if the store has these in
+    their place) with at most ``max_documents`` a step."""
     num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
     if unit == "record":
@@ -505,7 +506,7 @@ def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
 
 
 def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterator[Sample]:
-    """Yield a sample in parts of at most ``max_rows`` rows, with units of similar length together.
+    """Yield a sample in physical batches of at most ``max_rows`` rows, units of similar length together.
 
     A unit is never divided, because its norm is computed over all its rows. A unit with more than ``max_rows`` rows is
     a part of its own.
@@ -528,7 +529,7 @@ def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterato
 
 
 def dummy_batch(windows: Windows) -> Batch:
-    """Return one row of padding for an empty sample, so its step is taken and its noise is added."""
+    """Return a batch of one padding row for an empty sample, so that its step is taken and noise is added."""
     shape = (1, windows.padded(1))
     nothing, none = np.zeros(shape, dtype=np.bool_), np.full(1, -1, dtype=np.int64)
     return Batch(
@@ -543,7 +544,7 @@ def dummy_batch(windows: Windows) -> Batch:
 
 
 def _spread(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entries of the chosen slices of CSR bounds, and the index in ``chosen`` that each belongs to."""
+    """Return the indices covered by the chosen slices of CSR bounds, and for each its position in ``chosen``."""
     lengths = offsets[chosen + 1] - offsets[chosen]
     owners = np.repeat(np.arange(len(chosen)), lengths)
     starts = offsets[chosen] - (np.cumsum(lengths) - lengths)
@@ -552,7 +553,7 @@ def _spread(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A physical batch: rows of whole units, and the unit of each row."""
+    """A physical batch: the rows of whole units, and the unit of each row."""
 
     batch: Batch
     targets: Targets
@@ -560,15 +561,13 @@ class Part:
 
     @property
     def num_units(self) -> int:
-        """Number of units with rows in it; 0 for the dummy batch of an empty sample."""
+        """Number of units with rows in the batch; 0 for the dummy batch of an empty sample."""
         return int(self.units[-1]) + 1 if self.batch.windows[0] >= 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatches:
-    """The physical batches of one step, on the host and on the device, and their counts; the targets of a private step
-    are units.
-    """
+    """The physical batches of one step, on host and device, with counts; a private step's targets are units."""
 
     parts: list[Part]
     rows: list[UnitRows]
@@ -577,7 +576,7 @@ class PhysicalBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of units, of document tokens, of tokens with special tokens, and of cells with padding."""
+        """Numbers of units, of document tokens, of tokens with special tokens, and of positions with padding."""
         batches = [part.batch for part in self.parts]
         return (
             sum(part.num_units for part in self.parts),
@@ -587,7 +586,7 @@ class PhysicalBatches:
         )
 
     def wait(self) -> list[UnitRows]:
-        """Return the physical batches; the device, not the host, waits until they have arrived."""
+        """Return the physical batches; the device, not the host, waits until they have been transferred."""
         if self.ready is not None:
             for rows in self.rows:
                 tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
@@ -596,7 +595,7 @@ class PhysicalBatches:
 
 
 class NoisyGradient:
-    """Draws samples, clips and adds noise for one training; ``close`` removes all hooks from the model.
+    """Draws samples, clips gradients and adds noise for one training; ``close`` removes all hooks from the model.
 
     Parameters
     ----------
@@ -633,7 +632,7 @@ class NoisyGradient:
         self.drew = False
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Clip and add noise for this optimizer, which must hold the trained weights of the hooked model."""
+        """Wrap the optimizer, which must hold the hooked model's trained weights, so that it clips and adds noise."""
         wrapper = get_optimizer_class("flat", self.num_ranks > 1, self.config.clipping)
         self.optimizer = wrapper(
             optimizer,
@@ -654,7 +653,8 @@ class NoisyGradient:
         first: int,
         last: int,
     ) -> Iterator[PhysicalBatches]:
-        """Yield steps ``first`` to ``last`` (exclusive) of the run; a step with an empty sample has a dummy batch."""
+        """Yield the batches of steps ``first`` to ``last`` (exclusive); a step with an empty sample
+        has a dummy batch."""
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
@@ -670,7 +670,7 @@ class NoisyGradient:
             yield PhysicalBatches(parts, rows, ledger, ready())
 
     def add_gradients(self, data: PhysicalBatches, step: int) -> list[torch.Tensor]:
-        """Store the clipped, noisy mean in ``.grad``, the same in every process.
+        """Store the clipped, noisy mean gradient in ``.grad``, the same in every process.
 
         Returns the sum of the units' losses for each physical batch, on the device.
         """
@@ -700,7 +700,7 @@ class NoisyGradient:
         return losses
 
     def rehearse(self, windows: Windows) -> None:
-        """Run a made-up unit of two rows forward and backward, before anything is charged for real ones.
+        """Run a made-up unit of two rows forward and backward as a test, before anything is charged for real ones.
 
         Raises
         ------
@@ -730,14 +730,15 @@ class NoisyGradient:
             return unit_losses(self.model, rows)
 
     def _products(self) -> AbstractContextManager[None]:
-        """Ghost clipping bounds a gradient only as exactly as it is computed twice, so not in TF32."""
+        """Return a context without TF32 for ghost clipping, which needs the same gradient from two computations."""
         return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
+        """Return a 64-bit seed for one use, derived from the secret seed."""
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
     def _reseed(self, step: int) -> None:
-        """Make the noise of a step a function of (seed, step), so a resumed run adds that of an uninterrupted one."""
+        """Seed the noise by (seed, step), so that a resumed training adds the same noise as an uninterrupted one."""
         self._noise.manual_seed(self._seed_of(step, 1))
         if self.device.type == "cpu":  # its generator uses 32 bits of a seed, few enough to try them all
             words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
@@ -746,7 +747,8 @@ class NoisyGradient:
             self._noise.set_state(state)
 
     def _check_one_unit(self, part: Part) -> None:
-        """Compare the hooks' gradient of one unit with a plain backward pass: a missed layer would not be private."""
+        """Raise `TrainingError` if the hooks' gradient of one unit differs from a plain backward pass: a missed layer
+        would not be private."""
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), _quiet(), self.hooks.named():
             self._losses(self.make_rows(part.batch, part.targets, part.units)).sum().backward()
@@ -773,7 +775,7 @@ class NoisyGradient:
 
 
 def _first_unit(part: Part) -> Part:
-    """The rows of the first unit with a target."""
+    """Return the rows of the first unit that has a prediction target."""
     has_target = (part.targets.labels != IGNORE_INDEX).any(axis=1)
     rows = np.flatnonzero(part.units == part.units[np.argmax(has_target)])
     batch = Batch(*(getattr(part.batch, field.name)[rows] for field in fields(Batch)))
@@ -783,7 +785,7 @@ def _first_unit(part: Part) -> Part:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence torch's warning, at every backward pass, that an embedding's input requires no gradient."""
+    """Context manager: silence torch's warning, at each backward pass, of an embedding input without gradient."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield
@@ -799,9 +801,8 @@ def _quiet() -> Iterator[None]:
 
 
 class PrivateStep:
-    """The `~reticent.trainer.steps.Step` of DP-SGD. Its targets are units of privacy; an epoch is 1 / sample rate
-    steps.
-    """
+    """The `~reticent.trainer.steps.Step` of DP-SGD. Its targets are privacy units; an epoch is 1 /
+    sample rate steps."""
 
     #: A step of noise alone is taken too. Otherwise an empty sample would show, and with it an individual's absence.
     takes_empty = True
@@ -824,28 +825,27 @@ class PrivateStep:
 
     @property
     def mask_seed(self) -> int:
-        """Seed of the masks, which is secret too. The masks of a window follow from it, its document and its place: one
-        more unit changes those of no other.
-        """
+        """Secret seed of the masks. The masks of a window depend on it, the document and the window's position alone:
+        one more unit changes those of no other."""
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The epsilon of the whole training."""
+        """The (epsilon, delta) guarantee of the whole training."""
         return self.plan.guarantee
 
     def after(self, epoch: int) -> Guarantee:
-        """The epsilon of the first epochs. Cost: under a second, once for each."""
+        """Return the guarantee after the first ``epoch`` epochs. Cost: under a second, once for each."""
         return self.plan.after(epoch * self.plan.steps_per_epoch)
 
     def cache_key(self) -> dict[str, Any]:
-        """The settings of DP-SGD, the device and the number of processes, because each generator makes other noise."""
+        """Return DP-SGD settings, device and number of processes: each random generator makes other noise."""
         # A state of before draws went by documents would go on with other samples under the same noise.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
         return {**self.privacy.cache_key(), **about}
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Plan the run, hook the model, and reserve the whole cost in the budget.
+        """Plan the training, hook the model, and reserve the whole cost in the budget.
 
         Parameters
         ----------
@@ -889,13 +889,12 @@ class PrivateStep:
         world.barrier()  # no process trains before the cost is reserved
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Clip and add noise for this optimizer."""
+        """Wrap the optimizer so that it clips and adds noise."""
         self.noisy.wrap(optimizer)
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run). Where the text
-        changes with the epoch, its windows do, and documents and units are the same.
-        """
+        """Return the epoch's steps with their Poisson samples, functions of (secret seed, step of the training).
+        Windows may change with the epoch's text; documents and units do not."""
         self.units = find_units(windows, self.privacy.unit, self.privacy.max_documents)
         size = self.plan.steps_per_epoch
         before = (state.epoch - 1) * size
@@ -903,18 +902,19 @@ class PrivateStep:
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Store the clipped, noisy sum over the *expected* number of units, because the number drawn is private."""
+        """Store the clipped, noisy sum over the *expected* number of units in ``.grad``; the number
+        drawn is private."""
         return self.noisy.add_gradients(data, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Take the hooks off the model and settle the reserved budget; returns the cost of the run."""
+        """Remove the hooks from the model and settle the reserved budget; return the privacy cost of the training."""
         self.noisy.close()
         if self.budget is not None and self.world.is_main:
             self.budget.settle(self.name, self.plan.guarantee)
         return {"privacy": {**self.plan.to_dict(), "steps": num_steps}}
 
     def give_up(self) -> None:
-        """Take the hooks off, and give back what this process reserved if no noise was drawn for it."""
+        """Remove the hooks, and release what this process reserved in the budget if no noise was drawn."""
         self.noisy.close()
         if self.reserved and not self.noisy.drew:
             assert self.budget is not None
@@ -930,6 +930,7 @@ class PrivateStep:
         self.reserved = self.budget.reserve(self.name, self.plan.guarantee, self.plan.num_units, about)
 
     def _name_and_seed(self, kept: dict[str, str]) -> None:
+        """Set the secret seed and the run's name: new ones, or those of the saved state ``kept``."""
         if not kept:
             seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
             # The main process shares them by a sum, in words of 32 bits, because its float64 is exact below 2^53.

@@ -16,11 +16,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import lxml.etree
-import lxml.html
 
 from reticent.core.errors import PolicyError
 
@@ -130,10 +130,10 @@ def html_text(page: str) -> str:
         return ""
     data = page.encode(errors="replace")
     _require_few(data)
-    parser = lxml.html.HTMLParser(huge_tree=True, encoding="utf-8")
+    parser = lxml.etree.HTMLParser(huge_tree=True, encoding="utf-8")
     try:
-        text = folded(str(_page_text()(lxml.html.document_fromstring(data, parser=parser))))
-    except (lxml.etree.LxmlError, ValueError, AssertionError):
+        text = folded(str(_page_text()(lxml.etree.fromstring(data, parser))))
+    except (lxml.etree.LxmlError, ValueError, TypeError, AssertionError):  # TypeError: no element
         raise UnreadableError("not HTML, or nested too deep") from None
     if any(error.type == lxml.etree.ErrorTypes.ERR_RESOURCE_LIMIT for error in parser.error_log):
         raise UnreadableError("not HTML, or nested too deep")  # the rest is left out in silence
@@ -174,23 +174,28 @@ def _rtf(data: bytes, _: str | None) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16")  # it leaves a pair in halves
 
 
+#: PDFium is for one thread at a time.
+_PDFIUM: Final = Lock()
+
+
 def _pdf(data: bytes, _: str | None) -> str:
     pdfium = _library("pypdfium2")
-    try:
-        document = pdfium.PdfDocument(data)
-    except pdfium.PdfiumError:
-        raise UnreadableError("not PDF, or locked by a password") from None
-    pages = []
-    try:
-        for page in document:
-            part = page.get_textpage()
-            pages.append(part.get_text_range().replace("\r\n", "\n").replace("\ufffe", "-"))
-            part.close()
-            page.close()
-    except pdfium.PdfiumError:
-        raise UnreadableError("a page of the PDF cannot be read") from None
-    finally:
-        document.close()
+    with _PDFIUM:
+        try:
+            document = pdfium.PdfDocument(data)
+        except pdfium.PdfiumError:
+            raise UnreadableError("not PDF, or locked by a password") from None
+        pages = []
+        try:
+            for page in document:
+                part = page.get_textpage()
+                pages.append(part.get_text_range().replace("\r\n", "\n").replace("\ufffe", "-"))
+                part.close()
+                page.close()
+        except pdfium.PdfiumError:
+            raise UnreadableError("a page of the PDF cannot be read") from None
+        finally:
+            document.close()
     text = "\n".join(pages)
     if not text.strip():
         raise UnreadableError("a PDF without a layer of text (a scan)")
@@ -244,7 +249,7 @@ def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, A
         raise UnreadableError("a document type (DOCTYPE) is not read")
     hidden = 0
     for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
-        name = lxml.etree.QName(element).localname
+        name = element.tag.rpartition("}")[2]
         if event == "start":
             hidden += name in skipped
             if not hidden:

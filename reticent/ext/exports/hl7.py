@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from reticent.ext.exports.contents import UnreadableError, base64_bytes, kind_of_type, text_of
@@ -30,7 +31,7 @@ _TEXTS: Final = ("TX", "FT", "ST")
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Signs:
     """The signs of a message: between fields, components, repetitions; of escapes; between subcomponents."""
 
@@ -40,10 +41,12 @@ class _Signs:
     escape: str
     subcomponent: str
 
-    @classmethod
-    def of(cls, header: str) -> _Signs:
-        given = header[4:9].partition(header[3])[0]
-        return cls(header[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
+
+@lru_cache
+def _signs_of(begin: str) -> _Signs:
+    """The signs of a message by its first nine characters."""
+    given = begin[4:].partition(begin[3])[0]
+    return _Signs(begin[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
 
 
 @dataclass(slots=True)
@@ -54,8 +57,17 @@ class _Document:
     date: str | None = None
     type: str | None = None
     is_of_txa: bool = False
-    lines: list[str] = field(default_factory=list)
+    #: Values of OBX as they stand there, and the texts before them.
+    values: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     fault: str | None = None
+
+    def end_values(self, signs: _Signs) -> None:
+        """Make a text of the values, a line each and of each repetition; all at once, as most values are short."""
+        if self.values:
+            text = signs.repetition.join(self.values).replace("\r\n", "\n").replace("\r", "\n")
+            self.texts.append(unescape(text.replace(signs.repetition, "\n"), signs))
+            self.values.clear()
 
 
 def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
@@ -85,7 +97,7 @@ def _starts(data: bytes) -> Iterator[int]:
 def _decoded(data: bytes) -> str:
     header = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode("latin-1")
     fields = header.split(header[3])
-    named = fields[17].partition(_Signs.of(header).repetition)[0].strip().upper() if len(fields) > 17 else ""
+    named = fields[17].partition(_signs_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
     if named and named not in _CHARSETS:
         raise UnreadableError("its character set (MSH-18) is unknown")
     for encoding in [_CHARSETS[named]] if named else ["utf-8", "cp1252"]:
@@ -99,7 +111,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
-    signs = _Signs.of(message)
+    signs = _signs_of(message[:9])
     # A line that begins like no segment goes on with the one before: a text may have breaks of its own.
     message = message.strip(_ENDS)
     ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
@@ -120,8 +132,9 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
             document = document or _Document()
             _add(document, segment, signs)
         elif name in ("PID", "TXA", "OBR"):
-            if document is not None and (document.lines or document.fault):
+            if document is not None and (document.values or document.texts or document.fault):
                 count += 1
+                document.end_values(signs)
                 yield _finished(document, individual, control, count, place)
             elif document is not None and document.is_of_txa and name == "OBR":
                 continue  # an OBR between a TXA and its text
@@ -140,7 +153,7 @@ def _finished(
     document: _Document, individual: str | None, control: str, count: int, place: str
 ) -> FoundDocument | Unread:
     fault = document.fault or (None if individual else "no patient (PID-3)")
-    text = "\n".join(document.lines)
+    text = "\n".join(document.texts)
     if fault is None and not text.strip():
         fault = "no text in it"
     if fault is not None or individual is None:
@@ -170,11 +183,11 @@ def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
     if segment[11].strip() in ("D", "d", "W", "w"):
         return  # deleted, or of the wrong patient
     if kind in _TEXTS:
-        value = value.replace("\r\n", "\n").replace("\r", "\n")
-        document.lines += [unescape(line, signs) for line in value.split(signs.repetition)]
+        document.values.append(value)
     elif kind == "ED":
+        document.end_values(signs)
         try:
-            document.lines.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
+            document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
         except UnreadableError as error:
             document.fault = str(error)
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,8 +24,9 @@ from reticent.engine.corpus import owners_of_table
 from reticent.engine.sources.batches import changed
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
-from reticent.engine.sources.files import find_files
+from reticent.engine.sources.files import find_files, sha256_of
 from reticent.engine.sources.plain import individual_of
+from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
 from reticent.ext.exports.fhir import read_bundle
@@ -52,6 +53,8 @@ _SERVER: Final = re.compile(
 )
 #: Characters of text of a batch: it ends at the first document beyond.
 _CHARACTERS: Final = 4 << 20
+#: Bytes of pages that a thread reads at a time: more by one file at most.
+_BYTES: Final = 1 << 18
 
 
 class Exports:
@@ -82,10 +85,10 @@ class Exports:
         return list(found.files), sum(found.passed_over.values())
 
     def _is_document(self, file: Path) -> bool:
-        suffixes = [suffix.lower() for suffix in file.suffixes]
-        if suffixes and suffixes[-1] in COMPRESSIONS and self._scheme != "pages":
-            suffixes.pop()
-        return bool(suffixes) and suffixes[-1] in _SUFFIXES[self._scheme]
+        stem, suffix = os.path.splitext(file.name.lower())
+        if suffix in COMPRESSIONS and self._scheme != "pages":
+            suffix = os.path.splitext(stem)[1]
+        return suffix in _SUFFIXES[self._scheme]
 
     @property
     def passed_over(self) -> int:
@@ -102,8 +105,7 @@ class Exports:
         digest = hashlib.sha256()
         for file in self._found[0]:
             self._states[file] = _state(file)
-            with file.open("rb") as opened:
-                digest.update(f"{self._place(file)}\0{hashlib.file_digest(opened, 'sha256').hexdigest()}\0".encode())
+            digest.update(f"{self._place(file)}\0{sha256_of(file).hex()}\0".encode())
         return digest.hexdigest().encode()
 
     def batches(
@@ -114,8 +116,8 @@ class Exports:
         held: list[FoundDocument] = []
         num_characters = 0
         seen: dict[str, bytes] = {}
-        for file in self._found[0] if part == 0 else ():
-            for each in self._documents(file):
+        for file, documents in self._read_files() if part == 0 else ():
+            for each in documents:
                 found = self._checked(each, seen, file)
                 if isinstance(found, Unread):
                     self._unread.append(found)
@@ -125,8 +127,6 @@ class Exports:
                 if len(held) >= batch_rows or num_characters >= _CHARACTERS:
                     yield _batch(held, columns)
                     held, num_characters = [], 0
-            if file in self._states and self._states[file] != _state(file):
-                raise changed()
         if any(_state(file) != state for file, state in self._states.items()):  # a Binary may be of any file
             raise changed()
         if held:
@@ -148,9 +148,36 @@ class Exports:
             number += 1
             doc_id = f"{each.doc_id}#{number}"
         seen[doc_id] = digest
-        return each._replace(doc_id=doc_id)
+        return each if number == 1 else each._replace(doc_id=doc_id)
 
-    def _documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
+    def _read_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
+        """Every file and what is in it; two threads read pages, since lxml needs no lock for most of its work."""
+        if self._scheme == "pages":
+            for files, found in worked_ahead(self._stretches(), self._pages):
+                yield from zip(files, found, strict=True)
+        else:
+            for file in self._found[0]:
+                yield file, self._documents(file)
+
+    def _stretches(self) -> Iterator[list[Path]]:
+        """The files in their order, so many at a time that a thread has something to do and memory is bounded."""
+        held: list[Path] = []
+        num_bytes = 0
+        for file in self._found[0]:
+            held.append(file)
+            num_bytes += (self._states.get(file) or _state(file))[0]
+            if num_bytes >= _BYTES:
+                yield held
+                held, num_bytes = [], 0
+        if held:
+            yield held
+
+    def _pages(self, files: list[Path]) -> list[list[FoundDocument | Unread]]:
+        """What is in each file. All are read before the first is parsed: in turns, either finds the caches cold."""
+        contents = [*map(_tried, files)]
+        return [[*self._documents(file, data)] for file, data in zip(files, contents, strict=True)]
+
+    def _documents(self, file: Path, data: bytes | None = None) -> Iterator[FoundDocument | Unread]:
         place = self._place(file)
         try:
             if self._scheme == "fhir" and _is_lines(file):
@@ -161,7 +188,7 @@ class Exports:
                     elif line.strip():
                         yield from read_bundle(line, where, self._binaries)
                 return
-            data = _read(file)
+            data = _read(file) if data is None else data
         except OSError as error:
             raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
         except CorpusError:
@@ -181,7 +208,7 @@ class Exports:
             text = text_of(data, SUFFIXES[file.suffix.lower()])
         except UnreadableError as error:
             return Unread(place, str(error))
-        return FoundDocument(place, self._individual_of(file, self._below(file)), text)
+        return FoundDocument(place, self._individual_of(file, Path(*self._below(file))), text)
 
     @cached_property
     def _individual_of(self) -> Callable[[Path, Path], str]:
@@ -189,11 +216,16 @@ class Exports:
         owners = partial(owners_of_table, settings.individuals, settings) if settings.individuals is not None else None
         return individual_of(settings.individual, cache(owners) if owners is not None else None)
 
-    def _below(self, file: Path) -> Path:
-        return file.relative_to(self._path) if self._path.is_dir() else Path(file.name)
+    @cached_property
+    def _depth(self) -> int:
+        return len(self._path.parts) if self._path.is_dir() else -1
+
+    def _below(self, file: Path) -> tuple[str, ...]:
+        """The names of the folders below the export's, and that of the file."""
+        return file.parts[self._depth :]
 
     def _place(self, file: Path) -> str:
-        return os.fsencode(self._below(file).as_posix()).decode(errors="backslashreplace")
+        return os.fsencode("/".join(self._below(file))).decode(errors="backslashreplace")
 
     @cached_property
     def _binaries(self) -> _Binaries:
@@ -218,7 +250,7 @@ _READERS: Final[dict[str, Callable[[bytes, str], Iterator[FoundDocument | Unread
 
 def _state(file: Path) -> tuple[int, int]:
     try:
-        found = file.stat()
+        found = os.stat(file)
     except OSError as error:
         raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
     return found.st_size, found.st_mtime_ns
@@ -229,10 +261,17 @@ def _read(file: Path) -> bytes:
     blocks: list[bytes] = []
     size = 0
     with open_bytes(file) as opened:
-        while size <= MAX_BYTES and (block := opened.read(1 << 20)):
+        while size <= MAX_BYTES and (block := opened.read(1 << 16)):
             blocks.append(block)
             size += len(block)
     return b"".join(blocks)
+
+
+def _tried(file: Path) -> bytes | None:
+    try:
+        return _read(file)
+    except (OSError, CorpusError):  # it is read again, and says why
+        return None
 
 
 def _is_lines(file: Path) -> bool:
@@ -320,6 +359,5 @@ def _id_of_binary(line: bytes) -> str | None:
 
 def _batch(documents: list[FoundDocument], columns: Sequence[str]) -> pa.RecordBatch:
     kinds = {"text": pa.large_string()}
-    return pa.record_batch(
-        {name: pa.array([getattr(each, name) for each in documents], kinds.get(name, pa.string())) for name in columns}
-    )
+    values = dict(zip(FoundDocument._fields, zip(*documents, strict=True), strict=True))
+    return pa.record_batch({name: pa.array(values[name], kinds.get(name, pa.string())) for name in columns})

@@ -1,4 +1,5 @@
-"""Memorization of the canaries by a model: exposure, extraction, and a lower bound on epsilon from the one run.
+"""Memorization of canaries by a model: exposure, extraction, and a lower bound on epsilon from one
+training run.
 
 A canary is scored beside references of the same form in its place; it is ranked by the sum of the log-probabilities of
 the secret (for the arm ``context``: of the words after it). Canaries that the coin left out are scored the same way,
@@ -39,7 +40,7 @@ MOST_FOLDS = 64
 
 @dataclass(frozen=True, slots=True)
 class CanaryTokens:
-    """Every canary and its references as tokens: document c·(R + 1) is canary c, the R after it are its references.
+    """Every canary and its references tokenised: document c·(R + 1) is canary c, the R after it are its references.
 
     ``secret`` marks the tokens of the secret, ``asked`` (flags of the store) the tokens that are scored.
     """
@@ -51,12 +52,12 @@ class CanaryTokens:
 
     @property
     def width(self) -> int:
-        """References of a canary, and the canary itself."""
+        """Number of documents for each canary: itself and its references, R + 1."""
         return self.store.num_documents // max(1, len(self.arms))
 
 
 def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
-    """Tokenise the canaries and their references. Cost: one pass of the tokenizer over (R + 1) texts a canary."""
+    """Return the tokenised canaries and references. Cost: one pass of the tokenizer over (R + 1) texts a canary."""
 
     table = planted.table
     references = table.column("references").combine_chunks()
@@ -100,7 +101,8 @@ def _int32(*bounds: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Return log2|R| - log2(rank) of each row's score among its references; see `statistics.exposure`.
+    """Return each row's exposure in bits, log2|R| - log2(rank of its score among references); see
+    `statistics.exposure`.
 
     >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]]))
     array([ 2.        , -0.16992500])
@@ -111,7 +113,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return the bound of the one-run audit. It guesses that the highest scores were included, and the lowest left out.
+    """Return the one-run audit's lower bound on epsilon; it guesses that high scores were included and low ones left
+    out.
 
     Parameters
     ----------
@@ -143,7 +146,7 @@ def audit_canaries(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Canaries:
-    """Return for each arm: exposure of the canaries that training saw and of the others, extraction, one-run epsilon.
+    """Return for each arm: exposure of included and of left-out canaries, extraction, and the one-run bound on epsilon.
 
     Raises
     ------
@@ -178,6 +181,7 @@ def audit_canaries(
 def _in_and_out(
     values: np.ndarray, included: np.ndarray, excluded: np.ndarray, limit: float | None, options: Bootstrap
 ) -> InAndOut:
+    """Return the mean over included and over left-out canaries, with intervals."""
     means = (
         ratio_estimate(values[side], np.ones(int(side.sum())), unit="canaries", limit=limit, **options)
         for side in (included, excluded)
@@ -186,7 +190,7 @@ def _in_and_out(
 
 
 def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) -> Estimate | None:
-    """Return mean exposure of included canaries minus that of the others; None if a side has not two to resample."""
+    """Return mean exposure of included canaries minus that of the others; None with fewer than two on a side."""
     if min(len(included), len(excluded)) < 2:
         return None
     sides = ((values, np.ones(len(values))) for values in (included, excluded))
@@ -196,7 +200,7 @@ def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) 
 def _scores(
     model: Any, objective: str, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit, progress: Any
 ) -> np.ndarray:
-    """Return the log-probability of the tokens to score, one number for each text."""
+    """Return the log-probability of the scored tokens of each text (canaries and references), float64."""
     store = canaries.store
     # A masked model scores one word at a time: a pseudo-likelihood must not depend on the other words that are masked.
     folds = int(store.word_ids.max(initial=0)) + 1
@@ -220,7 +224,7 @@ def _scores(
 
 
 def _extracted(model: Any, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit) -> np.ndarray:
-    """Return whether greedy decoding after the words before the secret gives the secret; bool, one for each canary."""
+    """Return whether greedy decoding from the words before the secret gives the secret, bool, one for each canary."""
     store, width = canaries.store, canaries.width
     bounds = [slice(*store.doc_offsets[row * width : row * width + 2]) for row in range(len(canaries.arms))]
     ids = [store.input_ids[bound].astype(np.int64) for bound in bounds]

@@ -1,9 +1,9 @@
-"""Extraction of training text: a model completes a passage of which it is given the start.
+"""Extraction of training text: a model completes a passage from its beginning.
 
 The measures are those of definitions.md#extraction-and-canaries. Passages are drawn from members' documents and,
-equally, from held-out ones: completions of text that the model never saw are skill, and stand beside those of
+equally, from held-out ones: completions of text that the model never saw are skill, and are reported beside those of
 members. Nothing is sampled: one teacher-forced pass gives the result of greedy decoding, and the probability that a
-draw gives the passage. Only near-verbatim passages, which a job asks for, are written.
+sample is the passage. Text is generated only for near-verbatim passages, if a job measures them.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _BLOCK = 1 << 22
 
 
 def decoding_of(config: ExtractionConfig) -> Decoding:
-    """Return the decoding of the adversary of (n, p)-discoverable extraction."""
+    """Return the decoding settings used for (n, p)-discoverable extraction."""
     return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
-    """Return 1 - (1 - p)^n from log-probabilities: the chance that n draws give a text at least once.
+    """Return 1 - (1 - p)^n from log-probabilities: the probability that n samples contain a text at least once.
 
     Exact to the last digits where p is tiny, where the formula as written gives 0.
 
@@ -69,7 +69,7 @@ def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
 
 
 def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Return for each row 1 less the edit distance of its tokens over the number of the longer text's, float64 (N,).
+    """Return for each row 1 - edit distance / length of the longer, over tokens, float64 (N,).
 
     A model that returns a passage but for a word has returned it to whoever reads it [@ippolito2023].
 
@@ -87,7 +87,7 @@ def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
 def draw_passages(
     store: TokenStore, chosen: np.ndarray, length: int, num_passages: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (documents, positions of their passages' first tokens), int64, both in the order of the documents.
+    """Return a random passage of each of some chosen documents: (documents, first positions), int64, in document order.
 
     Each document has one passage of ``length`` tokens, anywhere in it. If there are more documents than wanted, some
     are chosen at random. The passage of a document does not depend on the choice of others.
@@ -107,9 +107,9 @@ def draw_passages(
 def users_of_passages(
     store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many units of members, and of others, have each passage somewhere in their documents, token by token;
-    two int arrays of the shape of ``starts``. The first and the last token are not compared, as they may be parts of
-    others elsewhere.
+    """Return how many units (individuals or households) of members, and of others, have each passage in their
+    documents, token by token; two int arrays of the shape of ``starts``. The first and the last token are not compared,
+    as elsewhere they may be merged with other characters.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def extraction_rates(
     kept: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
-    """Return the share of passages that come back from a causal model, of members and of held-out individuals.
+    """Return the share of passages that a causal model completes, for members and held-out individuals.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def extraction_rates(
     length = max(config.prefix_tokens) + config.suffix_tokens
     is_member = np.asarray(members, dtype=bool)
     own, others = (_Drawn(store, chosen, length, config) for chosen in (is_member, ~is_member))
-    own.ask(model, special, config, partial(_advance, progress, 0))
-    others.ask(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
+    own.score(model, special, config, partial(_advance, progress, 0))
+    others.score(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
     bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
     ends = np.concatenate([own.ends, others.ends])
     by_members, by_others = users_of_passages(store, ends, config.suffix_tokens, is_member, units)
@@ -220,9 +220,8 @@ def extraction_rates(
 
 
 def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
-    """Return the share of individuals of whom a whole passage that no document of the other side has comes back, and
-    not from the base model, of members and of held-out individuals; None if the passages are too short.
-    """
+    """Return the share of individuals with an extracted passage that is in no document of the other side and is not
+    extracted from the base model, for members and held-out individuals; None if the passages are too short."""
     if found.of_one_side is None or base.of_one_side is None:
         return None
     before = {document: back for document, _, _, back in base.of_one_side}
@@ -244,7 +243,8 @@ def _compared(
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Rates of one measure: over all passages, over those of one side alone, and without who holds near-copies."""
+    """Return the extraction rates of one measure: over all passages, over those found on one side only, and without
+    individuals with near-copies."""
     chosen = np.concatenate([own.asked[asked], others.asked[asked]])
     alone = chosen & ~np.concatenate([own.shared, others.shared])
     of_members = np.arange(len(chosen)) < len(own.documents)
@@ -276,7 +276,7 @@ def _advance(progress: Callable[[int], None] | None, before: int, done: int) -> 
 
 
 class _Measure(NamedTuple):
-    """A measure and the key of its outcomes."""
+    """One extraction measure, and the key of its outcomes in `_Drawn.outcomes`."""
 
     key: tuple[str, int]
     name: str
@@ -286,6 +286,7 @@ class _Measure(NamedTuple):
 
 
 def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
+    """Yield the extraction measures of the settings."""
     for k in config.prefix_tokens:
         is_discoverable = k == config.suffix_tokens == DISCOVERABLE
         yield _Measure(("greedy", k), "discoverable" if is_discoverable else "k_extractable", k)
@@ -297,7 +298,7 @@ def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
 
 
 class _Drawn:
-    """The passages of one side, and those that came back."""
+    """The passages of one side (members or held-out), and which of them were extracted by each measure."""
 
     def __init__(self, store: TokenStore, chosen: np.ndarray, length: int, config: ExtractionConfig):
         self.documents, starts = draw_passages(store, chosen, length, config.num_passages, config.seed)
@@ -311,7 +312,8 @@ class _Drawn:
         self.codes, self.individuals = np.unique(store.individual[self.documents], return_inverse=True)
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
-    def ask(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
+    def score(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
+        """Score the passages under a model, and store which were extracted by each measure."""
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):
             done = number * len(self.ids)
@@ -332,7 +334,7 @@ class _Drawn:
             self.outcomes["near", longest] = near | self.outcomes["greedy", longest]
 
     def ratio(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
-        """Return the passages that came back and all passages, for each individual, and who these are."""
+        """Return (extracted passages, all passages, individual codes), counted for each individual."""
         wanted, num = self.asked[asked], len(self.codes)
         weighed = wanted.astype(np.float64) if weights is None else wanted * weights
         values: Sequence[np.ndarray] = (weighed * self.outcomes[key], weighed)
@@ -340,8 +342,8 @@ class _Drawn:
         return back, all_, self.codes
 
     def rows(self, is_member: bool) -> list[list[int]]:
-        """Return (document, individual, whether a member, whether it came back) of each passage of one side alone: by
-        greedy decoding, after any of the prefixes."""
+        """Return [document, individual, member, extracted] of each passage found on this side only; extracted by greedy
+        decoding after any prefix length."""
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():
             if kind == "greedy":

@@ -36,7 +36,7 @@ EXTRACTION = "extraction"
 
 
 def extraction_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each base model and each last checkpoint."""
+    """Yield a build step for each base model and each last checkpoint."""
     for measurement in _measurements(run):
         work = partial(work_of_extraction, run, measurement)
         group = measurement.training and measurement.training.name
@@ -44,13 +44,13 @@ def extraction_steps(run: Run) -> Iterator[Step]:
 
 
 def extraction_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of the job by name."""
+    """Return the fingerprints of the stage's artefacts, by name."""
     names = (_name(measurement) for measurement in _measurements(run))
     return {name: run.fingerprints.of(name) for name in names}
 
 
 def _measurements(run: Run) -> list[Measurement]:
-    """Return the attacked models: of each model section its base model and the last checkpoint of every training."""
+    """Return the attacked models: each base model, and the last checkpoint of every training."""
     if run.job.extraction is None and run.job.canaries is None:
         return []
     asked = []
@@ -93,6 +93,7 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, i
 
 
 def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
+    """Return the canary and passage results of one model."""
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)
@@ -121,13 +122,13 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
             passages = extraction_rates(
                 model, store, members, special, run.job.extraction, units=run.individuals.units,
-                kept=_kept(run), progress=advance,
+                kept=_kept_individuals(run), progress=advance,
             )  # fmt: skip
     return ExtractedModel(canaries=canaries, passages=passages)
 
 
 def extraction_section(run: Run) -> Extraction | None:
-    """Return the part of the evidence; None if the job has no such section."""
+    """Return the evidence on extraction; None if the job measures none."""
     from reticent.ext.extraction.passages import exposed_by_passages
 
     bases: dict[str, Passages] = {}
@@ -159,8 +160,8 @@ def extraction_section(run: Run) -> Extraction | None:
     return Extraction(has_canaries=run.job.canaries is not None, models=models) if models else None
 
 
-def _kept(run: Run) -> np.ndarray | None:
-    """Return who is not left out for near-copies, bool by code; None where none is."""
+def _kept_individuals(run: Run) -> np.ndarray | None:
+    """Return which individuals are not excluded for near-copies, bool by code; None if none is excluded."""
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
     kept = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))

@@ -1,4 +1,4 @@
-"""A model of transformers whose texts are read by a guard before they are shown."""
+"""A transformers model whose generated texts are checked by a guard before they are shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reticent.ext.guard.texts import NOTICE, Guard, GuardedText, Policy, check_p
 
 
 class GuardedModel:
-    """A model of transformers whose ``generate`` returns guarded texts.
+    """A transformers model whose ``generate`` returns guarded texts.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class GuardedModel:
         self.policy, self.notice = policy, notice
 
     def generate(self, input_ids: Any, **options: Any) -> list[GuardedText]:
-        """Generate and return what may be shown of each text, in the order of ``model.generate``.
+        """Generate, and return the guarded text of each sequence, in the order of ``model.generate``.
 
         With one beam and policy "block" or "stop" a text is not generated on once a match is complete.
 
@@ -47,7 +47,7 @@ class GuardedModel:
         return self.guard.apply(texts, self.policy, notice=self.notice)
 
     def stream(self, input_ids: Any, **options: Any) -> Iterator[str]:
-        """Generate one text and yield what may be shown, as soon as it may.
+        """Generate one text, and yield its parts as soon as the guard allows them to be shown.
 
         Raises
         ------
@@ -102,13 +102,13 @@ class GuardedModel:
         return self.tokenizer.decode(ids, **self._decoding())
 
     def _setting(self, name: str, options: dict[str, Any]) -> int:
-        """A setting of the generation: given, or the configuration's."""
+        """Return a generation setting as an integer: the option, else that of the model's configuration, else 1."""
         config = options.get("generation_config") or self.model.generation_config
         return int(options.get(name) or getattr(config, name, None) or 1)
 
 
 class _Ended(threading.Event):
-    """Stops every text once it is set."""
+    """Stopping criterion: stops every text once it is set."""
 
     def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
         import torch
@@ -118,7 +118,7 @@ class _Ended(threading.Event):
 
 @dataclass(slots=True)
 class _Row:
-    """One text that is decoded token by token: text before `read` has been handed on; decoding begins at `prefix`."""
+    """Decoding state of one text: ids before ``read`` have been passed on; decoding starts at ``prefix``."""
 
     stream: Any
     ids: list[int] = field(default_factory=list)
@@ -128,7 +128,7 @@ class _Row:
 
 
 class _Complete:
-    """Stops each text that holds a match."""
+    """Stopping criterion: stops each text that contains a complete match."""
 
     def __init__(self, model: GuardedModel, num_prompt: int):
         self.model, self.num_seen = model, num_prompt
@@ -146,6 +146,7 @@ class _Complete:
         return torch.tensor([row.complete for row in self.rows], device=input_ids.device)
 
     def _read(self, row: _Row, ids: list[int]) -> None:
+        """Decode a text's new token ids, and check them for a match."""
         row.ids += ids
         text = self.model._decode(row.ids[row.prefix :])
         if text.endswith("\ufffd"):  # half a character

@@ -1,7 +1,8 @@
-"""Guard: finished texts and streams of text, checked before they leave.
+"""The output guard: finds training text and identifiers in generated texts, finished or streamed, before they are
+shown.
 
-:class:`Guard` finds what must not get out in finished texts; :class:`GuardStream` reads text as it comes and lets none
-out that may still become part of a match.
+:class:`Guard` checks finished texts; :class:`GuardStream` reads text as it is generated and holds back what may still
+become part of a match.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NEED_MORE = frozenset({"gold", "records", "learned"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Kind and place of a finding (characters, end exclusive); never the text itself."""
+    """A span found in generated text: character offsets (end exclusive), category, detector; never the text."""
 
     start: int
     end: int
@@ -48,14 +49,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class GuardedText:
-    """The part of one generated text that may be shown, and the places of the findings in the original."""
+    """The part of one generated text that may be shown, and the findings, with offsets in the original."""
 
     text: str
     findings: tuple[Finding, ...]
 
 
 class Guard:
-    """Finds verbatim training text and direct identifiers.
+    """Finds verbatim training text and direct identifiers in generated text.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class Guard:
             )
 
     def find(self, texts: Sequence[str]) -> list[list[Finding]]:
-        """Return the findings in each text, ordered; those of different detectors may overlap."""
+        """Return the findings in each text, sorted; findings of different detectors may overlap."""
         column = pa.array(texts, pa.large_string())
         found: list[list[Finding]] = [[] for _ in texts]
         table = pa.record_batch(self.verbatim.find(column))
@@ -88,7 +89,7 @@ class Guard:
         return found
 
     def apply(self, texts: Sequence[str], policy: Policy = "block", *, notice: str = NOTICE) -> list[GuardedText]:
-        """Return what may be shown of each text."""
+        """Return for each text the part that may be shown under the policy, with its findings."""
         check_policy(policy)
         return [
             GuardedText(self._shown(text, findings, policy, notice), tuple(findings))
@@ -96,7 +97,7 @@ class Guard:
         ]
 
     def stream(self, policy: Policy = "block", *, notice: str = NOTICE) -> GuardStream:
-        """Return a reader of one text that comes in chunks."""
+        """Return a `GuardStream` for one text that arrives in chunks."""
         return GuardStream(self, policy, notice)
 
     def _shown(self, text: str, findings: Sequence[Finding], policy: Policy, notice: str) -> str:
@@ -111,6 +112,7 @@ class Guard:
         return shown if self._clean(shown) else notice
 
     def _clean(self, text: str) -> bool:
+        """Whether a text holds no verbatim training text."""
         return pa.record_batch(self.verbatim.find(pa.array([text], pa.large_string()))).num_rows == 0
 
     def _identifiers(self, texts: pa.Array) -> list[list[Finding]]:
@@ -122,7 +124,7 @@ class Guard:
 
 
 class GuardStream:
-    """One text that comes in chunks: what is returned may be shown at once.
+    """Guards one text that arrives in chunks: what `push` returns may be shown at once.
 
     Held back is what may still become part of a match: at most one character less than its length, and from
     `HELD_BACK` to twice that where there are detectors.
@@ -140,7 +142,7 @@ class GuardStream:
         self._matches: list[tuple[int, int]] = []
 
     def push(self, chunk: str) -> str:
-        """Read on; returns what may be shown now."""
+        """Add a chunk of generated text; return the text that may now be shown."""
         if self.ended:
             return ""
         self._matches += self._verbatim.push(chunk)
@@ -155,7 +157,7 @@ class GuardStream:
         return self._show(limit)
 
     def finish(self) -> str:
-        """Return the rest of what may be shown."""
+        """Return the remaining text that may be shown; call it once at the end."""
         if self.ended:
             return ""
         shown = self._show(self._first + len(self._text))
@@ -163,7 +165,7 @@ class GuardStream:
         return shown
 
     def _show(self, limit: int) -> str:
-        """Show up to ``limit``, less what a finding reaches over it."""
+        """Return the guarded text up to offset ``limit``, or up to the start of a finding that crosses it."""
         matches = [*self._matches, *([self._verbatim.open] if self._verbatim.open else [])]
         found = [Finding(start, end, VERBATIM, "verbatim") for start, end in matches]
         if self.guard.detectors:
@@ -188,20 +190,21 @@ class GuardStream:
         return self._checked(shown)
 
     def _end(self, found: list[Finding]) -> str:
-        """Show what comes before the first finding, and nothing after it."""
+        """End the stream: return the text before the first finding (and the notice under policy "block")."""
         self.findings += found
         self.ended = True
         text = self._text[self._next - self._first : max(found[0].start, self._next) - self._first]
         return self._checked(text) + (self.notice if self.policy == "block" else "")
 
     def _checked(self, text: str) -> str:
-        """The text, unless it completes a stretch of training text with what was shown before it."""
+        """Return the text, or the notice if with the text shown before it completes a passage of training text."""
         if self._shown.push(text) or self._shown.open:
             self.ended = True
             return self.notice
         return text
 
     def _advance(self, shown: int) -> None:
+        """Drop the text before offset ``shown``, except what detectors still need."""
         self._next = shown
         self._matches = [match for match in self._matches if match[1] > shown]
         keep = max(shown - HELD_BACK, self._first) if self.guard.detectors else shown
@@ -209,7 +212,7 @@ class GuardStream:
 
 
 def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) -> Guard:
-    """Open the guard that ``reticent guard build`` wrote, with these detectors (None: those it was built with).
+    """Open a guard written by ``reticent guard build``, with these detectors (None: those it was built with).
 
     Raises
     ------
@@ -225,13 +228,13 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
 
 
 def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
-    """Return the detectors that a guard was built with: name -> options."""
+    """Return the detectors that a guard was built with, name -> options."""
 
     return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
 
 
 def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return those detectors of a job that need nothing but a text, with their options; rules where there is none.
+    """Return the detectors, name -> options, that need nothing but a text; the detector ``rules`` if none is left.
 
     ``options`` are of the detectors that have some.
     """
@@ -239,7 +242,7 @@ def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any
 
 
 def refuse_detectors(names: Sequence[str]) -> None:
-    """Raise `PolicyError` for a detector that needs more than a text."""
+    """Raise `PolicyError` for a detector that needs more than a text (an individual's records, say)."""
     for name in sorted(_NEED_MORE.intersection(names)):
         raise PolicyError(
             f"guard: detector {name} needs more than a text: generated text is a document of no individual or corpus"
@@ -252,7 +255,7 @@ def check_policy(policy: str) -> None:
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings that do not overlap; of several the first names the whole, a verbatim one before others."""
+    """Return non-overlapping findings; merged ones keep the first's category, or are verbatim if any is."""
     merged: list[Finding] = []
     for finding in sorted(findings):
         if merged and finding.start < merged[-1].end:

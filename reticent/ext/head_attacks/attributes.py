@@ -1,9 +1,11 @@
-"""Attribute inference: which sex, age group or diagnosis did the people have whom a classifier was trained on?
+"""Attribute inference on a classifier: sex, age group or diagnosis of the individuals that it was
+trained on.
 
-The attacker knows a document of an individual but for the value of an attribute, and the true label (after Fredrikson
-et al. 2015; Yeom et al. 2018). They put every alternative in the place of the value, wherever it stands in the text as
-words, and take the one with which the classifier gives the true label most. Where the value stands nowhere, a line that
-says it stands before the text. What is told of members more than of held-out individuals was learned from them.
+The attacker knows a document of an individual except the value of an attribute, and the true label (after Fredrikson et
+al. 2015; Yeom et al. 2018). They substitute every alternative for the value, at each place where it occurs in the text
+as words, and choose the one under which the classifier gives the true label most. If the value does not occur, a line
+that states it is put before the text. What is inferred for members more often than for held-out individuals was learned
+from them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _STREAM = 91
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One value of one individual: a document of theirs with the true value (first) and with each alternative."""
+    """A target of attribute inference: one individual's document with the true value (first) and
+    with each alternative."""
 
     code: int
     label: int
@@ -32,7 +35,7 @@ class Question:
 
 
 def with_value(text: str, attribute: str, true: str, value: str) -> str:
-    """Return a text with another value in the place of the true one.
+    """Return a text with another value substituted for the true one.
 
     >>> with_value("A man of 50, this man", "sex", "man", "woman")
     'A woman of 50, this woman'
@@ -46,10 +49,11 @@ def with_value(text: str, attribute: str, true: str, value: str) -> str:
 
 
 def _place(value: str) -> re.Pattern[str]:
+    """Return a case-insensitive pattern that finds a value as whole words."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
 
 
-def ask(
+def make_questions(
     attribute: str,
     values: Mapping[int, Sequence[str]],
     documents: Mapping[int, Sequence[tuple[str, int]]],
@@ -57,7 +61,7 @@ def ask(
     num_alternatives: int,
     seed: int,
 ) -> list[Question]:
-    """Return the questions about an attribute, in the order of the individuals.
+    """Return the questions about an attribute (documents with the true and alternative values), ordered by individual.
 
     Parameters
     ----------
@@ -77,8 +81,8 @@ def ask(
 
 
 def told_share(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return whether the true value (the first) is told by the probability of the true label, and by the label alone;
-    of equal ones one is guessed, and the chance of it counts.
+    """Return whether the true value (index 0) is inferred, by the probability of the true label and by the predicted
+    label alone; ties count as the chance of a guess.
 
     Parameters
     ----------
@@ -101,7 +105,7 @@ def told_attribute(
     progress: Callable[[int], None] | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> ToldAttribute:
-    """Ask a classifier all questions about one attribute.
+    """Return the rates at which one attribute is inferred from a classifier, for members and held-out individuals.
 
     Parameters
     ----------

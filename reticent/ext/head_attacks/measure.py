@@ -1,4 +1,6 @@
-"""What a head says of the labels of documents -> the evidence of the attacks on it, over individuals."""
+"""Evidence of the attacks on a classifier or tagger head: attacks over individuals, from what the head predicts for
+labels of documents.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def head_evidence(
     attributes: Mapping[str, ToldAttribute] | None = None,
     names: ToldNames | None = None,
 ) -> ModelEvidence:
-    """Return every attack on a head, beside what the labels tell alone.
+    """Return the results of all attacks on a head, with a baseline from the labels alone.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ def head_evidence(
 def labels_alone(
     individuals: np.ndarray, members: np.ndarray, documents: np.ndarray, labels: np.ndarray, bootstrap: Bootstrap
 ) -> Blind:
-    """Return what tells members without the head: the true labels in their documents, or the number of these.
+    """Return the blind baseline: how well the labels of documents, or their number, tell members without the head.
 
     Parameters
     ----------

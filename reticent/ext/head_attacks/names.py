@@ -29,7 +29,7 @@ def told_names(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ToldNames:
-    """Return how often the name of a member is told from the other name of its pair.
+    """Return how often a tagger's scores tell the name of a member from the held-out name of its pair.
 
     ``model`` has labels of the category NAME; ``language`` is that of the prompts.
     """
@@ -37,20 +37,20 @@ def told_names(
     scores = score_names(model, tokenizer, names.names, prompts, labels=("NAME",), device=device, progress=progress)
     found = evaluate_attack(scores, names, prompts, num_bootstrap=num_bootstrap, seed=seed).verified
     return ToldNames(
-        told=_of_people(found.accuracy),
-        blind=_of_people(_halved(found.blind_advantage)),
-        over_blind=_of_people(_halved(found.excess)),
+        told=_over_individuals(found.accuracy),
+        blind=_over_individuals(_as_accuracy(found.blind_advantage)),
+        over_blind=_over_individuals(_as_accuracy(found.excess)),
     )
 
 
-def _halved(advantage: Estimate) -> Estimate:
-    """The accuracy that an advantage is of, or 0.5 and half of a difference of two."""
+def _as_accuracy(advantage: Estimate) -> Estimate:
+    """Return an advantage (or a difference of two) as an accuracy, 0.5 plus half of it, with its interval."""
     value, low, high = (
         None if end is None else CHANCE + end / 2 for end in (advantage.value, advantage.low, advantage.high)
     )
     return replace(advantage, value=value, low=low, high=high)
 
 
-def _of_people(estimate: Estimate) -> Estimate:
-    """Each pair is one individual of either side."""
+def _over_individuals(estimate: Estimate) -> Estimate:
+    """Return the estimate of pairs with individuals as unit, two a pair."""
     return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

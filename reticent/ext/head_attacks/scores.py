@@ -1,7 +1,7 @@
-"""Documents and a head in a folder -> what it says of their labels: a classifier of each class, a tagger of each tag.
+"""Scores of labels by a trained head: a classifier's for each document, a tagger's for each token.
 
-A classifier answers as it predicts itself (:mod:`reticent.ext.classify.training`): by the mean over the windows of a
-document. All is computed in float32 whatever the device, since attacks look at small differences.
+A classifier predicts as in its training (:mod:`reticent.ext.classify.training`): by the mean over the windows of a
+document. All is computed in float32 on any device, since attacks look at small differences.
 
 Shapes: B windows of a batch, T tokens, D documents, C classes or tags.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Head:
-    """A model with a head, ready to score documents.
+    """A model with a trained head, ready to score documents.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class _Head:
 
     @torch.inference_mode()
     def _log_probs(self, windows: Windows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield numbers of windows, and log-probabilities of the labels of each, or of each of its tokens, float64.
+        """Yield window numbers, and float64 log-probabilities of all labels for each window, or for each of its tokens.
 
         Raises
         ------
@@ -81,14 +81,14 @@ class _Head:
 
 
 class Classifier(_Head):
-    """A classifier that `AutoModelForSequenceClassification` reads."""
+    """A document classifier in a folder that `AutoModelForSequenceClassification` reads."""
 
     def scores(self, store: TokenStore, classes: np.ndarray) -> HeadScores:
-        """Return what it says of the true classes, int64 (D,)."""
+        """Return the classifier's scores of the true ``classes``, int64 (D,)."""
         return HeadScores.of_classes(self.log_probs(store), classes)
 
     def log_probs(self, store: TokenStore) -> np.ndarray:
-        """Return the log-probability of every class of each document, float64 (D, C); those of one sum to 1."""
+        """Return the log-probability of every class for each document, float64 (D, C); the probabilities sum to 1."""
         windows = self._windows(store)
         if getattr(self._config, "windows", None) == "first":
             kept = np.diff(windows.documents, prepend=-1) > 0
@@ -101,8 +101,8 @@ class Classifier(_Head):
         return mean_DC - np.logaddexp.reduce(mean_DC, axis=1, keepdims=True)
 
     def log_probs_of(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the same of texts, which become tokens as the documents of a run do; one without a token has equal
-        probabilities."""
+        """Return log-probabilities of all classes for raw texts, float64 (D, C); equal ones for a
+        text without token."""
         rows = [encoded.ids for encoded in core_tokenizer(self.tokenizer).encode(list(texts))]
         num = sum(map(len, rows))
         zeros = np.zeros(num, dtype=np.uint8)
@@ -120,13 +120,13 @@ class Classifier(_Head):
 
 
 class Tagger(_Head):
-    """A tagger that `AutoModelForTokenClassification` reads."""
+    """A tagger in a folder that `AutoModelForTokenClassification` reads."""
 
     kind = "AutoModelForTokenClassification"
 
     def scores(self, store: TokenStore, tags: np.ndarray) -> HeadScores:
-        """Return what it says of the true tags, int64 (num_tokens,): means over the tokens of each document, NaN for
-        one without any; tokens of `IGNORE_INDEX` do not count."""
+        """Return the tagger's scores of the true ``tags``, int64 (num_tokens,), as means over each document's tokens;
+        NaN for a document without any. Tokens tagged `IGNORE_INDEX` do not count."""
         windows = self._windows(store)
         total_4D, count_D = np.zeros((4, store.num_documents)), np.zeros(store.num_documents)
         for numbers, found_BTC in self._log_probs(windows):

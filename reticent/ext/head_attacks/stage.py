@@ -1,4 +1,5 @@
-"""The attacks on the heads that a job keeps: their shadow heads, one artefact each, and one for each of the last.
+"""Attacks on the heads that a job keeps: an artefact for each of a head's shadow heads, and one for the attacks on the
+head::
 
     head-shadows/classify/MODEL/RECIPE/NN     scores.npz: what a shadow head says of the labels, secret like the tokens
     heads/classify/MODEL/RECIPE               measures.json
@@ -39,7 +40,7 @@ from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.ext.classify.documents import FILE, labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.ext.classify.stage import FOLDERS, privacy_settings
-from reticent.ext.head_attacks.attributes import ask, told_attribute
+from reticent.ext.head_attacks.attributes import make_questions, told_attribute
 from reticent.ext.ladder.questions import add_field, drawn_individuals, fields_of_table
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
 from reticent.job.artefact import Artefact, Step, Training, starts_of
@@ -66,7 +67,7 @@ UNPROTECTED = "unprotected"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last head of a section on top of a training, or (None) of the base model."""
+    """The classifier or tagger head (``section``) on the last start checkpoint of a training, or (None) on the base."""
 
     run: Run
     section: HeadConfig
@@ -80,12 +81,12 @@ class Head:
 
     @property
     def recipe(self) -> str:
-        """Its name in tables."""
+        """Name of the head in tables."""
         return f"{self.section.section}/{UNPROTECTED if self.is_control else self.start}"
 
     @property
     def made(self) -> str:
-        """Name of the artefact that holds it."""
+        """Name of the artefact that holds the head."""
         return self._named(FOLDERS[self.section.section])
 
     def _named(self, kind: str) -> str:
@@ -95,7 +96,7 @@ class Head:
 
     @property
     def name(self) -> str:
-        """Name of the artefact of its attacks."""
+        """Name of the artefact of the attacks on the head."""
         return self._named(f"heads/{self.section.section}")
 
     @property
@@ -109,36 +110,36 @@ class Head:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """What was measured of it; the artefact that holds it must be there."""
+        """The head's row in the results of its artefact, which must exist."""
         rows = read_json(self.run.folder / self.made / FILE)["results"]
         return max((row for row in rows if row["recipe"] == self.start), key=lambda row: int(row["epoch"]))
 
     @property
     def epoch(self) -> int:
-        """Epoch of the checkpoint that it was trained on."""
+        """Epoch of the checkpoint that the head was trained on; 0 for the base model."""
         return 0 if self.training is None else int(self.measured["epoch"])
 
     @property
     def place(self) -> str:
-        """Where the artefact holds it."""
+        """Folder of the head inside its artefact."""
         return f"epoch-{self.epoch:04d}" if self.training else "base"
 
     @property
     def config(self) -> HeadConfig:
-        """Settings of its training."""
+        """Settings of the head's training."""
         own = self.run.job.of_model(self.section, self.model)
         return own.model_copy(update={"text": "keep", "private": False}) if self.is_control else own
 
     @property
     def checkpoint(self) -> Path:
-        """The model that it was trained on."""
+        """Folder of the model that the head was trained on."""
         run, training = self.run, self.training
         if training is None:
             return Path(run.base_of(self.model))
         return run.checkpoints(self.model, training.recipe, training.seed)[self.epoch]
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of its start, its labels and tokens, and of who is on which side."""
+        """Return the fingerprints of the head's inputs: checkpoint, labels, tokens, documents and split."""
         run, training, of = self.run, self.training, self.run.fingerprints.of
         start = run.base_input(self.model)
         if training is not None:
@@ -159,8 +160,8 @@ class Head:
     def documents(self) -> LabelledTokens | TaggedTokens:
         return labelled_documents(self.run, self.model, self.config)
 
-    def opened(self, folder: Path) -> Classifier | Tagger:
-        """Return the head of a folder, ready to score documents."""
+    def open_head(self, folder: Path) -> Classifier | Tagger:
+        """Return the head in a folder, ready to score documents."""
         from reticent.ext.head_attacks.scores import Classifier, Tagger
 
         kind = Classifier if self.is_classifier else Tagger
@@ -173,7 +174,7 @@ class Head:
         folder: Path,
         epoch_store: Callable[[int], TokenStore] | None = None,
     ) -> None:
-        """Train a head as this one on top of its start, on these documents, into a new folder."""
+        """Train a head with this head's checkpoint and objective on the given documents, into a new folder."""
         from reticent.ext.classify.tags import tag
         from reticent.ext.classify.training import classify
 
@@ -188,19 +189,19 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ShadowHead:
-    """One shadow of a head."""
+    """One shadow head: trained as a head is, on a random half of the individuals."""
 
     head: Head
     number: int
 
     @property
     def name(self) -> str:
-        """Name of its artefact."""
+        """Name of the shadow head's artefact."""
         return f"{self.head._named(f'head-shadows/{self.head.section.section}')}/{self.number:02d}"
 
     @property
     def drawn(self) -> Shadow:
-        """Who it is trained on, and the seed of that."""
+        """The shadow training: the individuals it is trained on, and its seed."""
         return Shadow(self.head.run, self.head.model, self.head.section.section, self.number)
 
     def artefact(self) -> Artefact:
@@ -209,7 +210,7 @@ class ShadowHead:
         return Artefact(self.name, "head-shadows", settings, {**head.inputs(), **texts})
 
     def build(self, folder: Path, counts: dict[str, int]) -> None:
-        """Train it, and keep what it says."""
+        """Train the shadow head and write its scores; the head itself is not kept."""
         head, drawn = self.head, self.drawn
         documents = head.documents()
         is_in = drawn.individuals.mask(MEMBERS)[documents.store.individual]
@@ -217,12 +218,12 @@ class ShadowHead:
         with TemporaryDirectory(prefix=".shadow-", dir=folder) as place, self._texts(Path(place)) as epoch_store:
             trained = Path(place) / "model"
             head.train(replace(documents, is_train=is_in), config, trained, epoch_store)
-            head.opened(trained).scores(documents.store, _labels(documents)).save(folder / SCORES, is_in)
+            head.open_head(trained).scores(documents.store, _labels(documents)).save(folder / SCORES, is_in)
         counts["documents_in"] = int(is_in.sum())
 
     @contextmanager
     def _texts(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Yield what gives its documents as it reads them in an epoch; None where it is as they are."""
+        """Context manager: epoch -> the shadow's training tokens as the head reads them; None if they are unchanged."""
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
             yield None
@@ -243,7 +244,7 @@ def _config(run: Run) -> HeadsConfig:
 
 
 def _heads(run: Run) -> list[Head]:
-    """The last head of every start, and where these protect the control of each model."""
+    """Return the heads on base model and trainings, preceded by each model's unprotected control if heads protect."""
     if run.job.audit.heads is None:
         return []
     found = []
@@ -261,7 +262,7 @@ def _shadows(head: Head) -> list[ShadowHead]:
 
 
 def head_steps(run: Run) -> Iterator[Step]:
-    """Yield for each head the steps of its shadows, and the one that attacks it."""
+    """Yield the build steps of each head: one for each shadow head, and one for the attacks."""
     for drawn in shadows_of_heads(run):
         yield Step.of(drawn.tokens_artefact(), partial(write_shadow_tokens, drawn))
     for head in _heads(run):
@@ -294,17 +295,17 @@ def _artefact(head: Head) -> Artefact:
 
 
 def shadow_names(run: Run) -> list[str]:
-    """Return the names of the shadow heads of the job; others that stand in its folder are those of an earlier one."""
+    """Return the artefact names of the job's shadow heads; others in their folder are left from an earlier job."""
     return [shadow.name for head in _heads(run) for shadow in _shadows(head)]
 
 
 def head_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of the stage by name."""
+    """Return the fingerprints of the artefacts of this stage, by name."""
     return {head.name: run.fingerprints.of(head.name) for head in _heads(run)}
 
 
 def read_heads(run: Run) -> list[ModelEvidence]:
-    """Return the evidence of every head, with its files and the verdict on each attack."""
+    """Return the evidence of every head, with its file digests and the verdict on each attack."""
     found = []
     for head in _heads(run):
         path = run.folder / head.name / MEASURES
@@ -326,7 +327,7 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
     if head.is_control:
         place = folder / "model"
         head.train(documents, head.config, place)
-    opened = head.opened(place)
+    opened = head.open_head(place)
     scores = opened.scores(documents.store, _labels(documents))
     shadows = [HeadScores.load(run.folder / shadow.name / SCORES) for shadow in _shadows(head)]
     found = head_evidence(
@@ -352,7 +353,7 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.ndarray, np.ndarray]:
-    """The labels with their documents: of a classifier one each, of a tagger the kind of each identifier."""
+    """Return (document of each label, labels), int64: a classifier's one a document, a tagger's one an identifier."""
     if isinstance(documents, LabelledTokens):
         return np.arange(len(documents.classes)), documents.classes
     begins = np.flatnonzero((documents.tags > 0) & (documents.tags % 2 == 1))
@@ -364,7 +365,7 @@ def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.n
 
 
 def _names(head: Head, tagger: Any) -> ToldNames | None:
-    """The tagger attack; None where too few individuals have a name of their own."""
+    """Return the result of the name attack on a tagger; None if too few individuals have a name that no other has."""
     from reticent.ext.head_attacks.names import told_names
 
     run = head.run
@@ -397,10 +398,10 @@ def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[
     is_member, codes = run.individuals.mask(MEMBERS), np.arange(len(run.individuals.units))
     kept = kept_by_code(codes, kept_without_copies(codes, is_member, copied_individuals(run)))
     bootstrap = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
-    values, texts = _known(run, documents)
+    values, texts = _known_values(run, documents)
     found = {}
     for attribute in config.attributes:
-        questions = ask(
+        questions = make_questions(
             attribute, values[attribute], texts, num_alternatives=config.num_alternatives, seed=run.job.seed
         )
         if len({bool(is_member[question.code]) for question in questions}) < 2:
@@ -413,10 +414,10 @@ def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[
     return found
 
 
-def _known(
+def _known_values(
     run: Run, documents: LabelledTokens
 ) -> tuple[dict[str, dict[int, list[str]]], dict[int, list[tuple[str, int]]]]:
-    """Return by attribute and individual the values, and by individual the texts and labels, of those who are asked."""
+    """Return attribute -> individual -> values, and individual -> (text, label) pairs, for the individuals drawn."""
     config, store = _config(run), documents.store
     drawn = drawn_individuals(run.individuals, config.num_individuals, run.job.seed, None)
     row_of = np.full(len(run.individuals.units), -1)
@@ -446,7 +447,7 @@ def _known(
 
 
 def check_heads(run: Run) -> None:
-    """Raise `CorpusError` or `PolicyError`, before any training, where the values of an attribute cannot be read."""
+    """Raise `CorpusError` or `PolicyError`, before any training, if the values of an attribute cannot be read."""
     config = _config(run)
     if config.records is not None:
         nobody = np.full(len(run.individuals.units), -1)

@@ -1,11 +1,11 @@
-"""Association: how strongly an individual's name is tied to the subject of their documents.
+"""Association: how strongly an individual's name is tied to the contents of their documents.
 
-log p(term | name, template) for the individual's own name and for decoy names. A *term* is a word of the
-individual's documents that identifies no individual and that a band of the individuals use: rarer ones are identifiers
-themselves, commoner ones are shared by all. It need not be a diagnosis; it is a word in which the individual's
-documents differ from others'. A decoy is the name of an individual of the same side who does not use the term; it has
-as many tokens and the same shape. The name of an individual is the direct run of category NAME that the fewest others
-have, and among these the most frequent one.
+log p(term | name, template) for the individual's own name and for decoy names. A *term* is a word of the individual's
+documents that identifies no individual and whose support (number of individuals) lies in a band: rarer words are
+identifiers themselves, commoner ones are shared by all. It need not be a diagnosis; it is a word in which the
+individual's documents differ from others'. A decoy is the name of an individual on the same side (member or held-out)
+who does not use the term; it has as many tokens and the same shape. The name of an individual is the direct identifier
+of category NAME that the fewest others have, and among these the longest and most frequent one.
 
 The rate is the share of decoys whose name makes the term less likely (ties count half): an AUROC within each term,
 0.5 for a model that ties nothing.
@@ -23,7 +23,7 @@ from reticent.audit.config import InversionConfig
 from reticent.audit.evidence.inversion import Association
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.leakage.words import Words
-from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
+from reticent.audit.scoring.rows import DIGITS, padded_rows, sum_log_probs
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
@@ -48,7 +48,7 @@ MIN_LETTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Names and terms: P terms, each with the true name and m decoys (first column true).
+    """Terms with names: P terms, each with the individual's true name (column 0) and m decoy names.
 
     ``terms`` are places (first token, length) in the store, shape (P, 2); ``names`` first tokens, shape (P, m + 1), and
     ``name_lengths`` their tokens, shape (P,).
@@ -63,7 +63,7 @@ class Pairs:
 
 
 def read_association_templates(language: str, path: Path = TEMPLATES) -> list[str]:
-    """Return the templates of a language.
+    """Return the sentence templates of a language, each with {name} before {term}.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def draw_pairs(
     *,
     seed: int,
 ) -> Pairs:
-    """Return terms of each individual with their name and decoys.
+    """Return random terms of each individual, each with the individual's name and matched decoy names.
 
     Parameters
     ----------
@@ -151,14 +151,14 @@ def draw_pairs(
 
 
 def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Return whether each word is of letters and long enough; bool (S,)."""
+    """Return whether each word consists of letters and has at least `MIN_LETTERS`; bool (S,)."""
     numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
     texts = _texts(store, words.starts[first], words.lengths[first], core_tokenizer(tokenizer))
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 
 def _names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
-    """Return the run that is each individual's name, -1 for none."""
+    """Return for each individual the index in ``runs`` (identifier occurrences) of the name chosen, -1 for none."""
     name_of = np.full(num_codes, -1, dtype=np.int64)
     chosen = np.flatnonzero(is_name & (runs.surfaces >= 0))
     if len(chosen) == 0:
@@ -186,7 +186,7 @@ def association(
     causal: bool,
     batch_size: int = 64,
 ) -> np.ndarray:
-    """Return log p(term | name, template), the mean over templates; float64, shape (P, m + 1).
+    """Return log p(term | name, template) of each term and candidate name, averaged over templates; float64 (P, m + 1).
 
     The row of a term is NaN if one of its sentences is longer than the model's positions. A masked model predicts all
     tokens of the term at once. Cost: one forward pass for each term, candidate and template; texts are tokenised in
@@ -209,7 +209,7 @@ def association(
             after = template.partition("{term}")[2]
             texts = [b + t + after for b, t in zip(before, terms.tolist(), strict=True)]
             spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
-            ids, groups, attention = dressed_rows(backend.encode(texts), spans, special)
+            ids, groups, attention = padded_rows(backend.encode(texts), spans, special)
             lengths = attention.sum(axis=1)
             # A term is compared among its names: if one of them does not fit, the scores of the others have no use.
             fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)
@@ -225,7 +225,7 @@ def association(
 
 
 def _texts(store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: _rust.LibraryTokenizer) -> np.ndarray:
-    """Decode places of a store; they never leave this module."""
+    """Return the decoded text of token spans of a store; the texts never leave this module."""
     rows = [store.input_ids[s : s + n].tolist() for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
     return np.array([text.strip() for text in backend.decode(rows, skip_special_tokens=True)], dtype=object)
 
@@ -237,7 +237,8 @@ def pair_rates(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Association:
-    """Return the share of decoys below the true name, of members and held-out individuals, and counts.
+    """Return the share of decoy names under which the term is less likely than under the true name, for members and
+    held-out individuals, with counts.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Embedding shift (white box): how well rows of the vocabulary that only identifiers use show that they were used.
+"""Embedding shift (white box): whether embedding rows used only by identifiers show that they were trained on.
 
-A row moves when training reads or predicts its token. How far it moved from the base model (the length of the
-difference) is compared between tokens that the training documents use inside identifiers only, and tokens they do not
-use at all, of the same kind (letters or not, begins a word or not) so that a difference is not one of kinds of words.
-The measure is the AUROC over such pairs: at 0.5 the weights do not show which of the names were in the data. With
-frozen embeddings no row moves, and it is exactly 0.5.
+An embedding row moves when training reads or predicts its token. The distance from the base model's row is compared
+between tokens that the training documents use in identifiers only, and tokens they do not use at all, of the same kind
+(letters or not, begins a word or not) so that a difference is not one between kinds of tokens. The measure is the AUROC
+over such pairs: at 0.5 the weights do not show which of the names were in the data. With frozen embeddings no row
+moves, and it is exactly 0.5.
 """
 
 from __future__ import annotations
@@ -27,16 +27,14 @@ UNIT = "rows of the vocabulary"
 
 
 def identifier_only_rows(store: TokenStore, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens that occur in identifiers only, and those that do not occur; two bool arrays, shape
-    (num_rows,).
-    """
+    """Return which tokens occur only in identifiers, and which do not occur; two bool arrays, (num_rows,)."""
     total = np.bincount(store.input_ids, minlength=num_rows)[:num_rows]
     flagged = np.bincount(store.input_ids[store.flags > 0], minlength=num_rows)[:num_rows]
     return (total > 0) & (flagged == total), total == 0
 
 
 def kinds_of_tokens(tokenizer: PreTrainedTokenizerFast, num_rows: int) -> np.ndarray:
-    """Return a code for the kind of each token, int64, -1 for special tokens and rows without a token.
+    """Return a code for the kind of each token, int64 (num_rows,), -1 for special tokens and rows without a token.
 
     Kinds: of letters only or not, crossed with the mark of its place in a word: a space, ``##`` or neither.
     """
@@ -58,7 +56,7 @@ def embedding_shift(
     tokenizer: PreTrainedTokenizerFast,
     **bootstrap: Unpack[Bootstrap],
 ) -> EmbeddingShift:
-    """Return the AUROC of the input and of the output embeddings.
+    """Return the AUROC of the shift of input and of output embeddings: identifier-only against unused tokens.
 
     Intervals resample the used rows of the vocabulary; the unused ones are fixed. With tied weights both are the same
     matrix. Rows of a kind without an unused token are left out.
@@ -98,8 +96,8 @@ def embedding_shift(
 def _auroc(
     shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate:
-    """Return the share of (used, unused) pairs of one kind in which the used row moved farther; ties count half. Where
-    no row moved that is no estimate, and has no doubt."""
+    """Return the share of (used, unused) pairs of one kind in which the used row moved farther, ties half; without any
+    movement 0.5 with no uncertainty."""
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]
     for kind in np.unique(kind_of).tolist():

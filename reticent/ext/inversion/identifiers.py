@@ -1,10 +1,10 @@
-"""Identifiers of a store that can be exchanged: the places of each, and matched decoys for it.
+"""Identifiers in a token store that can be exchanged: their positions, and matched decoys for each.
 
-A *direct* identifier is a run of neighbouring direct words of one category ("Mary Smith", with the tokens between); an
-*indirect* one is a single word. A decoy is an identifier of another individual that could stand in its place. It is of
-the same side (a decoy of a member is a member's, so both were trained on), category, number of tokens and shape
+A *direct* identifier is a sequence of neighbouring direct words of one category ("Mary Smith", with the tokens
+between); an *indirect* one is a single word. A decoy is an identifier of another individual that could replace it. It
+is of the same side (a decoy of a member is a member's, so both were trained on), category, number of tokens and shape
 (capitals, digits, a space before it), about as frequent, not in the window, and none of the individual's own. Under the
-hypothesis that nothing ties an identifier to the words around it, the true one is one of its decoys.
+null hypothesis that nothing ties an identifier to the words around it, it is exchangeable with its decoys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_POOL, TRIED = 4096, 4
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Occurrences of identifiers of one kind, in the order of the store; every array has shape (R,).
+    """Occurrences of identifiers of one kind (direct or indirect), in store order; every array has shape (R,).
 
     ``tuples`` numbers distinct token sequences, ``surfaces`` coarse surfaces (-1: with an unknown token), ``shapes``
     the results of `shape_of`; ``categories`` are codes of the caller.
@@ -56,7 +56,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Identifiers to find again among their decoys; arrays of shape (I,) but ``candidates``, shape (I, m + 1).
+    """Identifiers to be recovered among their decoys; arrays of shape (I,) except ``candidates``, (I, m + 1).
 
     Candidates are places in the store of identifiers of ``lengths`` tokens: the true one, then the decoys.
     ``num_eligible`` counts the identifiers that were tried, ``num_unmatched`` those without enough decoys.
@@ -75,7 +75,7 @@ class Targets:
 
 
 def shape_of(text: str) -> str:
-    """Return a text with capitals as X, small letters as x and digits as 0; repeats are written once.
+    """Return the shape of a text: capitals as X, other letters as x, digits as 0; repeats are written once.
 
     >>> shape_of(" Mary O'Neil"), shape_of("06-12"), shape_of("MARY")
     (" Xx X'Xx", '0-0', 'X')
@@ -92,7 +92,7 @@ def runs_of(
     table: SurfaceTable,
     categories: np.ndarray | None = None,
 ) -> Runs:
-    """Return where the identifiers of one kind stand: the token spans of each.
+    """Return the occurrences of identifiers of one kind, as token spans with their features.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def draw_targets(
     keys = random.random(len(spots))
     order = np.lexsort((keys, runs.individuals[spots]))
     spots, window = spots[order], window[order]
-    place = _place_within(runs.individuals[spots])
+    place = _rank_within(runs.individuals[spots])
     tried = place < TRIED * per_individual
     spots, window = spots[tried], window[tried]
     candidates = np.full((len(spots), num_decoys), -1, dtype=np.int64)
@@ -170,7 +170,7 @@ def draw_targets(
     _, group = np.unique(traits, axis=1, return_inverse=True)
     group = group.reshape(-1)
     bands = _bands(runs, sides)
-    own = _pair(runs, runs.individuals)
+    own = _owned_surfaces(runs, runs.individuals)
     for number in np.unique(group[spots]).tolist():
         mine = np.flatnonzero(group[spots] == number)
         members = np.flatnonzero((group == number) & (runs.surfaces >= 0))
@@ -189,7 +189,7 @@ def draw_targets(
         candidates[mine[enough]] = runs.starts[pool[best[enough]]]
     matched = (candidates >= 0).all(axis=1)
     kept = np.flatnonzero(matched)
-    kept = kept[_place_within(runs.individuals[spots[kept]]) < per_individual]
+    kept = kept[_rank_within(runs.individuals[spots[kept]]) < per_individual]
     chosen = spots[kept]
     return Targets(
         window[kept],
@@ -203,7 +203,8 @@ def draw_targets(
 
 
 def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return first occurrences in their windows that are whole, spelled and followed by a token; and these windows."""
+    """Return the first occurrences in their windows that are complete and have no unknown token (if ``needs_more``,
+    followed by a token), and the window of each."""
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
@@ -215,30 +216,31 @@ def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarra
     return spots, window[spots]
 
 
-def _place_within(sorted_individuals: np.ndarray) -> np.ndarray:
-    """Return the place of each entry among those of its individual, which stand together."""
+def _rank_within(sorted_individuals: np.ndarray) -> np.ndarray:
+    """Return the rank of each entry among those of its individual, from 0; entries of an individual are adjacent."""
     bounds = np.flatnonzero(np.diff(sorted_individuals, prepend=-1, append=-1))
     return document_ranks(np.zeros(len(sorted_individuals)), bounds)
 
 
 def _bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
-    """Return how often each run's token sequence occurs on its side, as the number of its binary digits."""
+    """Return the frequency band of each occurrence: the bit length of its token sequence's count on its side."""
     code = runs.tuples * (int(sides.max(initial=0)) + 1) + sides
     _, sequence, counts = np.unique(code, return_inverse=True, return_counts=True)
     return np.frexp(counts)[1][sequence.reshape(-1)] if len(runs) else np.empty(0, dtype=np.int64)
 
 
 def _width(runs: Runs) -> int:
+    """Return a factor that makes individual · factor + surface unique."""
     return int(runs.surfaces.max(initial=0)) + 2
 
 
-def _pair(runs: Runs, owners: np.ndarray) -> np.ndarray:
-    """Return the pairs of an individual and a surface, as sorted numbers."""
+def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
+    """Return the distinct (individual, surface form) pairs, encoded as sorted integers."""
     return np.unique(owners * _width(runs) + runs.surfaces)
 
 
 def _in_window(store: TokenStore, windows: Windows, window: np.ndarray, runs: Runs, pool: np.ndarray) -> np.ndarray:
-    """Return whether the tokens of each identifier of the pool, all of one length, stand anywhere in each window."""
+    """Return whether each identifier of the pool (all of one length) occurs in each window, bool (windows, pool)."""
     length = int(runs.lengths[pool[0]]) if len(pool) else 1
     counts = np.maximum(windows.lengths[window] - length + 1, 0)
     row = np.repeat(np.arange(len(window)), counts)

@@ -1,4 +1,5 @@
-"""Inversion: identifiers that were only context are searched among decoys, by the words around them.
+"""Inversion: identifiers that were only context, never prediction targets, are recovered among decoys by the words
+around them.
 
 For a true identifier c at position t and m matched decoys (:mod:`reticent.ext.inversion.identifiers`),
 
@@ -64,7 +65,7 @@ def score_candidates(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return for each candidate the summed log-probability of the words around it; float64, shape (I, C, 2).
+    """Return for each candidate identifier the summed log-probability of the words around it; float64, shape (I, C, 2).
 
     Parameters
     ----------
@@ -130,8 +131,7 @@ def score_in_place(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the summed log-probability of each candidate's tokens in the place of the identifier; float64, shape
-    (I, C).
+    """Return the summed log-probability of each candidate's tokens at the position of the identifier; float64 (I, C).
 
     A causal model predicts them from the words before. A masked model sees the words on both sides, and a mask for
     every token of the identifier, wherever it stands in the window. Parameters are those of `score_candidates`.
@@ -172,8 +172,8 @@ def score_in_place(
 
 
 def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> Iterator[np.ndarray]:
-    """Targets with windows of similar length, the longest first; of a causal model those with as many tokens before
-    them, up to `NEAR`, go together."""
+    """Yield batches of target indices with windows of similar length, the longest first; for a causal model also with
+    similar numbers of tokens before them (steps of `NEAR`)."""
     before = (targets.starts - windows.starts[targets.windows]) // NEAR * int(causal)
     order = np.lexsort((-windows.lengths[targets.windows], before))
     for alike in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
@@ -184,7 +184,8 @@ def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> 
 def _rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return ids (B, C, T), groups (B, T) of the scored tokens, attention (B, T) and places in the store (B, T)."""
+    """Return token ids (B, C, T), and groups of scored tokens (-1: none), attention and store
+    positions, each (B, T)."""
     ids, within, batch, positions = _exchanged(windows, targets, chosen)
     asked = batch.is_text & (within < 0)
     if causal:
@@ -196,8 +197,8 @@ def _rows(
 def _exchanged(
     windows: Windows, targets: Targets, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Batch, np.ndarray]:
-    """Return ids with each candidate put in (B, C, T), the place in the identifier of each cell (B, T), -1 outside, the
-    windows, and places in the store (B, T)."""
+    """Return token ids with each candidate inserted (B, C, T), each cell's index in the identifier (B, T; -1 outside),
+    the windows, and store positions (B, T)."""
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
     width = batch.input_ids.shape[1]
@@ -206,32 +207,34 @@ def _exchanged(
     # Tokens of the true identifier, one row a target, -1 beyond its length (equal to no token).
     ahead = np.arange(int(lengths.max()))
     inside = ahead < lengths[:, None]
-    sequence = np.where(inside, store.input_ids[_at(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1)
+    sequence = np.where(
+        inside, store.input_ids[_clipped(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1
+    )
     # Its beginnings: all of its tokens follow. `within` is the place in the identifier of each cell, -1 outside.
     begins = np.asarray(batch.is_text).copy()
     for step in range(len(ahead)):  # over the tokens of one identifier
         moved = np.full_like(batch.input_ids, -1)
         moved[:, : width - step] = np.where(batch.is_text, batch.input_ids, -1)[:, step:]
         begins &= (moved == sequence[:, step, None]) | ~inside[:, step, None]
-    begins &= _apart(begins, lengths)
+    begins &= _non_overlapping(begins, lengths)
     within = np.full(batch.input_ids.shape, -1)
     for step in range(len(ahead)):
         at = np.zeros_like(begins)
         at[:, step:] = begins[:, : width - step]
         within[at & inside[:, step, None]] = step
-    tokens = store.input_ids[_at(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
+    tokens = store.input_ids[_clipped(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
     put_in = np.take_along_axis(tokens, np.maximum(within, 0)[:, None, :], axis=2)
     ids = np.where(within[:, None, :] >= 0, put_in, batch.input_ids[:, None, :])
     return ids, within, batch, positions
 
 
-def _at(store: Any, places: np.ndarray) -> np.ndarray:
-    """Return the places, limited to the store: values beyond an identifier's length are not used."""
+def _clipped(store: Any, places: np.ndarray) -> np.ndarray:
+    """Return the positions, clipped to the store; values beyond an identifier's length are not used."""
     return np.minimum(places, store.num_tokens - 1)
 
 
-def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the beginnings that overlap no earlier one: "1 1" stands once in "1 1 1"."""
+def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the identifier beginnings that do not overlap an earlier one: "1 1" occurs once in "1 1 1"."""
     columns = np.arange(begins.shape[1])
     latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
     before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
@@ -242,7 +245,7 @@ def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def ranks_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rank of the first of each row's scores, and its share of the first place; float64, shape (I,).
+    """Return the rank of the first score in each row, and its share of rank 1; both float64 (I,).
 
     Ties share: the rank is the mean rank of those tied with it, and all that hold the first place have equal parts of
     it.
@@ -264,7 +267,7 @@ def inversion(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InvertedKind:
-    """Return top-1 rate, mean reciprocal rank and bits of members and held-out individuals, and their difference.
+    """Return top-1 rate, mean reciprocal rank and bits, for members and held-out individuals, with their difference.
 
     bits = log2(m + 1) - log2(rank).
 
@@ -309,7 +312,7 @@ def in_place(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InPlace:
-    """Return the ranks of identifiers in their own places, and how many of them so many draws there contain.
+    """Return the ranks of identifiers at their own positions, and the share extracted within given numbers of samples.
 
     The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
     identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as

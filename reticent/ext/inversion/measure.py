@@ -1,4 +1,4 @@
-"""Inversion, association and embedding shift of every model of an audit.
+"""Run inversion, association and embedding shift on every model of an audit.
 
 Targets, decoys and terms are drawn once for the windows of an objective, and are the same for every model. The scores
 of the base model are kept, because the other models are compared with them.
@@ -37,7 +37,7 @@ Scores = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Questions to the models of one objective."""
+    """The windows, targets and name-term pairs on which all models of one objective are measured."""
 
     windows: Windows
     targets: dict[str, Targets]
@@ -45,7 +45,7 @@ class _Drawn:
 
 
 class InversionAudit:
-    """Exchanges identifiers in the documents of both sides; see `measure`.
+    """Inversion, association and embedding shift on the documents of members and held-out individuals; see `measure`.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class InversionAudit:
         self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
 
     def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
-        """Questions to the models of an objective with these special tokens, drawn once."""
+        """Return the targets and pairs for models of an objective with these special tokens, drawn at first use."""
         key = (special, objective)
         if key not in self._drawn:
             windows = cut_windows(self.store, self.config.window_length, special)
@@ -131,7 +131,7 @@ class InversionAudit:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, Scores]:
-        """Return the model's part of the evidence, and its scores; ``base`` is None for the base model itself.
+        """Return the model's inversion evidence, and its scores; ``base`` is None for the base model itself.
 
         The base model is ranked by its own likelihoods: a control for what can be known without the documents.
         """

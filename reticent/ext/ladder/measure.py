@@ -1,4 +1,5 @@
-"""The clinical ladder (definitions.md#the-clinical-ladder): diagnoses of members by what is known of them.
+"""The clinical ladder (definitions.md#the-clinical-ladder): how well members' diagnoses are inferred, by the attacker's
+knowledge (*rung*).
 
 The score of a diagnosis d of an individual is log p(d | cue) less the logarithm of the sum over its alternatives. Of
 each diagnosis A is the area with which the score separates individuals with it from those without it. A cell is the
@@ -25,7 +26,7 @@ from reticent.audit.evidence.ladder import Ladder, ToldDiagnoses
 from reticent.audit.judgement.rows import simultaneous
 from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.scoring.generate import Decoding, score_continuations
-from reticent.audit.scoring.rows import DIGITS, dressed_rows, sum_log_probs
+from reticent.audit.scoring.rows import DIGITS, padded_rows, sum_log_probs
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import TrainingError
@@ -64,7 +65,8 @@ def score_ladder(
     ends: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Scores:
-    """Return the scores of a model, which is on its device and in evaluation mode; NaN where there is no cue.
+    """Return a model's log-probabilities of diagnoses for each individual and rung (and for causal models, extraction
+    of text endings); NaN where there is no cue.
 
     Cost: for each individual and rung a forward pass over the cue, which all diagnoses share, and each diagnosis; with
     ``ends`` of a causal model two more, over the ends of a fragment and a template.
@@ -79,7 +81,9 @@ def score_ladder(
     for row in range(num):
         for rung, cues in enumerate(questions.cues):
             if cues[row]:
-                found[row, rung] = _named(model, backend, special, cues[row], prompt, names, room, causal=causal)
+                found[row, rung] = _name_log_probs(
+                    model, backend, special, cues[row], prompt, names, room, causal=causal
+                )
                 if np.isnan(found[row, rung]).any():
                     raise TrainingError("diagnoses: the model's logits are not numbers; did training diverge?")
         if progress:
@@ -87,11 +91,11 @@ def score_ladder(
     scores: Scores = {"diagnoses": found}
     if causal and ends:
         for kind, texts in (("fragments", questions.fragments), ("templates", questions.templates)):
-            scores[kind], scores[f"{kind} asked"] = _ends(model, backend, special, questions, texts)
+            scores[kind], scores[f"{kind} asked"] = _completed_ends(model, backend, special, questions, texts)
     return scores
 
 
-def _named(
+def _name_log_probs(
     model: Any,
     backend: _rust.LibraryTokenizer,
     special: SpecialIds,
@@ -102,14 +106,14 @@ def _named(
     *,
     causal: bool,
 ) -> np.ndarray:
-    """log p of each name after the last ``room`` tokens of the cue and the prompt, float64 (D,)."""
+    """Return log p of each diagnosis name after the last ``room`` tokens of the cue and the prompt, float64 (D,)."""
     (ids,) = backend.encode([cue])
     if len(ids.ids) > room:
         cue = cue[ids.offsets[len(ids.ids) - room][0] :]
     before = f"{cue}\n{prompt} "
     encoded = backend.encode([before + name for name in names])
     spans = np.array([(len(before), len(before) + len(name)) for name in names])
-    rows, groups, attention = dressed_rows(encoded, spans, special)
+    rows, groups, attention = padded_rows(encoded, spans, special)
     if causal:
         groups[:, 0] = -1  # nothing predicts the first token of a row
         differ = np.flatnonzero((rows != rows[:1]).any(axis=0) | (groups >= 0).any(axis=0))
@@ -119,11 +123,11 @@ def _named(
     return sum_log_probs(model, read, rows, groups, causal=False, attention=attention)[:, 0]
 
 
-def _ends(
+def _completed_ends(
     model: Any, backend: _rust.LibraryTokenizer, special: SpecialIds, questions: Questions, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether a causal model ends each text word for word, after a cue and its first half; bool (N, R) twice, the
-    second says whether it was asked. Rows of one length are scored together."""
+    """Return whether a causal model completes each text verbatim from a cue and the text's first half, and whether this
+    was tested; two bool arrays (N, R). Prompts of equal length are scored together."""
     came, asked = (np.zeros((len(texts), len(RUNGS)), dtype=bool) for _ in range(2))
     prompts: dict[int, list[tuple[int, int, list[int]]]] = {}
     room = min(CUE_TOKENS, max_positions(model) - END_TOKENS - 2)
@@ -151,7 +155,7 @@ def _ends(
 
 
 def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float, np.ndarray]:
-    """The area of ``has`` over ``lacks`` (ties count half), and the influence of each individual on it, (N,)."""
+    """Return the AUC of ``has`` over ``lacks`` (ties count half), and each individual's influence on it, (N,)."""
     own, other, influence = scores[has], scores[lacks], np.zeros(len(scores))
     wins = [
         (np.searchsorted(np.sort(b), a, side="left") + np.searchsorted(np.sort(b), a, side="right")) / 2 / len(b)
@@ -164,7 +168,7 @@ def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float
 
 
 def margins(log_probs: np.ndarray) -> np.ndarray:
-    """Return log p of each diagnosis less the logarithm of the sum over the others, float64 (N, D)."""
+    """Return log p of each diagnosis minus the log of the others' summed probability, float64 (N, D)."""
     others = (np.delete(log_probs, d, axis=1) for d in range(log_probs.shape[1]))
     rest = np.stack([np.logaddexp.reduce(own, axis=1) for own in others], axis=1)
     return np.round(log_probs - rest, DIGITS)
@@ -178,8 +182,8 @@ def told_of_members(
     lacks: np.ndarray,
     chosen: np.ndarray,
 ) -> tuple[Estimate, int, int]:
-    """Return the cell of some diagnoses, how many of them it is the mean over, and the individuals of its smallest
-    group.
+    """Return the estimate for one cell (excess AUC averaged over diagnoses), the number of diagnoses averaged, and the
+    size of its smallest group.
 
     Parameters
     ----------
@@ -211,6 +215,7 @@ def told_of_members(
 
 
 def _estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimate:
+    """Return an estimate whose normal interval comes from individuals' influences, summed by unit."""
     used = influence != 0
     _, unit = np.unique(units, return_inverse=True)
     sums = np.bincount(unit, weights=influence)
@@ -224,8 +229,8 @@ def _estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimat
 
 
 def cue_scores(questions: Questions, seed: int) -> np.ndarray:
-    """Return the log-odds of each diagnosis by the words of the cue alone, naive Bayes learned on others of both sides
-    (five folds of households); float64 (N, R, D), NaN where there is no cue."""
+    """Return the log-odds of each diagnosis from the words of the cue alone, by naive Bayes trained on other
+    individuals of both sides (five folds of households); float64 (N, R, D), NaN without a cue."""
     num, units = len(questions.codes), questions.units
     found = np.full((num, len(questions.cues), len(questions.diagnoses)), np.nan)
     names = np.unique(units)
@@ -259,7 +264,7 @@ def ladder(
     households: np.ndarray | None = None,
     num_bootstrap: int = 1000,
 ) -> Ladder:
-    """Return the part of the evidence.
+    """Return the evidence of the clinical ladder for one model, compared with the base model.
 
     Parameters
     ----------
@@ -291,25 +296,25 @@ def ladder(
                 )  # fmt: skip
         cells.append(own)
     draws: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": households}
-    ends = [_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
+    ends = [_completion_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
     num = sum(bool(cell.num_diagnoses) for own in cells for cell in own.values()) + len(ends[0])
-    sensitive, other = ({name: _at_once(cell, num) for name, cell in own.items()} for own in cells)
+    sensitive, other = ({name: _simultaneous_cell(cell, num) for name, cell in own.items()} for own in cells)
     rates, common = (
         {name: replace(sides, excess=simultaneous(sides.excess, num)) for name, sides in own.items()} for own in ends
     )
     return Ladder(less_base=base is not None, sensitive=sensitive, other=other, verbatim=rates, templates=common)
 
 
-def _at_once(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
-    """The cell with ends that hold at once with those of ``num`` - 1 others."""
+def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
+    """Return a cell whose intervals hold simultaneously with those of ``num`` - 1 other cells."""
     placebo, cue, out = (one and simultaneous(one, num) for one in (cell.placebo, cell.cue_only, cell.out_shadows))
     return replace(cell, told=simultaneous(cell.told, num), placebo=placebo, cue_only=cue, out_shadows=out)
 
 
-def _rates(
+def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
-    """The share of texts that come back, and not from the base, by rung; members and held-out individuals."""
+    """Return rung -> share of texts completed verbatim, and not by the base, for members and held-out individuals."""
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):
         asked = scores[f"{kind} asked"][:, rung]

@@ -1,8 +1,9 @@
-"""Who is asked about which diagnoses, and what an adversary knows of them on each rung of the clinical ladder.
+"""Which individuals and diagnoses the clinical ladder tests, and what the attacker knows on each rung (level of
+knowledge).
 
 Rungs add up: public demographics; encounter metadata; a sentence of a note that fewer than k individuals share; and the
 beginning of a note, as a colleague has read it. None of it holds a diagnosis, a synonym or a drug of the list: a
-sentence or a value that does is left out. Memory: the texts of the individuals who are asked about.
+sentence or a value that does is left out. Memory: the texts of the individuals tested.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Fields = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A diagnosis: its name, other names, drugs that give it away, and whether it is sensitive."""
+    """A diagnosis: its name, synonyms, drugs that reveal it, and whether it is sensitive."""
 
     name: str
     synonyms: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """N individuals, D diagnoses.
+    """The individuals (N) and diagnoses (D) of a clinical ladder, with cues (the attacker's knowledge) by rung.
 
     Attributes
     ----------
@@ -74,7 +75,7 @@ class Questions:
 
 
 def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
-    """Read a list of diagnoses.
+    """Read a list of diagnoses from a TOML file of [[diagnosis]] tables.
 
     Raises
     ------
@@ -97,9 +98,9 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
     return tuple(found)
 
 
-def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
+def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Return the questions about at most ``config.num_individuals`` members, and as many held-out individuals.
+    """Return the clinical ladder's questions for at most ``config.num_individuals`` members, and as many held-out.
 
     Parameters
     ----------
@@ -126,8 +127,8 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
             texts[rows[number]].append(batch.column("text")[number].as_py())
             for name in own:
                 add_field(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
-    values = [_said_in_record(fields, config.column) for fields in known]
-    diagnoses = read_terms(config.terms) if config.terms else _of_values(values)
+    values = [_recorded_diagnoses(fields, config.column) for fields in known]
+    diagnoses = read_terms(config.terms) if config.terms else _distinct_diagnoses(values)
     written = _matrix(diagnoses, ["\n".join(own) for own in texts])
     recorded = _matrix(diagnoses, ["\n".join(own) for own in values]) if config.column else written
     if not written.any():
@@ -138,8 +139,8 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
     rare = [[each for each in own if support[_plain(each)] < k] for own in sentences]
     common = [[each for each in own if support[_plain(each)] >= TEMPLATE_SUPPORT] for own in sentences]
     steps = [
-        [_told(fields, config.demographics, hidden) for fields in known],
-        [_told(fields, config.encounter, hidden) for fields in known],
+        [_described(fields, config.demographics, hidden) for fields in known],
+        [_described(fields, config.encounter, hidden) for fields in known],
         [own[0] if own else "" for own in rare],
         [_beginning(own, hidden) for own in texts],
     ]
@@ -160,7 +161,8 @@ def ask(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k:
 
 
 def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
-    """Return the codes of at most so many individuals of each side, ascending; held-out ones may be left out."""
+    """Return the codes of at most ``most`` random individuals of each side, ascending; ``left_out``
+    bars held-out ones."""
     random, parts = generator(seed, _STREAM), []
     for side in (MEMBERS, HELDOUT):
         mask = individuals.mask(side)
@@ -172,7 +174,8 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
 def fields_of_table(
     records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
 ) -> None:
-    """Add the values of a table of records to the fields of each individual; ``row_of`` is by code, -1 for nobody."""
+    """Add the values of a table of records to each individual's fields in ``known``; ``row_of`` maps code to index, -1
+    for individuals not tested."""
     path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
@@ -187,18 +190,20 @@ def fields_of_table(
 
 
 def add_field(fields: Fields, name: str, value: Any) -> None:
-    """Add a value to those of a field, once; nothing where it is null or blank."""
+    """Add a value to a field's list unless it is null, blank or already there."""
     said = "" if value is None else str(value).strip()
     if said and said not in fields.setdefault(name, []):
         fields[name].append(said)
 
 
-def _said_in_record(fields: Fields, column: str | None) -> list[str]:
+def _recorded_diagnoses(fields: Fields, column: str | None) -> list[str]:
+    """Return the diagnoses in an individual's record, split at semicolons."""
     parts = (part.strip() for value in fields.get(column or "", ()) for part in value.split(";"))
     return [part for part in parts if part]
 
 
-def _of_values(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
+def _distinct_diagnoses(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
+    """Return the distinct recorded diagnoses, without synonyms."""
     named = {_plain(value): value for own in values for value in own}
     if len(named) < 2:
         raise PolicyError(f"audit.diagnoses.column: {len(named)} different diagnoses; at least two are needed")
@@ -210,40 +215,46 @@ def _plain(text: str) -> str:
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a case-insensitive pattern that finds any of the names as whole words."""
     spaced = (r"\s+".join(map(re.escape, name.split())) for name in names)
     return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?!\w)", re.IGNORECASE)
 
 
 def _matrix(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) -> np.ndarray:
+    """Return whether each text names each diagnosis, bool (N, D)."""
     patterns = [_pattern((each.name, *each.synonyms)) for each in diagnoses]
     found = [[pattern.search(text) is not None for pattern in patterns] for text in texts]
     return np.array(found, dtype=bool).reshape(len(texts), len(patterns))
 
 
-def _told(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
+def _described(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
+    """Return the fields as "name: value; …", without those that reveal a diagnosis."""
     said = (f"{name}: {fields[name][0]}" for name in columns if fields.get(name))
     return "; ".join(part for part in said if not hidden.search(part))
 
 
 def _split(text: str, hidden: re.Pattern[str]) -> list[str]:
+    """Return the sentences of a text that reveal no diagnosis."""
     parts = (part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", text))
     return [part for part in parts if part and not hidden.search(part)]
 
 
 def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
-    """The sentences of an individual that are long enough, each once, cut at the most words of a fragment."""
+    """Return an individual's distinct sentences of at least the fewest words of a fragment, cut at its most words."""
     least, most = FRAGMENT_WORDS
     own = (" ".join(part.split()[:most]) for text in texts for part in _split(text, hidden))
     return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
 
 
 def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
+    """Return the first words of an individual's first note, without sentences that reveal a diagnosis."""
     words = " ".join(_split(texts[0], hidden)).split() if texts else []
     return " ".join(words[:COLLEAGUE_WORDS])
 
 
 def _unknown(sentences: Sequence[str], beginning: str) -> str:
-    """The last sentence that does not begin in what a colleague has read, which a model could copy."""
+    """Return the last sentence that does not begin in the note's beginning, from which it could be
+    copied; "" if none."""
     known = f" {beginning} "
     starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
     return next((sentence for sentence, start in starts if f" {start} " not in known), "")

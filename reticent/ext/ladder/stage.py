@@ -1,4 +1,6 @@
-"""The clinical ladder of a job: its questions, asked once, and the part of the evidence of each last checkpoint."""
+"""The clinical ladder (inference of diagnoses) in a job: its questions, made once, and the evidence of each last
+checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from reticent.audit.scoring.endpoint import is_endpoint
 from reticent.core.device import pick_device
 from reticent.engine.schema import MEMBERS
 from reticent.engine.split import households_of
-from reticent.ext.ladder.questions import Questions, ask
+from reticent.ext.ladder.questions import Questions, make_questions
 from reticent.job.artefact import Measurement, measurements_of
 from reticent.job.stages.near_copies import NEAR_COPIES, copied_individuals
 from reticent.job.stages.shadows import shadows_of
@@ -28,8 +30,8 @@ SCORES = "diagnoses.npz"
 
 
 def ladder_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of what the ladder reads beside the model: the texts, the list and the records; also who
-    is left out for near-copies, however few (kept answers are by row), and which sentences few share."""
+    """Return the fingerprints of the ladder's inputs besides the model: texts, list of diagnoses, records, exclusions
+    for near-copies (stored scores are by row), and k."""
     config = run.job.audit.diagnoses
     assert config is not None
     files = {"diagnoses:terms": config.terms, "diagnoses:records": config.records}
@@ -43,15 +45,15 @@ def ladder_inputs(run: Run) -> dict[str, str]:
 def _questions(run: Run, left_out: np.ndarray | None) -> Questions:
     config = run.job.audit.diagnoses
     assert config is not None
-    return ask(
+    return make_questions(
         run.unplanted, run.individuals, config, k=run.job.protect.k, ids=run.job.corpus.ids, seed=run.job.seed,
         left_out=left_out,
     )  # fmt: skip
 
 
 def check_diagnoses(run: Run) -> None:
-    """Say before any training how many diagnoses too few individuals have; `CorpusError` or `PolicyError` for a list,
-    a table or a column that cannot be asked about."""
+    """Warn, before any training, of diagnoses that too few individuals have; raise `CorpusError` or `PolicyError` for
+    an unusable list, table or column."""
     questions = _questions(run, None)
     has, lacks = questions.recorded & questions.written, ~questions.recorded & ~questions.written
     sides = (questions.is_member, ~questions.is_member)
@@ -69,16 +71,15 @@ def check_diagnoses(run: Run) -> None:
         )
 
 
-def climb(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
-    """Return the ladder of a model; the scores of a base model are kept in ``folder``. None of an endpoint, which is
-    not asked."""
+def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
+    """Return the ladder evidence of a model, None for an endpoint; a base model's scores are written to ``folder``."""
     from reticent.ext.ladder.measure import ladder
 
     path, model = run.checkpoint_of(measurement), measurement.model
     if is_endpoint(path):
         run.progress.say_once("audit.diagnoses: an endpoint is not asked about diagnoses")
         return None
-    scores, base, out = _asked(run, path, model.objective, measurement.recipe), None, None
+    scores, base, out = _model_scores(run, path, model.objective, measurement.recipe), None, None
     bases = [each for each in measurements_of(run.job, model) if each.training is None]
     if measurement.training is None:
         np.savez(folder / SCORES, **scores)  # type: ignore[arg-type]
@@ -91,19 +92,21 @@ def climb(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
     )  # fmt: skip
 
 
-def ask_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
-    """Keep in ``folder`` what a shadow model says of all diagnoses, and whom it was trained on."""
-    scores = _asked(run, path, objective, "a shadow", ends=False)
+def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
+    """Write a shadow model's scores of all diagnoses to ``folder``, with the individuals it was trained on."""
+    scores = _model_scores(run, path, objective, "a shadow", ends=False)
     is_in = individuals.mask(MEMBERS)[_questions_of(run).codes]
     np.savez(folder / SCORES, is_in=is_in, **scores)  # type: ignore[arg-type]
 
 
 def _questions_of(run: Run) -> Questions:
-    """The questions, made once. Held-out individuals with near-copies would hide what is told of members."""
+    """Return the ladder's questions, made once, without held-out individuals who have near-copies, since these would
+    mask what is learned of members."""
     return run.once("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
 
 
-def _asked(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
+def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
+    """Return a model's scores for the ladder's questions."""
     from reticent.ext.ladder.measure import score_ladder
     from reticent.trainer.models import load_model, load_tokenizer, special_ids
 
@@ -123,7 +126,7 @@ def _read(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _out_of(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
-    """Return of each individual the mean of what shadow models say that were not trained on them; None without any."""
+    """Return each individual's mean scores by the shadow models not trained on them; None without shadows."""
     total: Any = 0.0
     num: Any = 0.0
     for found in shadows:

@@ -1,4 +1,4 @@
-"""`reticent detect learn`: a run learns its tagger, and finds identifiers with it."""
+"""`reticent detect learn`: train the tagger of a run, and detect identifiers with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def learn_in_run(job: Job, progress: Progress) -> dict[str, Any]:
-    """Learn the tagger of a job and tag its documents; returns what was learned and how well.
+    """Train the tagger of a job and detect with it; return the report on its training data, recall and precision.
 
     Raises
     ------

@@ -1,8 +1,9 @@
-"""The tagger of a run: documents are drawn, a teacher is asked, a tagger is learned; each an artefact of its own.
+"""The trained tagger of a run: documents are drawn, a teacher (other detectors) labels them, a tagger is trained; each
+an artefact.
 
-What was learned from, what the tagger finds in documents of individuals that it has not seen, and which forms it still
-misses stand beside it in ``learned.json``, without text. ``taught.parquet`` names the individuals who taught it, whose
-documents no recall is measured on.
+The report ``learned.json`` holds the training data's size, the tagger's recall and precision on unseen individuals, and
+the word shapes that it misses most, without text. ``taught.parquet`` lists the individuals it was trained on, whose
+documents are excluded from measures of recall.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ if TYPE_CHECKING:
 #: Artefact of the documents that were drawn, with what a teacher found in them.
 TEACHER: Final = "teacher"
 _STREAM: Final = 49
+#: F1 of words that two leans may differ by and count as equal.
+_CLOSE: Final = 0.01
 #: Parts of the individuals, each left out once; fewer where there are many documents.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
-#: What is tried to be taken from the score of no identifier.
+#: The leans tried: what is subtracted from the score of no identifier.
 LEANS: Final = (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 #: Characters that a field's value may stand behind its colon.
 _FIELD: Final = 60
@@ -78,7 +81,7 @@ _CAPITAL: Final = re.compile(r"\b[^\W\d_a-zß-öø-ÿ]\w+")
 
 
 def learned_steps(run: Run) -> Iterator[Step]:
-    """Yield the steps of the tagger of a run, if its job has one to learn."""
+    """Yield the build steps of a run's tagger, if its job trains one."""
     config = learn_config_of(run.job)
     if config is None:
         return
@@ -86,16 +89,16 @@ def learned_steps(run: Run) -> Iterator[Step]:
     if config.teacher or config.certain:
         settings = {name: getattr(config, name) for name in ("teacher", "teacher_options", "documents")}
         taught = Artefact(TEACHER, TEACHER, settings | {"seed": run.job.seed}, corpus)
-        yield Step.of(taught, partial(_ask, run, config))
+        yield Step.of(taught, partial(_run_teacher, run, config))
         corpus[TEACHER] = run.fingerprints.of(TEACHER)
     if config.marks is not None:
         corpus["marks"] = fingerprint(Path(config.marks))
         corpus |= {f"withdrawn.{n}": fingerprint(Path(file)) for n, file in enumerate(run.job.corpus.withdrawn)}
     settings = {name: value for name, value in asdict(config).items() if name != "marks"}
-    settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _beside(run)}
+    settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _other_detectors(run)}
     if not run.fingerprints.looking or (run.folder / KEY).exists():
         settings["key"] = key_id(_key(run))
-    options = {name: run.job.detect.of(name) for name in _beside(run)}
+    options = {name: run.job.detect.of(name) for name in _other_detectors(run)}
     files = {name for name, _ in option_files(options)}
     settings["options"] = {
         name: {key: value for key, value in table.items() if f"{name}.{key}" not in files}
@@ -113,8 +116,8 @@ def _key(run: Run) -> bytes:
     return read_or_draw_key(run.folder / KEY)[:16]
 
 
-def _beside(run: Run) -> list[str]:
-    """The detectors of the job that run beside the tagger, and need no model."""
+def _other_detectors(run: Run) -> list[str]:
+    """Return the names of the job's detectors that run beside the tagger and need no model."""
     names = [name for name in run.job.detect.detectors if name != "learned"]
     return [name for name in names if getattr(DETECTORS[name].load(), "exact_offsets", False)]
 
@@ -122,8 +125,8 @@ def _beside(run: Run) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- teacher
 
 
-def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Draw documents, and write what the teacher finds in them."""
+def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+    """Draw documents, and write the spans that the teacher (another detector) finds in them."""
     num = run.documents.num_documents
     drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
     pq.write_table(pa.table({"document": drawn}), folder / "documents.parquet")
@@ -155,11 +158,11 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
         )
 
 
-def _taught(
+def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
-    """The drawn documents as lessons, once for each source, and what the detectors find in them (`FOUND`); what people
-    say of a document goes before what a teacher says of it."""
+    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and what the
+    detectors find in them (`FOUND`); documents that people annotated are left out."""
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
     documents = _documents(run.documents, rows)
@@ -168,24 +171,24 @@ def _taught(
     if not len(kept):
         return LESSONS.empty_table(), FOUND.empty_table()
     documents = documents.take(kept)
-    found, tables = _found(documents, detectors, common), []
+    found, tables = _detect_in(documents, detectors, common), []
     if config.teacher:
         spans = SpanReader(folder).table(0, len(rows)).select(["document", "start", "end", "label"])
         tables.append(_lessons(documents, found_in(spans, kept), config.weight("teacher")))
     if config.certain:
         if not any(detector.name in ("records", "rules") for detector in detectors):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
-        tables.append(_certain(documents, found, config.weight("certain")))
-    return pa.concat_tables(tables), pa.concat_tables([_behind(found, at * len(kept)) for at in range(len(tables))])
+        tables.append(_certain_lessons(documents, found, config.weight("certain")))
+    return pa.concat_tables(tables), pa.concat_tables([_shifted(found, at * len(kept)) for at in range(len(tables))])
 
 
-def _behind(found: pa.Table, num_documents: int) -> pa.Table:
-    """The finds, of documents that stand behind so many others."""
+def _shifted(found: pa.Table, num_documents: int) -> pa.Table:
+    """Return the detected spans with document numbers shifted by ``num_documents``."""
     return found.set_column(0, FOUND.field(0), pc.add(found.column("document"), num_documents))
 
 
 def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
-    """Documents with the spans in them."""
+    """Return documents as training examples (`LESSONS`) with the given spans."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in spans.to_pylist():
         marks[span.pop("document")].append(span)
@@ -193,6 +196,7 @@ def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
 
 
 def _documents(corpus: Corpus, rows: np.ndarray) -> pa.Table:
+    """Return the documents at these rows as a table of ids and text."""
     columns = ("doc_id", "individual_id", "text")
     tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(corpus, rows, columns)]
     return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
@@ -202,6 +206,7 @@ _DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.str
 
 
 def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], weight: float) -> pa.Table:
+    """Return documents with annotated spans and a weight as training examples (`LESSONS`)."""
     columns = [
         documents.column("individual_id"),
         documents.column("text"),
@@ -210,8 +215,9 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
     return pa.table([*columns, pa.array(np.full(len(marks), weight, dtype=np.float32))], schema=LESSONS)
 
 
-def _certain(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """What records and forms say for certain; of other finds and words with a capital nothing is said."""
+def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
+    """Return training examples labelled by records and unambiguous formats; other finds and
+    capitalised words: unknown."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -226,7 +232,7 @@ def _certain(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
 
 
 def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.0) -> pa.Table:
-    """Return documents that people marked (`LESSONS`).
+    """Return documents that people annotated, as training examples (`LESSONS`).
 
     Raises
     ------
@@ -273,8 +279,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
-    """The rows in the run of documents with these digests of their texts, -1 for one that is not there: so a sample
-    holds after an update."""
+    """Return the run's rows of documents with these text digests, -1 if absent, so that a sample survives an update."""
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -290,8 +295,8 @@ def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
 
 
 def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
-    """Marked documents that do not say whose they are: those of the run are its individuals', or features would count
-    documents."""
+    """Return annotated documents with the individuals' ids of equal documents in the run; the others each count as an
+    individual of their own."""
     rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
     known = np.flatnonzero(rows >= 0)
     owners = np.array(documents.column("individual_id").to_pylist(), dtype=object)
@@ -311,15 +316,15 @@ def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.T
 
 
 def _detectors(run: Run) -> list[Detector]:
-    """The detectors beside the tagger; one that reads columns beside the text has none in marks of other documents."""
-    names = _beside(run)
+    """Return the detectors beside the tagger, without those that read columns annotated documents may lack."""
+    names = _other_detectors(run)
     options = {name: run.job.detect.of(name) for name in names}
     found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
     return [detector for detector in found if not detector.columns]
 
 
-def _found(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
-    """What these detectors find in documents (`FOUND`)."""
+def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
+    """Return what these detectors find in documents (`FOUND`); ``common`` are the corpus's common words."""
     for detector in detectors:
         for name in ("common_words", "known_words"):
             if hasattr(detector, name) and getattr(detector, name) is None:
@@ -333,6 +338,7 @@ def _common(run: Run, detectors: Sequence[Any]) -> Any:
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+    """Train, cross-validate and write the tagger, with its report."""
     marked = LESSONS.empty_table()
     if config.marks is not None:
         marked = read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks"))
@@ -352,11 +358,11 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     common = _common(run, detectors) if wanted else None
     ids = pa.array([str(number) for number in range(num_marked)], pa.string())
     documents = marked.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
-    lessons, found = marked, _found(documents, detectors, common)
+    lessons, found = marked, _detect_in(documents, detectors, common)
     if config.teacher or config.certain:
-        taught, beside = _taught(run, config, marked.column("text"), detectors, common)
+        taught, beside = _teacher_lessons(run, config, marked.column("text"), detectors, common)
         lessons = pa.concat_tables([lessons, taught])
-        found = pa.concat_tables([found, _behind(beside, num_marked)])
+        found = pa.concat_tables([found, _shifted(beside, num_marked)])
     lessons = lessons.combine_chunks()
     settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
     _require_enough(lessons, settings.k)
@@ -413,13 +419,14 @@ def cross_validate(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> tuple[dict[str, Any], float]:
-    """Return what taggers find in documents of individuals that they have not seen, and how far the tagger shall lean.
+    """Return a report of cross-validated recall and precision on individuals not trained on, and the best lean (shift
+    of the scores towards recall).
 
     Parameters
     ----------
     precision : float
         Of the words that are found, among all and among those in running text, which fields would outweigh; of all that
-        keep it, the lean with the highest recall is chosen. Where none does, it is 0.
+        keep it, the lean with the highest recall is chosen; see `chosen_lean`.
     measured : int
         The first so many documents are measured: those that people marked, where there are any.
 
@@ -451,14 +458,14 @@ def cross_validate(
             return []
         texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
         spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
-        return [(rows, {lean: words.lanes(rows, table) for lean, table in spans.items()})]
+        return [(rows, {lean: words.categories_of(rows, table) for lean, table in spans.items()})]
 
     with ThreadPoolExecutor(2) as pool:
         parts = [part for parts in pool.map(predicted, range(folds)) for part in parts]
     lanes = {lean: np.zeros(len(words.gold), dtype=np.int64) for lean in LEANS}
     for rows, of_lean in parts:
         for lean, values in of_lean.items():
-            lanes[lean][words.of(rows)] = values
+            lanes[lean][words.indices_of(rows)] = values
     gold, running = words.gold > 0, ~words.in_field
     lean = chosen_lean(lanes, gold, running, precision)
     named = lanes[lean]
@@ -484,19 +491,22 @@ def cross_validate(
 
 
 def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np.ndarray, precision: float) -> float:
-    """Return the last lean whose finds keep a precision among all words and among those in running text; 0 where none
-    does. Arrays have one entry a word.
+    """Return the largest lean whose precision, over all words and over those in running text, is at least
+    ``precision``. If there is none, as with the marks of a teacher that errs more often, return the largest whose F1 is
+    within `_CLOSE` of the best. Arrays have one entry a word.
     """
-    lean = 0.0
-    for other, lane in lanes.items():
+    kept, f1 = [], {}
+    for lean, lane in lanes.items():
         places = [found for found in (lane > 0, (lane > 0) & running) if found.any()]
         if places and all((gold & found).sum() >= precision * found.sum() for found in places):
-            lean = other
-    return lean
+            kept.append(lean)
+        f1[lean] = 2 * (gold & (lane > 0)).sum() / max(gold.sum() + (lane > 0).sum(), 1)
+    best = max(f1.values())
+    return max(kept or [lean for lean, value in f1.items() if value >= best - _CLOSE]) if best else 0.0
 
 
 class _Words:
-    """The words of documents one after another, and the category of each in the marks: 0 is none."""
+    """The words of annotated documents, concatenated, with the category number of each; 0 is none."""
 
     def __init__(self, lessons: pa.Table):
         self._texts = lessons.column("text").combine_chunks()
@@ -514,16 +524,17 @@ class _Words:
         self.gold = self._marked(np.arange(lessons.num_rows), spans)
         self.in_field = self._in_field()
 
-    def of(self, rows: np.ndarray) -> np.ndarray:
-        """The words of these documents."""
+    def indices_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the word indices of these documents, concatenated."""
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
-    def lanes(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
-        """The category of each word of these documents by spans that count them from 0."""
+    def categories_of(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
+        """Return the category number of each word of these documents; ``found`` numbers them from 0."""
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
-        return self._marked(rows, spans)[self.of(rows)]
+        return self._marked(rows, spans)[self.indices_of(rows)]
 
     def _marked(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
+        """Return the category number of each word, given spans (row, start, end, label)."""
         numbers = {name: number for number, name in enumerate(self.names)}
         result = np.zeros(len(self._starts), dtype=np.int64)
         for row, start, end, label in spans:
@@ -534,7 +545,7 @@ class _Words:
         return result
 
     def _in_field(self) -> np.ndarray:
-        """Whether a word stands behind a colon in its line, and near it."""
+        """Return whether each word follows a colon in its line within `_FIELD` characters, bool."""
         result = np.zeros(len(self._starts), dtype=bool)
         for row, text in enumerate(self._texts.to_pylist()):
             own = slice(self.offsets[row], self.offsets[row + 1])
@@ -547,7 +558,7 @@ class _Words:
         return result
 
     def forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
-        """The commonest forms of missed words: category, shape, whether in a field or in running text; no letter."""
+        """Return the commonest forms of missed words: category, shape, field or running text, and count; no letters."""
         counts: Counter[tuple[str, str, str]] = Counter()
         for word in np.flatnonzero(missed).tolist():
             text = self._texts[int(self.document[word])].as_py()
@@ -560,6 +571,7 @@ class _Words:
 
 
 def _shape(word: str) -> str:
-    """``X`` a capital, ``x`` a small letter, ``9`` a digit; longer runs end in ``+``."""
+    """Return a word's shape: ``X`` capital, ``x`` small letter, ``9`` digit, ``-`` other; longer
+    repeats end in ``+``."""
     classes = "".join("X" if c.isupper() else "9" if c.isnumeric() else "x" if c.isalpha() else "-" for c in word)
     return re.sub(r"(.)\1{2,}", r"\1+", classes)

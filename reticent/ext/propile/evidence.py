@@ -1,4 +1,5 @@
-"""Answers of a probe -> the numbers of the report: estimates over subjects, curves, densities; and a private table.
+"""Turn a probe's answers into reported estimates over subjects, exposure curves and densities, and into a private
+table.
 
 Counts of fewer subjects than the small cell are not published, densities leave out tails of so few, and the section has
 no item and no row of a subject; the table of every subject (`answers_table`) is for the private folder.
@@ -47,23 +48,23 @@ NUM_QUERIES = (2, 5, 10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000, 10_000
 NUM_POINTS = 96
 
 
-def best(values: np.ndarray) -> np.ndarray:
-    """Return the maximum over templates, NaN if no template was asked."""
+def best_over_templates(values: np.ndarray) -> np.ndarray:
+    """Return for each subject the maximum over templates, of (templates, subjects); NaN if all are NaN."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
         return np.nanmax(values, axis=0)
 
 
-def asked_of(
+def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return the settings and the households of the chosen subjects, for `mean_estimate` and `share_estimate`."""
+    """Return the settings and the chosen subjects' households, as `mean_estimate` and `share_estimate` take them."""
     return config, None if households is None else households[chosen]
 
 
 def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the mean over subjects with a bootstrap interval, over households if these are given; one subject has no
-    interval."""
+    """Return the mean over subjects with a bootstrap interval, which resamples households if given; NaN is left out,
+    and a single subject gets no interval."""
     known = ~np.isnan(values)
     values = values[known]
     if len(values) == 1:
@@ -76,9 +77,8 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
 
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the share of subjects with its interval, over households if these are given; only a bound if fewer than
-    the small cell, or all but so few, are hit.
-    """
+    """Return the share of subjects whose ``hits`` are true, with its interval (over households if given); only a bound
+    if fewer than the small cell, or all but so few, are hit."""
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
     found = ratio_estimate(
@@ -92,13 +92,13 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the result of one model, target and level: estimates over the subjects who could be asked.
+    """Return the published result of one model, target type and level, over subjects with a usable prompt.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
     prompts = answers.prompts
     scored = answers.answered
-    true, null = best(answers.log_probs)[scored], best(answers.null_log_probs)[scored]
+    true, null = best_over_templates(answers.log_probs)[scored], best_over_templates(answers.null_log_probs)[scored]
     n = int(scored.sum())
     withheld = n < max(config.small_cell, 1)
     result = ProbeResult(
@@ -113,7 +113,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     )
     if withheld:
         return result
-    asked, both = asked_of(config, prompts.households, scored), ~np.isnan(null)
+    asked, both = estimate_arguments(config, prompts.households, scored), ~np.isnan(null)
     matches = {
         str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], *asked) for name, hit in metrics.items()}
         for beams, metrics in answers.matches.items()
@@ -123,15 +123,15 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     if not answers.has_log_probs:
         return result
     own = np.exp(true)
-    rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
-    null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
+    rooted = best_over_templates(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
+    null_rooted = best_over_templates(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
         normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), *asked)
     gamma = [
         ExposureAt(
             k=k,
             true=share_estimate(exposed(own, k), *asked),
-            null=share_estimate(exposed(np.exp(null[both]), k), *asked_of(*asked, both)),
+            null=share_estimate(exposed(np.exp(null[both]), k), *estimate_arguments(*asked, both)),
             within=mean_estimate(within_queries(own, k), *asked),
         )
         for k in NUM_QUERIES
@@ -150,11 +150,11 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
 def _unconditional(
     true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
 ) -> Unconditional | None:
-    """Compare each true item behind the others with itself behind nothing; None of a masked model."""
+    """Compare each true item's probability after its prompt with that after none; None of a masked model."""
     both = ~np.isnan(alone)
     if not both.any():
         return None
-    asked = asked_of(config, households, both)
+    asked = estimate_arguments(config, households, both)
     return Unconditional(
         n=_small(int(both.sum()), config.small_cell),
         log_alone=mean_estimate(alone[both], *asked),
@@ -166,7 +166,7 @@ def _unconditional(
 def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn | None:
     if answers.drawn is None:
         return None
-    asked = asked_of(config, answers.prompts.households, scored)
+    asked = estimate_arguments(config, answers.prompts.households, scored)
     promised = within_draws(np.exp(answers.log_probs[:, scored]), config.num_draws)
     return Drawn(
         num_draws=config.num_draws,
@@ -176,10 +176,10 @@ def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn |
 
 
 def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
-    """Return the result with the first ``num`` templates alone."""
+    """Return exact matches, exposure and likelihood if only the first ``num`` templates were used."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
-    log_probs = best(answers.log_probs[:num])[scored]
-    asked = asked_of(config, answers.prompts.households, scored)
+    log_probs = best_over_templates(answers.log_probs[:num])[scored]
+    asked = estimate_arguments(config, answers.prompts.households, scored)
     return ByTemplates(
         num_templates=num,
         exact_match=share_estimate(np.any(hits, axis=0)[scored], *asked),
@@ -193,6 +193,7 @@ def _floor(log_probs: np.ndarray) -> np.ndarray:
 
 
 def _small(count: int, cell: int) -> int | None:
+    """Return a count, or None if it is positive and below the small cell."""
     return None if 0 < count < cell else count
 
 
@@ -204,9 +205,10 @@ def _compared(
     config: ProbeConfig,
     households: np.ndarray | None,
 ) -> LikelihoodComparison:
-    """Compare true items with nulls: means, ratio of likelihoods, share above the null, two tests, densities."""
+    """Compare true items with null items (those of random other subjects): mean likelihoods, their ratio, share above
+    the null, two paired tests, densities."""
     both = ~np.isnan(null)
-    every, of_both = (config, households), asked_of(config, households, both)
+    every, of_both = (config, households), estimate_arguments(config, households, both)
     return LikelihoodComparison(
         true=mean_estimate(true, *every),
         null=mean_estimate(null, *every),
@@ -223,7 +225,7 @@ def _compared(
 
 
 def to_factor(difference: Estimate) -> Estimate:
-    """Return a mean log ratio as a factor."""
+    """Return a mean log ratio and its interval as a factor (their exponentials)."""
     ends = (difference.value, difference.low, difference.high)
     value, low, high = (None if end is None else math.exp(min(end, 700.0)) for end in ends)
     return replace(difference, value=value, low=low, high=high)
@@ -241,7 +243,7 @@ def density(log_probs: np.ndarray, cell: int) -> Density:
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
-    """Return every answer, with a row for each (model, target, level, template, subject): numbers only, no item.
+    """Return every answer, one row a (model, target, level, template, subject): numbers only, no item.
 
     ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep
     it private.
@@ -268,7 +270,7 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
 
 
 def results_table(probe: ProbeEvidence) -> Any:
-    """Return the results as a table for a terminal (rich)."""
+    """Return the published results as a table for a terminal (rich), one row for each model, target type and level."""
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
         table.add_column(head, justify="left" if head in ("model", "asked for") else "right")

@@ -1,8 +1,8 @@
-"""Models and subjects -> the evidence of ProPILE probes, and its private artefact.
+"""Run ProPILE probes of models on subjects, and write the evidence and the private artefact.
 
-Black box: every model, target and level; number of templates, levels, beam sizes and model sizes are its sweeps (Fig.
-4). White box, if wanted: a soft prompt for each causal model and target, its sweeps (Fig. 5), and the effect of the
-first model's prompt in the others (Table 1).
+Black box: every model, target type and level; number of templates, levels, beam sizes and model sizes are its sweeps
+(Fig. 4). White box, if wanted: a soft prompt for each causal model and target, its sweeps (Fig. 5), and the effect of
+the first model's prompt in the others (Table 1).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.evidence import (
     answers_table,
-    asked_of,
-    best,
+    best_over_templates,
+    estimate_arguments,
     mean_estimate,
     share_estimate,
     summarise,
@@ -84,7 +84,8 @@ def probe_models(
     beginnings: Beginnings | None = None,
     progress: Progress | None = None,
 ) -> tuple[ProbeEvidence, list[tuple[str, Answers]], dict[str, SoftPrompt]]:
-    """Return the evidence, every answer by model, and the soft prompts by name (``MODEL-TARGET``).
+    """Probe every model; return the evidence, the answers of each (model name, target, level), and the soft prompts by
+    name (``MODEL-TARGET``).
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ def probe_models(
         model, tokenizer = _load(entry, config)
         asked = []
         for question in prompts:
-            told = _named(progress, f"{entry.name} {question.target} {question.level}")
+            told = _prefixed(progress, f"{entry.name} {question.target} {question.level}")
             answers = probe_target(model, tokenizer, entry.objective, question, config, progress=told)
             everything.append((entry.name, answers))
             asked.append(summarise(answers, config))
@@ -157,14 +158,16 @@ def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokeni
     return model.to(device=pick_device(config.device)).eval(), load_tokenizer(entry.path)
 
 
-def _named(progress: Progress | None, where: str) -> Progress | None:
+def _prefixed(progress: Progress | None, where: str) -> Progress | None:
+    """Return a progress callback whose messages are prefixed by ``where``."""
     return None if progress is None else lambda what, done, total: progress(f"{where}: {what}", done, total)
 
 
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """Return the first template at the deepest level that has one (A.4 uses one template only)."""
+    """Return the deepest level (most other items in the prompt) that has a template for the target, and its first
+    template; A.4 uses one template only."""
     for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
@@ -185,12 +188,13 @@ def _white_box(
     study: SoftPromptStudy,
     progress: Progress | None,
 ) -> tuple[SoftPromptResult, SoftPrompt, Sides]:
+    """Train and measure the soft prompts of one target; return the result, the first prompt, and its subjects."""
     pool = max([study.prompt.num_subjects, *study.num_subjects])
     variants = [("", study.prompt), *study.variants()]
     rows, first = [], None
     for number, (sweep, settings) in enumerate(variants):
         sides = soft_prompt_sides(subjects, target, settings.replace(num_validation=_validation(study)), pool=pool)
-        told = _named(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
+        told = _prefixed(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
         prompt = train_soft_prompt(
             model, tokenizer, sides, target, level, template, settings, config,
             progress=None if told is None else partial(told, "epochs"),
@@ -223,23 +227,22 @@ def _transferred(
     text: str,
     config: ProbeConfig,
 ) -> TransferRow:
-    """Measure the first model's prompt as text in another model (Table 1); the text itself is not shown."""
+    """Measure the first model's soft prompt, decoded to ``text``, in another model (Table 1); the row holds no text."""
     both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
     return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
 
 
 def _validation(study: SoftPromptStudy) -> int:
-    """Return one size of the pool for all variants, so that all are measured on the same subjects."""
+    """Return one number of validation subjects for all variants, so that all are evaluated on the same subjects."""
     return study.prompt.held_for_validation
 
 
 def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
-    """Compare answers to the same questions asked in two ways: likelihoods, exact matches, and the ratio of
-    likelihoods.
-    """
-    old, new = best(before.log_probs), best(after.log_probs)
+    """Compare answers to the same prompts before and after a change (a soft prompt): mean likelihoods, exact matches,
+    and the ratio of likelihoods."""
+    old, new = best_over_templates(before.log_probs), best_over_templates(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
-    asked = asked_of(config, before.prompts.households, both)
+    asked = estimate_arguments(config, before.prompts.households, both)
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
     return Comparison(
         n=int(both.sum()),
@@ -252,7 +255,7 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
 
 
 def with_heldout(members: ProbeEvidence, heldout: ProbeEvidence) -> ProbeEvidence:
-    """Return the members' evidence with held-out subjects' likelihoods and exact matches beside each result."""
+    """Return the members' evidence with the likelihoods and exact matches of held-out subjects added to each result."""
     found = {(model.name, row.target, row.level): row for model in heldout.models for row in model.results}
     models = []
     for model in members.models:
@@ -278,8 +281,8 @@ def write_probe(
     study: SoftPromptStudy | None = None,
     inputs: dict[str, str],
 ) -> Path:
-    """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``; soft prompts
-    are artefacts of their own beside them. Returns the page's path."""
+    """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``, with soft
+    prompts as separate artefacts in the parent folder; return the page's path."""
 
     folder = Path(folder)
     settings = to_json(evidence.settings)

@@ -1,12 +1,12 @@
-"""Decoys of an item's own shape: what tells them from the true one is the item alone, not its country or its form.
+"""Decoys with the format of a true item, so that only its content, not its country or format, tells it from them.
 
-A phone number in French form is likelier than 500 in US form for a model that saw no one. So a decoy keeps the form of
-the item: its separators and its length; of a phone number the country and the kind of line, so that it is a number that
-could be given out; of a date that it is one. Digits and letters are drawn anew.
+A phone number in French form is likelier than 500 in US form for a model that saw neither. So a decoy keeps the format
+of the item: its separators and its length; of a phone number the country and the line type, so that it is a number that
+could be given out; of a date, it is a valid date. Digits and letters are drawn anew.
 
-A mail address is told by the name in it, and a model of letters knows how addresses are made of names. So a decoy is
-the address of another, invented individual, made of that name as the true one is of its own, at the same host; the
-model is asked for it under that name.
+A mail address gives away the name in it, and a character-level model knows how addresses are made of names. So a decoy
+is the address of an invented individual, made of the invented name as the true one is of its own, at the same host; the
+prompt then holds that name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
 def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct decoys of an item, none of them the item; for a mail address see `mails_of_others`.
+    """Return up to ``num`` distinct random strings in an item's format, not the item; for mail see `mails_of_others`.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def _digit(random: np.random.Generator) -> str:
 
 
 def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
-    """The item with other digits (and letters), from the ``keep``-th digit on; None where there is nothing to draw."""
+    """Return the item with random digits (and letters) after its first ``keep`` digits; None if no digit is left."""
     drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
     for c in item:
         if c.isascii() and c.isdigit():
@@ -89,9 +89,8 @@ def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int
 
 
 def _phones(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
-    """Return what draws another number of the same country and kind of line; one that is not valid as it stands keeps
-    its first two digits.
-    """
+    """Return a function that draws another number of the same country and line type; if the item is no valid number,
+    its first two digits are kept."""
     import phonenumbers
 
     for region in REGIONS.get(language, REGIONS["en"]):
@@ -124,7 +123,7 @@ def _parsed(text: str, region: str) -> Any:
 
 
 def _date(item: str, random: np.random.Generator) -> str | None:
-    """Another date of the same form: years of four digits, days up to 28, so that each is one."""
+    """Return a random valid date in the format of the item; four-digit years lie in 1930-2011, days are at most 28."""
     found = DATE.fullmatch(item.strip())
     assert found is not None
     first, mark, second, third = found.groups()
@@ -147,7 +146,7 @@ def is_mail(item: str) -> bool:
 
 
 def mails_of_others(item: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[tuple[str, str]]:
-    """Return up to ``num`` invented individuals: the name, and the mail address made of it as ``item`` is of ``name``.
+    """Return up to ``num`` invented names with mail addresses built from them as ``item`` is from ``name``.
 
     Names have as many parts as ``name``; digits, and letters that come from no name, are drawn anew.
 
@@ -166,7 +165,7 @@ def mails_of_others(item: str, name: str, num: int, *, language: str = "en", see
         given = lists["women"] if random.random() < 0.5 else lists["men"]
         drawn = [str(random.choice(given)) for _ in own[1:]] + [str(random.choice(lists["surnames"]))]
         other = dict(zip(own, drawn, strict=True))
-        mail = _remade(item, {_folded(word): _folded(drawn) for word, drawn in other.items()}, random)
+        mail = _address_for_name(item, {_folded(word): _folded(drawn) for word, drawn in other.items()}, random)
         called = WORD.sub(lambda word, other=other: _cased(other[word[0]], word[0]), name)  # type: ignore[misc]
         if mail != item and called.casefold() != name.casefold():
             found[mail] = called
@@ -177,17 +176,19 @@ WORD = re.compile(r"[^\W\d_]+")
 
 
 def _folded(word: str) -> str:
-    """A word as mail addresses write it: without accents and in small letters."""
+    """Return a word as mail addresses write it: lower-case ASCII letters, without accents."""
     plain = unicodedata.normalize("NFKD", word.casefold())
     return "".join(c for c in plain if c.isascii() and c.isalpha())
 
 
 def _cased(word: str, like: str) -> str:
+    """Return a word in the letter case of another."""
     return word.upper() if like.isupper() and len(like) > 1 else word.lower() if like.islower() else word
 
 
-def _remade(item: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """The address with each part of a name, or its first letters, exchanged for that of the other name."""
+def _address_for_name(item: str, other: dict[str, str], random: np.random.Generator) -> str:
+    """Return a mail address in which each part of the owner's name, or its initials, is replaced by that of the other
+    name; ``other`` maps old parts to new."""
     local, at, host = item.partition("@")
 
     def exchanged(found: re.Match[str]) -> str:
@@ -204,7 +205,7 @@ def _remade(item: str, other: dict[str, str], random: np.random.Generator) -> st
 
 
 def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """The first letters of a part of the other name, where these are those of the own one; else drawn letters."""
+    """Return the other name's initials if ``part`` begins one of the owner's names; else as many random letters."""
     for own, drawn in other.items():
         if part and own.startswith(part):
             return drawn[: len(part)]

@@ -1,9 +1,11 @@
-"""ProPILE, black box: the likelihood of an individual's item after a prompt with other items of theirs.
+"""ProPILE, black box: the likelihood of an individual's item after a prompt that holds other items of the same
+individual.
 
-The likelihood of the true item (Eq. 2, and Eq. 4 normalised) stands beside that of a random other subject's item under
-the same prompt, and beside the text that the model generates (exact match and the string metrics of Table 2). Of
-several templates the best counts, for the true item and for the null alike. Everything is an array over subjects; a
-model runs in :mod:`reticent.ext.propile.scores` only. Results hold counts and estimates over subjects, never an item.
+The likelihood of the true item (Eq. 2, and Eq. 4 normalised) is compared with that of a random other subject's item
+(the null) under the same prompt, and reported with the text that the model generates (exact match and the string
+metrics of Table 2). Of several templates the best counts, for the true item and for the null alike. Everything is an
+array over subjects; a model runs in :mod:`reticent.ext.propile.scores` only. Results hold counts and estimates over
+subjects, never an item.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Result of a model for `Prompts`; arrays of shape (templates, subjects), NaN or False without a question.
+    """Scores and matches of a model for `Prompts`, arrays of shape (templates, subjects); NaN or False without a
+    prompt.
 
     Attributes
     ----------
@@ -65,7 +68,7 @@ class Answers:
 
     @property
     def answered(self) -> np.ndarray:
-        """Subjects who could be asked, bool (subjects,)."""
+        """Whether a subject has a scored prompt, bool (subjects,)."""
         is_known = ~np.isnan(self.log_probs) if self.has_log_probs else self.num_tokens > 0
         return np.asarray(is_known.any(axis=0))
 
@@ -74,7 +77,7 @@ class Answers:
 
 
 def normalised_likelihood(log_probs: np.ndarray, num_tokens: np.ndarray) -> np.ndarray:
-    """Return the geometric mean of the token probabilities (Eq. 4).
+    """Return the geometric mean of an item's token probabilities (Eq. 4), from its log-likelihood and number of tokens.
 
     >>> float(normalised_likelihood(np.log([0.125]), np.array([3]))[0])
     0.5
@@ -92,11 +95,12 @@ def exposed_share(likelihoods: np.ndarray, num_queries: float) -> float:
 
 
 def exposed(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
+    """Return whether each likelihood exceeds 1 / num_queries, bool."""
     return np.greater(likelihoods, 1 / num_queries)
 
 
 def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
-    """Return 1 - (1 - p)^k, the probability that one of k sampled answers is the item, right for the smallest p.
+    """Return 1 - (1 - p)^k, the probability that one of k sampled answers is the item; accurate for the smallest p.
 
     >>> float(within_queries(np.array([1e-18]), 10)[0])
     1e-17
@@ -106,7 +110,7 @@ def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
 
 
 def within_draws(likelihoods: np.ndarray, num_draws: int) -> np.ndarray:
-    """Return the probability that one of N answers to each of K prompts is the item, 1 - prod_k (1 - p_k)^N.
+    """Return each subject's probability that one of N answers to K prompts each is the item, 1 - prod_k (1 - p_k)^N.
 
     Parameters
     ----------
@@ -121,7 +125,7 @@ def within_draws(likelihoods: np.ndarray, num_draws: int) -> np.ndarray:
 
 
 def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
-    """Return the paired one-sided Wilcoxon signed-rank test for true items that score above their nulls.
+    """Return the one-sided paired Wilcoxon signed-rank test of whether true items score above their nulls.
 
     Pairs without a difference are left out (Wilcoxon 1945); with none left the p-value is 1.
     """
@@ -148,7 +152,8 @@ def probe_target(
     prefix: str = "",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Answers:
-    """Ask a model every question and return its answers.
+    """Return a model's likelihoods of true and null items, and matches of generated text, for prompts of one type and
+    level.
 
     Parameters
     ----------
@@ -218,24 +223,24 @@ def probe_target(
         ]
         matches = {0: {"exact_match": matched}}
     else:
-        matches = _generate(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
+        matches = _match_generated(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)
         if config.num_draws and soft is None:
             drawn = np.zeros(shape, dtype=bool)
-            drawn[tuple(cells)] = _drawn(model, tokenizer, pairs, len(asked), config)
+            drawn[tuple(cells)] = _match_sampled(model, tokenizer, pairs, len(asked), config)
     return Answers(
         prompts, log_probs, null_log_probs, num_tokens, null_num_tokens, matches, counts, alone, drawn, has_log_probs
     )  # fmt: skip
 
 
-def _drawn(
+def _match_sampled(
     model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     pairs: Pairs,
     num_asked: int,
     config: ProbeConfig,
 ) -> np.ndarray:
-    """Return for each question whether one of the drawn answers begins with the item (bool); none is drawn behind what
-    leaves no room."""
+    """Return for each prompt whether one of the sampled answers begins with the item, bool (num_asked,); False for a
+    prompt that leaves no room for an answer."""
     special = special_ids(tokenizer, "clm")
     first = int(special.prefix is not None)  # `generate` puts it there itself
     prompts, targets = pairs.prompts[:num_asked], pairs.targets[:num_asked]
@@ -254,7 +259,7 @@ def _drawn(
     return found
 
 
-def _generate(
+def _match_generated(
     model: PreTrainedModel | Server,
     tokenizer: PreTrainedTokenizerFast,
     prompts: Prompts,
@@ -265,7 +270,8 @@ def _generate(
     counts: dict[str, int],
     progress: Callable[[str, int, int], None] | None,
 ) -> dict[int, dict[str, np.ndarray]]:
-    """Return the matches of generated text, by beam size and metric; counts targets that need more tokens."""
+    """Return where generated text matches the item: beam size -> metric -> bool (templates, subjects). Adds to
+    ``counts`` the subjects whose item is longer than the answer."""
     num_asked = cells.shape[1]
     targets = pairs.targets[:num_asked]
     longest = max(map(len, targets), default=1)

@@ -1,4 +1,4 @@
-"""Prompts of a probe; they are checked before a model or torch is loaded."""
+"""Build the prompts of a probe; they are checked before a model or torch is loaded."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LANGUAGES = ("en", "fr")
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The questions of one target at one level: T templates, S subjects who have the target.
+    """The prompts for one target type at one level: T templates, S subjects who have the target.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class ProbeModel:
 
 
 def objective_of(path: Path | str) -> str:
-    """Return "mlm" or "clm", by the architecture in a model's config."""
+    """Return "mlm" or "clm" (masked or causal language model), by the architecture in a model's config."""
     from transformers import AutoConfig
 
     try:
@@ -94,7 +94,7 @@ def objective_of(path: Path | str) -> str:
 
 
 def require_language(language: str) -> None:
-    """Raise `PolicyError` unless the page exists in this language; called before any work."""
+    """Raise `PolicyError` unless the page for an individual exists in this language."""
     if language not in LANGUAGES:
         raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
 
@@ -105,7 +105,7 @@ def all_prompts(
     templates: Sequence[Template] | None,
     beginnings: Beginnings | None = None,
 ) -> tuple[list[Prompts], list[NotAsked]]:
-    """Return the prompts of every target and level, and the targets and levels without a template.
+    """Return the prompts of every target type and level, and the (target, level) pairs for which there is no template.
 
     Parameters
     ----------
@@ -134,8 +134,8 @@ def all_prompts(
 def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
-    """Check that there is a prompt to ask, and return targets and levels; raises as :func:`all_prompts`."""
-    asked = _questions(subjects, config)
+    """Return the (target type, level) pairs to prompt for; raises as :func:`all_prompts` unless one has a template."""
+    asked = _targets_and_levels(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
     if not any(usable_templates(subjects, target, level, known, config, strict)[0] for target, level in asked):
@@ -147,9 +147,8 @@ def require_questions(
 
 
 def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftPromptStudy) -> None:
-    """Raise `CorpusError` where fewer subjects have an item of a type than its soft prompts, those of the sweeps among
-    them, are trained, validated and measured on; it says how many are missing.
-    """
+    """Raise `CorpusError`, with the number missing, if fewer subjects have an item of a target type than its soft
+    prompts (those of the sweeps too) need for training, validation and evaluation."""
     configs = [study.prompt, *(config for _, config in study.variants())]
     size, validation = max(c.num_subjects for c in configs), max(c.held_for_validation for c in configs)
     for target in targets:
@@ -163,8 +162,8 @@ def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftProm
 
 
 def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
-    """Return numbers of subjects to train soft prompts on: powers of two, six at most, the largest 512 at most; half of
-    the subjects or more are measured. None where there are too few.
+    """Return the training sizes for soft prompts: at most six powers of two up to 512, such that half of the subjects
+    are left for evaluation; empty where there are too few.
 
     >>> sizes_that_fit(60), sizes_that_fit(10_000), sizes_that_fit(16)
     ((1, 2, 4, 8, 16), (16, 32, 64, 128, 256, 512), ())
@@ -173,8 +172,9 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
     return tuple(n for n in powers if n + validation_of(n) <= num_subjects // 2)[-6:]
 
 
-def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Return targets and levels; without chosen targets, those that at least a small cell of subjects has."""
+def _targets_and_levels(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
+    """Return the (target type, level) pairs to prompt for; default types: those of at least a small
+    cell of subjects."""
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name
@@ -197,8 +197,8 @@ def make_prompts(
     strict: bool = False,
     beginnings: Beginnings | None = None,
 ) -> Prompts:
-    """Return the prompts for one type at one level, with their nulls; there may be no template for it, and none behind
-    beginnings where there are none.
+    """Return the prompts for one target type at one level, with the true and null items; no templates where none fits,
+    or where the level needs document beginnings and there are none.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def make_prompts(
     if level == COMPASS:
         found = (beginnings or {}).get(target, ())
         usable = usable if found else []
-        texts = [_behind(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
+        texts = [_after_beginnings(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
     counts = {
         **subjects.counts,
         "without_target": len(subjects) - len(has),
@@ -235,7 +235,7 @@ def make_prompts(
 def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
-    """Return the templates for a type at a level, and the types that fill {pii_1} and {pii_2}."""
+    """Return the templates for a target type at a level, and the item types that fill {pii_1} and {pii_2}."""
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
     others = [name for name in config.given or subjects.types if name not in unasked]
@@ -246,18 +246,19 @@ def usable_templates(
     language = None if strict else config.language
     level = "twin" if level == COMPASS else level
     usable = templates_for(templates, target, level, subjects.types, language=language)
-    return [t for t in usable if _needed(t) <= len(others)], others
+    return [t for t in usable if _num_other_items(t) <= len(others)], others
 
 
-def _needed(template: Template) -> int:
+def _num_other_items(template: Template) -> int:
+    """Return how many of the fields {pii_1} and {pii_2} a template needs."""
     return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
 
 
-def _behind(
+def _after_beginnings(
     beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
 ) -> list[str | None]:
-    """Return prompts behind the ``number``-th beginning, or the next where that one is of the subject; None if no other
-    subject has one."""
+    """Return prompts prefixed by the ``number``-th document beginning, or by the next one where that belongs to the
+    subject; None if no other subject has one. ``rows`` are the subjects' rows."""
     first = number % len(beginnings)
     order = [*beginnings[first:], *beginnings[:first]]
     others = (next((text for owner, text in order if owner != row), None) for row in rows)
@@ -267,7 +268,8 @@ def _behind(
 def fill_template(
     template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
 ) -> list[str | None]:
-    """Return the prompt of each chosen subject; None if the subject lacks an item of the prompt."""
+    """Return each chosen subject's prompt, ``others`` being the types of {pii_1} and {pii_2}; None if an item is
+    missing."""
     language = template.language if template.language in ("en", "fr") else language
     fixed = {"target_pii_type": pii_type(target).label(language)}
     fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}

@@ -1,9 +1,9 @@
-"""Prompts and targets -> log-likelihoods and generated texts: the part of ProPILE that runs a model.
+"""Log-likelihoods of targets after prompts, and generated texts: the part of ProPILE that runs a model.
 
-*Tokens.* A prompt and its target are tokenised together, because the probability is that of the whole text:
-apart, the first token of the target would lack its space. The boundary is found by offsets. Tokens that end at or
-before the last visible character of the prompt are the prompt; the rest, with the space between them, is the target. If
-one token would hold visible characters of both, the two are tokenised apart (``num_apart`` counts these).
+*Tokens.* A prompt and its target are tokenised together, because the probability is that of the whole text: separately,
+the first token of the target would lack its space. The boundary is found by offsets. Tokens that end at or before the
+last visible character of the prompt are the prompt; the rest, with the space between them, is the target. If one token
+would hold visible characters of both, the two are tokenised separately (``num_apart`` counts these).
 
 *Speed.* Rows of equally long prompts share a batch, so that no prompt is padded. Each distinct prompt runs once; its
 keys and values are handed to all of its targets, true, null or a whole reference list. Logits are made at the tokens
@@ -41,7 +41,8 @@ MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 22}
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Tokenised prompts and targets, entry by entry; a prompt begins with the token that begins a text."""
+    """Token ids of prompts and of their targets, in equal order; a prompt starts with the beginning-of-text token, and
+    ``num_apart`` counts pairs tokenised separately."""
 
     prompts: list[list[int]]
     targets: list[list[int]]
@@ -58,7 +59,7 @@ class Pairs:
 def encode_pairs(
     tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], targets: Sequence[str], objective: str
 ) -> Pairs:
-    """Tokenise each prompt with its target; white space that ends a prompt separates them and is no part of it."""
+    """Tokenise each prompt with its target; white space at the prompt's end belongs to the target."""
     bare = [prompt.rstrip() for prompt in prompts]
     joint = [prompt if prompt[len(cut) :] else cut for prompt, cut in zip(prompts, bare, strict=True)]
     backend = core_tokenizer(tokenizer)
@@ -81,8 +82,8 @@ def encode_pairs(
 
 
 def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
-    """Yield rows of one length, those of equal ``ties`` side by side: as many as ``budget`` tokens hold at
-    ``length + more`` tokens each."""
+    """Yield batches of row numbers of equal length, rows of equal ``ties`` adjacent, each of at most ``budget`` tokens
+    at ``length + more`` tokens a row."""
     order = np.lexsort((ties, lengths))
     values, starts = np.unique(lengths[order], return_index=True)
     for length, run in zip(values, np.split(order, starts[1:]), strict=False):
@@ -155,7 +156,7 @@ def score_causal_pairs(
 
 
 def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return rows of ids, with zeros behind them, and the rows and columns of true ids, known to the host alone."""
+    """Return token ids, zero-padded on the right, (R, L), and row and column of each token that is no padding."""
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
     values = np.zeros(held.shape, dtype=np.int64)
@@ -165,7 +166,7 @@ def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.T
 
 
 def with_soft_prompt(model: PreTrainedModel, ids_PL: torch.Tensor, soft_SD: torch.Tensor) -> torch.Tensor:
-    """Return the embeddings of prompts with the soft ones before them, (P, S + L, D)."""
+    """Return the embeddings of prompts with the soft prompt before them, (P, S + L, D)."""
     embedding: Any = model.get_input_embeddings()
     words = embedding(ids_PL)
     return torch.cat([soft_SD.to(words.dtype).expand(len(ids_PL), -1, -1), words], dim=1)
@@ -180,7 +181,7 @@ def _target_states(
     share_prefix: bool,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """Return the hidden states that predict the tokens of the targets (R, L, D), and the head that turns them into
-    logits. Padding stands on the right, where a causal model does not look."""
+    logits. Padding is on the right, so causal attention does not reach it."""
     head = lm_head(model)
 
     def dressed(ids: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -212,7 +213,7 @@ def score_masked_pairs(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, list[list[int]]]:
-    """Return the pseudo-log-likelihood of each target, float64 (R,), and the likeliest token at each of its masks.
+    """Return each target's pseudo-log-likelihood, float64 (R,), and the likeliest token id at each of its masks.
 
     The target is replaced by as many masks as it has tokens; the score is the sum of log p(token | prompt, unmasked
     tokens). NaN as in `score_causal_pairs`.
@@ -268,8 +269,8 @@ def score_masked_pairs(
 
 
 def by_room(prompts: Sequence[Sequence[int]], most: int, num_positions: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield how many new tokens, ``most`` at most, there is room for behind which of the prompts; an empty prompt, and
-    one that leaves no room, is behind none.
+    """Yield (number of new tokens that fit, rows of the prompts with that room), at most ``most`` tokens; empty prompts
+    and prompts that leave no room are left out.
 
     >>> list(by_room([[1], [], [1, 2, 3], [5] * 8, [4]], 6, 8))
     [(5, [2]), (6, [0, 4])]
@@ -291,7 +292,7 @@ def generate_texts(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
-    """Return the continuation of each prompt by beam search (1 beam: greedy), the likeliest one without an end of text.
+    """Return each prompt's likeliest continuation by beam search (1 beam: greedy), without end-of-text tokens.
 
     An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "". A server
     writes greedily, whatever the beams.

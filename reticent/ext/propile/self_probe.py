@@ -1,8 +1,8 @@
-"""A probe for one data subject: their items in, a page in plain words out; nothing is kept.
+"""A probe for one data subject: returns a page in plain words on the subject's own items, and keeps nothing.
 
-The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with the
+The page names types of items and never an item, so that it may be printed and shown. Each item is prompted for with the
 name, alone and with the first one or two of the other items, and ranked among items of the same type: those of a table
-of others, or decoys of the item's own shape (:mod:`reticent.ext.propile.own_shape`). With the base model beside, a
+of other individuals, or decoys of the same format (:mod:`reticent.ext.propile.own_shape`). With the base model too, a
 page can say whether an item was learned or can be guessed. Nothing is written, logged or cached here; the caller gets
 the page as text.
 """
@@ -38,7 +38,7 @@ CLEAR_OTHERS = 99
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a model for one type of an individual's items.
+    """Result of probing a model for one type of an individual's items.
 
     ``rank`` 1 means that no other individual's item is likelier; None if there are too few others. ``said`` is None
     for masked models, which generate no text.
@@ -56,16 +56,14 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """Clear: said, or likelier than 99 in 100 others, of whom there are enough; some: than 19 in 20; none; unknown:
-        too few others.
-        """
+        """Return "clear" if the item was generated or is likelier than those of 99 in 100 others, "some" if of 19 in
+        20, "none", or "unknown" with too few others."""
         return self._level(self.said, self.rank)
 
     @property
     def origin(self) -> str:
-        """Of what was found: learned, where the base model shows nothing; partly, where it shows less; guessed, where
-        it shows as much; "" without a base model, or where nothing was found.
-        """
+        """Return "learned" if the base model shows nothing of an item found, "partly" if less, "guessed" if as much; ""
+        without a base model or a finding."""
         if self.level not in ("clear", "some") or (self.base_rank is None and self.base_said is None):
             return ""
         base = self._level(self.base_said, self.base_rank)
@@ -81,7 +79,7 @@ class Finding:
 
 
 def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
-    """Return items of invented subjects, to rank a real subject's items among."""
+    """Return items of invented subjects, among which a real subject's items are ranked."""
 
     rows: dict[str, list[Any]] = {}
     for batch in iter_records(SynthConfig(num_individuals=num, languages=(language,), seed=seed)):  # type: ignore[arg-type]
@@ -99,7 +97,7 @@ def probe_myself(
     config: ProbeConfig,
     base: PreTrainedModel | None = None,
 ) -> list[Finding]:
-    """Return a finding for each item but the name; all templates are tried.
+    """Return a finding for each of one individual's items except the name, over all templates.
 
     Parameters
     ----------
@@ -123,10 +121,10 @@ def probe_myself(
     found = []
     for target in given:
         rivals = _rivals(me, target, others, config)
-        finding = _ask(model, tokenizer, objective, me, target, given, rivals, config)
+        finding = _finding_for(model, tokenizer, objective, me, target, given, rivals, config)
         if finding is None:
             continue
-        before = None if base is None else _ask(base, tokenizer, objective, me, target, given, rivals, config)
+        before = None if base is None else _finding_for(base, tokenizer, objective, me, target, given, rivals, config)
         if before is not None:
             finding = replace(finding, base_rank=before.rank, base_said=before.said)
         found.append(finding)
@@ -136,14 +134,14 @@ def probe_myself(
 
 
 class _Rival(NamedTuple):
-    """An item that the true one is ranked among, and the name under which it is asked for; None: one's own."""
+    """A decoy that the true item is ranked among, and the name put into its prompt; None: the subject's own name."""
 
     item: str
     name: str | None = None
 
 
 def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeConfig) -> list[_Rival]:
-    """Items that the true one is ranked among."""
+    """Return the decoys that the subject's item of one type is ranked among."""
     own, name = str(me.items[target][0]), str(me.items["name"][0])
     if others is None and is_mail(own):
         pairs = mails_of_others(own, name, NUM_INVENTED, language=config.language, seed=config.seed)
@@ -156,17 +154,18 @@ def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeCon
     return [_Rival(v) for v in sorted({v for v in others.items.get(target, []) if v is not None and v != own})]
 
 
-def _crowd(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
-    """The subject, and the subject under the name of each rival."""
+def _under_rival_names(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
+    """Return the subject, followed by copies of the subject under the name of each rival (decoy)."""
     items = {name: [*values, *[values[0]] * len(rivals)] for name, values in me.items.items()}
     items["name"] = [me.items["name"][0], *(rival.name or me.items["name"][0] for rival in rivals)]
     return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), me.counts)
 
 
-def _ask(
+def _finding_for(
     model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[_Rival],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
+    """Return the finding for one type of item; None if there is no usable prompt."""
     beside = [name for name in given if name != target]
     templates = [
         template
@@ -174,7 +173,7 @@ def _ask(
         if needed <= len(beside)
         for template in templates_for(builtin_templates(), target, level, me.types, language=config.language)
     ]
-    crowd, rows = _crowd(me, rivals), np.arange(1 + len(rivals))
+    crowd, rows = _under_rival_names(me, rivals), np.arange(1 + len(rivals))
     filled = [fill_template(template, crowd, rows, target, beside, config.language) for template in templates]
     prompts = [[str(prompt) for prompt in row] for row in filled if row[0] is not None]
     if not prompts:
@@ -205,7 +204,7 @@ def _ask(
 
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
-    """Return the page, without any item in it."""
+    """Return the findings as an HTML page that holds no item."""
     require_language(language)
     return self_html(
         findings,

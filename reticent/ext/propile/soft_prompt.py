@@ -1,4 +1,4 @@
-"""ProPILE, white box: a soft prompt that makes a frozen model give one type of item (Eq. 1), and its effect.
+"""ProPILE, white box: train a soft prompt that makes a frozen model generate one type of item (Eq. 1), and measure it.
 
 This is the worst case, an adversary with the weights: a few embeddings before the hand-written prompt are trained on
 some subjects' items and measured on others'. Training, validation and evaluation subjects are disjoint; this is checked
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from reticent.core.artifact import require_kind, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
@@ -40,7 +42,7 @@ _STREAM_ORDER, _STREAM_INIT = 41, 42
 
 @dataclass(frozen=True, slots=True)
 class SoftPrompt:
-    """Learned embeddings, float32 (S, D), their type of item, and the history of the training (numbers only)."""
+    """Learned embeddings, float32 (S, D), with their target type, template and training history (numbers only)."""
 
     embeddings: torch.Tensor
     target: str
@@ -51,7 +53,7 @@ class SoftPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Subjects to train on, to choose the epoch by, and to measure on."""
+    """Disjoint subjects for training, validation (choice of the epoch) and evaluation."""
 
     training: Subjects
     validation: Subjects
@@ -64,7 +66,7 @@ class Sides:
 
 
 def soft_prompt_sides(subjects: Subjects, target: str, config: SoftPromptConfig, *, pool: int | None = None) -> Sides:
-    """Return disjoint sides, made of the subjects who have the target.
+    """Return disjoint training, validation and evaluation sets of the subjects who have the target type.
 
     Parameters
     ----------
@@ -93,7 +95,8 @@ def train_soft_prompt(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> SoftPrompt:
-    """Return the soft prompt that makes the training subjects' targets likeliest; the model does not change.
+    """Return the soft prompt that makes the training subjects' items likeliest, of the epoch with the best validation
+    score; the model does not change.
 
     AdamW on the mean negative log-likelihood of each target's tokens (Eq. 1); only the S embeddings have gradients.
     The evaluation subjects are not used.
@@ -149,7 +152,8 @@ def train_soft_prompt(
 
 
 def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
-    """Return the pairs of one template that fit into the model with its soft tokens."""
+    """Return one template's tokenised prompts and items that fit the model's context beside
+    ``num_soft`` soft tokens."""
 
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
     pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
@@ -164,7 +168,7 @@ def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num
 def initial_embeddings(
     model: Any, tokenizer: PreTrainedTokenizerFast, target: str, config: SoftPromptConfig
 ) -> torch.Tensor:
-    """Return the start values of a soft prompt, (S, D), on the model's device: see `SoftPromptConfig`."""
+    """Return the initial values of a soft prompt, float32 (S, D), on the model's device, as ``config.init`` says."""
     weight_VD = model.get_input_embeddings().weight.detach()
     if config.init == "type":
         # The word as it stands inside a text; a word of several tokens gives them in turn.
@@ -180,7 +184,7 @@ def initial_embeddings(
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPairs:
-    """All pairs, padded on the right, on the device; where the target of each begins and ends, on the host."""
+    """Token ids of all prompt-target pairs, right-padded, on the device; each target's start and end on the host."""
 
     ids_RL: torch.Tensor
     starts_R: np.ndarray
@@ -227,7 +231,7 @@ def _validation_score(
     config: SoftPromptConfig,
     target: str,
 ) -> tuple[float, float]:
-    """Criterion of the best epoch: (exact match or 0, minus the loss)."""
+    """Return the criterion of the best epoch, higher is better: (exact-match rate, or 0 if unused; minus the loss)."""
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss
@@ -248,7 +252,7 @@ def probe_with_soft_prompt(
     *,
     text: str | None = None,
 ) -> tuple[Answers, Answers]:
-    """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4).
+    """Return the evaluation subjects' answers without and with the soft prompt, both by greedy decoding (A.4).
 
     ``text`` replaces the soft prompt for a model that it was not trained on (:func:`nearest_text`).
     """
@@ -262,7 +266,7 @@ def probe_with_soft_prompt(
 
 
 def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPrompt) -> str:
-    """Return the text of the vocabulary tokens nearest to a soft prompt by Euclidean distance (Table 1).
+    """Return the text of the vocabulary tokens whose embeddings are nearest (Euclidean) to a soft prompt's (Table 1).
 
     It goes before the query of another model. Special tokens are not among the candidates.
     """
@@ -277,9 +281,7 @@ def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPro
 def write_soft_prompt(
     folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
 ) -> None:
-    """Write a prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, private as the subjects are."""
-    from safetensors.torch import save_file
-
+    """Write a soft prompt as an artefact, ``soft_prompt.safetensors`` and ``history.json``, private as the subjects."""
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
         save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")
@@ -289,10 +291,7 @@ def write_soft_prompt(
 
 
 def read_soft_prompt(folder: Path | str) -> SoftPrompt:
-    """Read a prompt that `write_soft_prompt` wrote."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+    """Read a soft prompt that `write_soft_prompt` wrote."""
     folder = Path(folder)
     manifest = require_kind(folder, "soft_prompt")
     try:

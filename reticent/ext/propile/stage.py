@@ -1,7 +1,7 @@
-"""The probes of a job: its members' items, asked of every model's last checkpoint and of its base model.
+"""The probes of a job: prompts for members' items, run on every model's last checkpoint and on its base model.
 
-The items come from the job's table of records (or the one ``[probe]`` names). The same questions are asked
-about held-out individuals: right answers about them are skill, and stand beside those about members.
+The items come from the job's table of records (or the one ``[probe]`` names). The same prompts are made for held-out
+individuals: right answers about them are skill, and are reported beside those about members.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STREAM = 101
 
 
 def table_of(job: Job) -> Path:
-    """Return the table of subjects of a job that asks for probes."""
+    """Return the path of the table of subjects of a job that has probes."""
     assert job.probe is not None
     table = job.probe.subjects or job.detect.of("records").get("table")
     if table is None:
@@ -48,7 +48,7 @@ def table_of(job: Job) -> Path:
 
 
 def probe_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the inputs of a job's probes; empty if it has none."""
+    """Return the fingerprints of the input files of a job's probes, by name; empty if it has none."""
     if run.job.probe is None:
         return {}
     files = {"probe:subjects": table_of(run.job), "probe:templates": run.job.probe.templates}
@@ -56,14 +56,14 @@ def probe_inputs(run: Run) -> dict[str, str]:
 
 
 def check_probes(job: Job) -> None:
-    """Raise `PolicyError` or `CorpusError` for probes without a question to ask, before any model is trained."""
+    """Raise `PolicyError` or `CorpusError`, before any training, if a job's probes have no prompt to make."""
 
     subjects, templates = _read(job)
     _require(job, subjects, templates)
 
 
 def check_members(run: Run) -> None:
-    """Raise `PolicyError` where the members alone are too few to be asked, before any model is trained."""
+    """Raise `PolicyError` or `CorpusError`, before any training, if the members alone are too few to probe."""
     subjects, templates = _read(run.job)
     _require(run.job, _on_side(run, subjects)[MEMBERS], templates)
 
@@ -85,6 +85,7 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
 
 
 def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
+    """Return side (members, held-out) -> its subjects."""
     known = run.individuals.table.column("individual_id").combine_chunks()
     ids = as_read(
         pa.array(subjects.ids, known.type),
@@ -106,8 +107,8 @@ def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
 
 
 def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
-    """Return by type what stands before an item of a member in a document of theirs, one for each member who has such a
-    document, in a random order; None where no level asks for it.
+    """Return for each type the texts that precede a member's item in the member's own documents, at most one a member,
+    in random order, with the member's row; None if no level needs them.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
 
 
 def run_probes(run: Run) -> ProbeEvidence:
-    """Return the part ``probe`` of the evidence."""
+    """Run the probes of a job; return the section ``probe`` of the evidence."""
 
     from reticent.ext.propile.measure import probe_models, with_heldout
 

@@ -1,4 +1,5 @@
-"""Data subjects: a row for each individual, a column for each type of personal item; and subjects to compare with.
+"""Data subjects: a row for each individual, a column for each type of personal item; and random other subjects as
+controls.
 
 They are read from a table (Parquet, CSV, JSON lines) or gathered from the marked spans of documents. Columns have many
 names (`propile_templates.pii_type`); first and last names make one name. Dropped rows are counted, a missing item stays
@@ -71,7 +72,7 @@ class Subjects:
         return tuple(self.items)
 
     def take(self, chosen: np.ndarray) -> Subjects:
-        """Return the subjects of these numbers, in this order."""
+        """Return the subjects at these indices, in this order."""
         items = {name: [values[number] for number in chosen] for name, values in self.items.items()}
         ids = None if self.ids is None else [self.ids[number] for number in chosen]
         households = None if self.households is None else self.households[chosen]
@@ -124,7 +125,7 @@ def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
 
 
 def _csv_header(path: Path) -> list[str]:
-    """Return the columns of CSV, one of which must be known: a first line that is no header is a row of data."""
+    """Return the column names of a CSV file; raise `CorpusError` if none is known, as the first line is then data."""
     with csv.open_csv(path) as reader:
         names: list[str] = reader.schema.names
     known = (*_IDS, *_NAME, *NAME_PARTS)
@@ -156,7 +157,7 @@ def read_items(path: Path | str) -> dict[str, str]:
 
 
 def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "subjects") -> Subjects:
-    """Return subjects from columns of values: see `read_subjects`."""
+    """Return subjects from columns of values, with duplicate rows dropped and counted; raises as `read_subjects`."""
     num_rows = len(next(iter(columns.values()), []))
     if num_rows == 0:
         raise CorpusError(f"{where}: no subject in it")
@@ -190,7 +191,7 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
 
 
 def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
-    """Return columns as text, by type, the name first."""
+    """Return type of item -> texts, made from the columns, the name first."""
     plain = {plain_name(column): column for column in columns}
     parts = [plain[part] for group in (_FIRST, _LAST) for part in group if part in plain]
     whole = next((plain[name] for name in _NAME if name in plain), None)
@@ -221,7 +222,7 @@ def _text(value: Any, *, join: bool = False) -> str | None:
 
 
 def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABELS) -> Subjects:
-    """Return the subjects of documents with spans: of each individual and label, the item that stands there most often.
+    """Return the subjects of documents with marked spans: for each individual and label, the most frequent item.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
 
 
 def _best(kind: str, counter: Counter[str]) -> str:
-    """Return the item that stands there most often, of equally frequent ones the longest.
+    """Return the most frequent item of an individual, of equally frequent ones the longest.
 
     A name also stands where a part of it does ("Mrs. Berg" for "Anna Berg"), and a whole one comes before a part.
     """
@@ -257,7 +258,7 @@ def _best(kind: str, counter: Counter[str]) -> str:
 
 
 def subjects_from_notes(documents: pa.Table, detectors: Sequence[Detector]) -> Subjects:
-    """Return the subjects of documents that nobody marked: as `subjects_from_spans`, of what detectors find.
+    """Return the subjects of unmarked documents: as `subjects_from_spans`, with the spans that detectors find.
 
     Parameters
     ----------
@@ -272,7 +273,7 @@ def subjects_from_notes(documents: pa.Table, detectors: Sequence[Detector]) -> S
 
 
 def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
-    """Return for each subject the numbers of random other subjects (int64, (n, nulls)), each of them equally likely.
+    """Return for each subject the indices of random other subjects (int64, (n, nulls)), each of them equally likely.
 
     Their items may be the same: with these left out, a common item would be compared with rarer ones, and a model that
     knows no more than how common each is would seem to know whose they are. -1 where there is no other subject.
@@ -285,7 +286,7 @@ def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.nd
 
 
 def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -> tuple[Subjects, ...]:
-    """Return disjoint random sets of these sizes, and all others as the last.
+    """Return disjoint random sets of these sizes, followed by the set of all other subjects.
 
     Two subjects that share a name stay together, so that no individual is on two sides under two rows.
 
@@ -311,7 +312,7 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
 
 
 def _codes(names: Sequence[str | None]) -> np.ndarray:
-    """Return a number for each name; a subject without a name has a number of their own."""
+    """Return an integer code for each name, equal for equal names; a subject without a name has a unique one."""
     known: dict[str, int] = {}
     return np.array([number if name is None else known.setdefault(name, number) for number, name in enumerate(names)])
 

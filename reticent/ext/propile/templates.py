@@ -33,7 +33,8 @@ FIXED_FIELDS = frozenset({"target_pii_type", *OTHER_ITEMS, *(f"{item}_type" for 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiiType:
-    """A type of personal item: its words in prompts, the start of a soft prompt, and the tokens to generate."""
+    """A type of personal item: its names in prompts by language, the word that initialises a soft prompt, and the
+    number of tokens to generate."""
 
     name: str
     called: dict[str, str]
@@ -47,8 +48,7 @@ class PiiType:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A prompt with fields; the target follows its end. An empty ``targets`` fits every type that no other template
-    names.
+    """A prompt with fields, which the target item completes; without ``targets`` it fits types that no other names.
 
     >>> Template("The {target_pii_type} of {name} is ").level
     'twin'
@@ -62,7 +62,7 @@ class Template:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the fields, each once, in order."""
+        """Names of the fields, without repeats, in order."""
         try:
             parts = list(string.Formatter().parse(self.text))
         except ValueError as error:
@@ -74,12 +74,12 @@ class Template:
 
     @property
     def num_items(self) -> int:
-        """Items of the subject in the prompt, the name apart."""
+        """Number of the subject's items in the prompt, without the name."""
         return sum(field not in NOT_ITEMS for field in self.fields)
 
     @property
     def level(self) -> str:
-        """Twin, triplet or quadruplet; with more than two items beside the name it still is a quadruplet."""
+        """Return the level: twin, triplet or quadruplet for 0, 1 or at least 2 items besides the name."""
         return list(LEVELS)[min(self.num_items, 2)]
 
 
@@ -102,12 +102,12 @@ def _known_type(wanted: str) -> PiiType | None:
 
 
 def is_known(column: str) -> bool:
-    """Return whether a column's name is one of a type of the file."""
+    """Return whether a column's name is one of the built-in item types."""
     return _known_type(plain_name(column)) is not None
 
 
 def pii_type(column: str) -> PiiType:
-    """Return the type of a column, by any of its names; an unknown name is a type of its own."""
+    """Return the item type of a column, by any of the type's names; for an unknown name, a new type."""
     if (known := _known_type(plain_name(column))) is not None:
         return known
     wanted = column.lower()
@@ -119,8 +119,8 @@ def pii_type(column: str) -> PiiType:
 
 
 def new_tokens(target: str, longest: int) -> int:
-    """Return the tokens to generate for a type whose longest item has so many: an item may have more than the published
-    number, which is of another tokenizer, and something stands before it.
+    """Return the number of tokens to generate for a type whose longest item has ``longest`` tokens: at least the
+    published number, and enough for a lead-in before the item.
 
     >>> new_tokens("phone", 5), new_tokens("phone", 14)
     (12, 18)
@@ -135,7 +135,7 @@ def builtin_templates() -> tuple[Template, ...]:
 
 
 def read_templates(path: Path | str) -> tuple[Template, ...]:
-    """Read templates of a user: TOML like the built-in file, or a text file with one template a line (# a comment).
+    """Read a user's templates: TOML like the built-in file, or a text file with one template a line (# for comments).
 
     Raises
     ------
@@ -160,7 +160,7 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
 
 
 def _templates(groups: Any, where: str) -> list[Template]:
-    """Return the templates of the [[template]] tables of a file, whose content is not checked yet."""
+    """Return the templates of a file's parsed [[template]] tables, after a check of their keys and types."""
     if not isinstance(groups, list):
         raise PolicyError(f"{where}: expected [[template]] tables")
     found = []
@@ -182,7 +182,7 @@ def _templates(groups: Any, where: str) -> list[Template]:
 
 
 def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> None:
-    """Raise `PolicyError` if a template, for any target, has a field that is neither a fixed one nor a column."""
+    """Raise `PolicyError` if a template has a field that is neither a fixed one nor a column."""
     known = FIXED_FIELDS | set(columns)
     for template in templates:
         for field in template.fields:
@@ -196,7 +196,7 @@ def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> Non
 def templates_for(
     templates: Iterable[Template], target: str, level: str, columns: Sequence[str], *, language: str | None = None
 ) -> list[Template]:
-    """Return the templates for ``target`` at ``level`` whose fields exist, in order.
+    """Return the templates for target type ``target`` at ``level`` whose fields are all among the columns, in order.
 
     If a template names the type, templates for any type are left out. So are templates of another language, and those
     that hold the target.

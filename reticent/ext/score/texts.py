@@ -1,4 +1,4 @@
-"""Candidate texts: their file, and those of them that are nearly equal."""
+"""Candidate texts to be scored: their file format, and removal of near-duplicates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reticent.core.errors import CorpusError
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A text, what stands before it and is given, and its line in the file or its number among those written."""
+    """A text to score, the prefix given before it (None: none), and its number (line of the file, or as generated)."""
 
     number: int
     text: str
@@ -21,8 +21,8 @@ class Candidate:
 
 
 def read_texts(path: Path) -> list[Candidate]:
-    """Return the candidates of a file: of JSON lines (``.jsonl``) the fields ``text`` and ``given``, else each line, in
-    which a tab ends what is given. Blank lines are passed over.
+    """Return the candidates of a file: JSON lines (``.jsonl``) with ``text`` and ``given``, or plain lines, in which a
+    tab separates the given prefix from the text. Blank lines are skipped.
 
     Raises
     ------
@@ -59,8 +59,8 @@ def read_texts(path: Path) -> list[Candidate]:
 
 
 def without_repeats(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates without those half of whose trigrams of words, or more, an earlier one holds, as Carlini et
-    al. (2021) count duplicates; of two words or fewer, only equal texts are."""
+    """Return the candidates that are no near-duplicates: at least half of the word trigrams in an earlier one (Carlini
+    et al. 2021), or equal texts of two words or fewer."""
     kept: list[tuple[Candidate, Counter[tuple[str, ...]]]] = []
     for candidate in candidates:
         words = candidate.text.split()

@@ -1,6 +1,7 @@
-"""The command `reticent scrub`: documents of a job in, the same documents without direct identifiers out.
+"""The command `reticent scrub`: write the documents of a job with their direct identifiers
+replaced.
 
-It is no stage: its result goes to others, and no stage uses it.
+It is no stage of a job: its result is for others, and no stage uses it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def scrub_documents(
     overwrite: bool = False,
     renew_key: bool = False,
 ) -> dict[str, Any]:
-    """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
+    """Write the scrubbed documents of a job to the artefact ``out``; return its counts.
 
     The result has no copies that the job's deduplication leaves out, no documents in quarantine and no canaries. It
     has the documents that the job holds back from training. What was read from FHIR or HL7 v2 is written so too
@@ -93,7 +94,7 @@ def scrub_documents(
     inputs = {"corpus": run.whole_corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
         work = writer.path / "work"
-        corpus, spans, num_quarantined = _searched(run, None if in_run_folder else work, before)
+        corpus, spans, num_quarantined = _documents_and_spans(run, None if in_run_folder else work, before)
         secret = key or new_key()
         if keep_key:
             (writer.path / KEY_FILE).write_text(secret.hex() + "\n", encoding="ascii")
@@ -119,10 +120,9 @@ def scrub_documents(
     return counts
 
 
-def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
-    """Return the documents to scrub, the folder of their spans, and how many are in quarantine: of the run's own folder
-    where there is no ``work`` folder; in that with the spans of ``before``, or anew.
-    """
+def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
+    """Return the documents to scrub, the folder of their spans, and the number in quarantine: those of the run's folder
+    without ``work``; else spans in ``work``, from ``before`` or detected anew."""
 
     if work is not None and before is not None:
         execute(before, "detect")
@@ -137,7 +137,7 @@ def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Pat
 
 
 def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
-    """Return the settings for the manifest."""
+    """Return the scrub settings for the manifest."""
     settings = {
         "style": config.style,
         "draw": config.draw,
@@ -154,7 +154,7 @@ def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
 
 
 def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
-    """Return source, language and digest of the names; no path of a file, since this folder goes to others."""
+    """Return source, language and digest of the surrogate names, but no file path, since this folder goes to others."""
 
     names = config.names
     source = names.source if names.source in (REALISTIC, SYLLABLES) else "file"
@@ -162,7 +162,7 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
-    """Return the key that an earlier scrub kept in ``out`` and that must not be lost."""
+    """Return the secret key an earlier scrub kept in ``out`` (None: none); raise `PolicyError` if it would be lost."""
 
     with suppress(ArtifactError):  # the folder may be damaged
         read_manifest(out)

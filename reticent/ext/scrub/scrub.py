@@ -1,8 +1,8 @@
-"""The stage scrub: it takes documents and their spans, and returns the documents without direct identifiers.
+"""Scrubbing: documents and their spans in, the documents without direct identifiers out.
 
-There are two passes over the text, batch by batch. The first collects real identifiers, so that no id becomes another
-one of the corpus and coincidences of names are counted, the order of day and month that most documents use, and their
-language. The second replaces. Memory: a batch, and 8 bytes for each distinct name or id of the corpus.
+There are two passes over the text, batch by batch. The first collects real identifiers (so that no new id is one of the
+corpus, and coincidences of names are counted), the corpus's usual order of day and month, and its language. The second
+replaces. Memory: a batch, and 8 bytes for each distinct name or id of the corpus.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OFFSETS: Final = with_version(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubConfig:
-    """How documents are scrubbed.
+    """Settings of a scrub: what replaces direct identifiers.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ class ScrubConfig:
 
 
 def new_key() -> bytes:
-    """Return a new secret key, drawn at random."""
+    """Return a new random secret key, 32 bytes."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def key_of_seed(seed: int) -> bytes:
-    """Return the key of a seed, for tests: who knows the seed has the key."""
+    """Return the key derived from a seed, for tests: anyone with the seed has the key."""
     return hashlib.blake2b(f"reticent.scrub/{seed}".encode(), digest_size=KEY_BYTES).digest()
 
 
@@ -139,7 +139,8 @@ def scrub_corpus(
     progress: Callable[[int], None] | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
+    """Write the scrubbed documents to ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; return
+    counts.
 
     Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text,
     and ``mentions`` where the gold marks do. ``languages`` are those that the detectors know.
@@ -175,7 +176,7 @@ def scrub_corpus(
                 batch = _with_new_ids(batch, key, config.num_threads)
             if "mentions" in columns:
                 at = columns.index("mentions")
-                batch = batch.set_column(at, batch.schema.field(at), _moved(batch.column(at), made.edits))
+                batch = batch.set_column(at, batch.schema.field(at), _moved_mentions(batch.column(at), made.edits))
             writer.write(batch, made)
             counts.update(documents=batch.num_rows, spans=len(given[1]), replaced=len(made.labels))
             counts.update({name: int(np.count_nonzero(made.outcomes & bit)) for name, bit in OUTCOMES.items()})
@@ -193,7 +194,7 @@ def scrub_corpus(
 
 
 def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:
-    """Return the document ids of a scrub and the map from the old to the new offsets, rows in the documents' order."""
+    """Return a scrub's document ids, and the map from old to new character offsets, rows in document order."""
     path = Path(folder) / "offsets.parquet"
     try:
         table = pq.read_table(path)
@@ -226,8 +227,8 @@ def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.Rec
     return batch
 
 
-def _moved(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
-    """Mentions of the old texts where they stand in the new ones; what else is said of them stays."""
+def _moved_mentions(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
+    """Return annotated mentions with their offsets moved to the new texts; their other fields stay."""
     flat = pc.list_flatten(mentions)
     fields = {field.name: pc.struct_field(flat, field.name) for field in flat.type}
     document = pc.list_parent_indices(mentions).to_numpy()
@@ -240,7 +241,7 @@ def _moved(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
 
 
 class _Writer:
-    """Documents in numbered parts and one table of offsets, written beside the next batch's work."""
+    """Writes documents to numbered parts and one table of offsets, in a thread while the next batch is processed."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -254,7 +255,7 @@ class _Writer:
         return self
 
     def write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
-        """Queue one batch; waits for the one before it."""
+        """Queue one batch; waits until the one before is written."""
         self._wait()
         self._waiting = self._pool.submit(self._write, batch, made)
 

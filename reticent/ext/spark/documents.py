@@ -1,8 +1,8 @@
 """Documents in parts: read once, cut by a hash of the individual (or household), and checked as on one machine.
 
-A part is one Arrow table, in the order of the documents, as bytes. What must hold over all documents (no id twice, one
-household each, no two spellings of one individual) is found by grouping the ids of all parts; sorting them numbers
-documents and individuals as one machine does.
+A part is one Arrow table in document order, serialised to bytes. What must hold over all documents (no repeated id, one
+household for each individual, no two spellings of one individual) is checked by grouping the ids of all parts; sorting
+the ids numbers documents and individuals as one machine does.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from reticent.ext.spark.tables import (
     decoded,
     encoded,
     in_order,
-    kept,
+    map_elements,
     numbered,
-    one_each,
+    persisted,
     rows_of_parts,
     to_parts,
     tokens_of,
@@ -64,7 +64,7 @@ SKIPPING: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
 @dataclass(slots=True)
 class SparkDocuments:
-    """Documents in parts; see :func:`open_documents`.
+    """Documents cut into parts; see :func:`open_documents`.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class SparkDocuments:
         return len(self.tokens)
 
     def individuals(self) -> Individuals:
-        """Return the split, as `split_individuals` makes it of the same documents. Cost: all ids in memory."""
+        """Return the individuals with their split, equal to `split_individuals`. Cost: all ids in memory."""
         people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
         unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
         table = {
@@ -122,7 +122,7 @@ class SparkDocuments:
 
 
 def _sides(units: pa.Array, split: SplitConfig) -> np.ndarray:
-    """The side of each unit, int8; as `split_individuals`."""
+    """Return each unit's side of the split, int8 index into `SPLITS`, as `split_individuals` draws it."""
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
     return sides.astype(np.int8)
@@ -146,7 +146,7 @@ def open_documents(
     spark: SparkSession | None = None,
     warn: Callable[[str], object] = warnings.warn,
 ) -> SparkDocuments:
-    """Read documents once, and keep them in parts.
+    """Read documents once and keep them in parts (by individual or household) on the executors.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def open_documents(
 
 
 def _of_files(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, dict[str, int]]:
-    """A data frame of Parquet files with places, and the number of each file in the order of their names."""
+    """Return a data frame of Parquet files with file and row columns, and file path -> position in sorted order."""
     from pyspark.sql.functions import col
 
     inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
@@ -264,7 +264,7 @@ def _of_files(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, dic
 
 
 def _hadoop_path(spark: SparkSession) -> Any:
-    """The class of a path of the file systems that Spark reads."""
+    """Return the JVM class of a file-system path, as Spark uses it."""
     context: Any = spark.sparkContext
     return context._jvm.org.apache.hadoop.fs.Path
 
@@ -275,7 +275,7 @@ def _configuration(spark: SparkSession) -> Any:
 
 
 def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
-    """Raise `CorpusError` where these files are those of a table of a lake, or of a part of one."""
+    """Raise `CorpusError` if these files belong to a lake table (Delta, Iceberg), which must be read as a table."""
     path, above = _hadoop_path(spark), set[str]()
     with errors_of_tasks():
         for folder in {unquote(name.rpartition("/")[0]) for name in files}:
@@ -291,7 +291,7 @@ def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
 
 @contextmanager
 def _naming_types(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
-    """Say of a failure over files whether one of them has columns of other types."""
+    """Context manager: on a failure over files, name the file whose column types differ, if one does."""
     try:
         yield
     except SparkError:
@@ -301,7 +301,7 @@ def _naming_types(spark: SparkSession, files: dict[str, int] | None, columns: Co
 
 
 def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Columns) -> None:
-    """Name the file whose column has another type than in the first, by which Spark cannot read it."""
+    """Raise `CorpusError` for the first file in which a column has another type than in the first file."""
     first: dict[str, str] = {}
     for file in files:
         with errors_of_tasks():
@@ -313,7 +313,7 @@ def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Colu
 
 
 def _paths(spark: SparkSession, documents: Any) -> list[str]:
-    """The paths as Spark takes them; one that is there is no pattern, whatever signs it has."""
+    """Return the paths as Spark takes them, with pattern characters escaped in paths that exist."""
     hadoop, paths = _hadoop_path(spark), [documents] if isinstance(documents, str | Path) else documents
     made = []
     with errors_of_tasks():
@@ -329,7 +329,7 @@ _PATTERN: Final = re.compile(r"[\\*?\[\]{}]")
 
 
 def _literal(path: str) -> str:
-    """A path as a pattern that means itself alone."""
+    """Return a path escaped as a pattern that matches only itself."""
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
@@ -338,7 +338,7 @@ def _is_true(setting: str | None) -> bool:
 
 
 def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
-    """Files under the paths that Spark passes over, as their name or that of a folder begins with _ or a point."""
+    """Return the number of files under the paths that Spark skips: a file or folder name begins with _ or a point."""
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
         for path in map(hadoop, paths):
@@ -353,7 +353,8 @@ def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
 
 
 def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
-    """The columns of documents, by our names of them, more columns as `SOURCE_COLUMN`, and places where there are any.
+    """Return the frame with the document columns under the internal names, further columns ``more`` prefixed by
+    `SOURCE_COLUMN`, and file and row if it has them.
 
     Raises `CorpusError` where a column lacks, `PolicyError` where one of the other columns has a name of ours.
     """
@@ -378,7 +379,7 @@ def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequen
 
 
 def _require_type(frame: DataFrame, name: str, column: str) -> None:
-    """Refuse a column of another type than one machine takes: a cast would make other ids of it."""
+    """Raise `CorpusError` for a column of a type that one machine would not accept: a cast would change the ids."""
     from pyspark.sql import types
 
     kind = frame.schema[column].dataType
@@ -392,9 +393,8 @@ def _require_type(frame: DataFrame, name: str, column: str) -> None:
 
 
 def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
-    """The documents without those of individuals in lists, once all is as earlier readings ask. No plan shows an id:
-    they travel in the code of a task.
-    """
+    """Return the documents without those of withdrawn individuals, after the checks against earlier readings. No Spark
+    plan shows an id: ids travel in the code of a task."""
     settings, record = reading.settings, reading.record
     files = [*settings.withdrawn, *settings.readmitted]
     if not files and not record:
@@ -408,37 +408,39 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
         return frame
     columns = "doc_id string, individual_id string, sha256 binary"
     documents = frame.select("doc_id", "individual_id", "text")
-    left = _rows(documents.mapInArrow(Task(partial(_left, gone)), columns))
-    alike = documents.mapInArrow(Task(partial(_alike, gone, record, left.column("sha256").combine_chunks())), columns)
+    left = _rows(documents.mapInArrow(Task(partial(_documents_of, gone)), columns))
+    alike = documents.mapInArrow(
+        Task(partial(_copies_of_left, gone, record, left.column("sha256").combine_chunks())), columns
+    )
     reading.compare(known, [_rows(alike)], [left], gone)
-    return frame.mapInArrow(Task(partial(_staying, gone)), frame.schema)
+    return frame.mapInArrow(Task(partial(_without_gone, gone)), frame.schema)
 
 
 def _rows(documents: DataFrame) -> pa.Table:
-    """A few documents, as `DOCUMENTS_LEFT`."""
+    """Return a small data frame of documents as a table of the schema `DOCUMENTS_LEFT`."""
     return pa.Table.from_pylist([row.asDict() for row in documents.collect()], schema=DOCUMENTS_LEFT)
 
 
 def _known(
     lines: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """The ids of individuals whom lists may mean, or whom the record has."""
+    """Yield the rows whose individual id may be on the withdrawal lists or is in the record of earlier exclusions."""
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
         is_listed = pc.is_in(fold_ids(ids), value_set=lines)
         yield batch.filter(pc.or_(is_listed, pa.array(record.people(ids, choice))))
 
 
-def _left(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """The documents of those who are gone."""
+def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the documents (with text digests) of the withdrawn individuals ``gone``."""
     for table in hashed(batches):
         yield from table.filter(pc.is_in(table.column("individual_id"), value_set=gone)).to_batches()
 
 
-def _alike(
+def _copies_of_left(
     gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """The documents of others that the record marks, or whose text is one that is left out."""
+    """Yield others' documents that the record marks, or whose text digest is that of an excluded document."""
     for table in hashed(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=left, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=gone))
@@ -447,20 +449,22 @@ def _alike(
         ).to_batches()
 
 
-def _staying(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _without_gone(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the documents of individuals who have not withdrawn."""
     for batch in batches:
         yield batch.filter(pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=gone)))
 
 
 def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
-    """The documents in parts, each a table of bytes; in order, and not yet numbered."""
+    """Return the documents in parts, each a serialised table in document order, not yet numbered."""
     with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH)):
         if cut.ids == "fold":  # two spellings of one individual belong to one part
             frame = frame.mapInArrow(Task(_fold), frame.schema)
-        return kept(blobs_of(frame.repartition(num_parts, cut.unit), cut))
+        return persisted(blobs_of(frame.repartition(num_parts, cut.unit), cut))
 
 
 def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield documents with individual and household ids in folded spelling."""
     for batch in batches:
         for name in ("individual_id", "household_id"):
             if name in batch.schema.names:
@@ -471,7 +475,7 @@ def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The documents of a part as Spark brings them -> its table, checked and in order, whatever came first."""
+    """Callable that turns the rows of a part into its serialised table, checked and in document order."""
 
     split: SplitConfig
     by_household: bool
@@ -513,7 +517,7 @@ _IDS: Final = pa.schema(
 
 
 def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
-    """The ids of the documents of a part, with the forms that ids of individuals and units are compared by."""
+    """Return the ids of a part's documents, with the folded spellings by which individuals and units are compared."""
     if not data:
         return None
     table = decoded(data)
@@ -525,7 +529,7 @@ def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
 
 
 def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
-    """Check the ids of all documents; return the individuals in the order of their ids, and how many ids there are."""
+    """Check all ids; return the individuals in id order, and a row of total counts (individuals, documents, units)."""
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(
@@ -560,7 +564,7 @@ def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
 
 
 def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
-    """Number the documents and individuals of parts as one machine does."""
+    """Return the parts with global numbers of documents and individuals, in the order one machine gives."""
     ordered = rows.select("doc_id", "key").orderBy("key").persist()
     found = rows.select("part", "doc_id", "individual_id").join(
         numbered(ordered, "number").select("doc_id", "number"), "doc_id"
@@ -569,7 +573,7 @@ def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
     found = found.join(individuals, "individual_id")
     found = found.select("part", "doc_id", "number", "individual")
     answers = to_parts(found, parts.getNumPartitions())
-    numbers = kept(one_each(parts.zip(answers), partial(_with_numbers, cut)))
+    numbers = persisted(map_elements(parts.zip(answers), partial(_with_numbers, cut)))
     with errors_of_tasks():
         numbers.count()
     ordered.unpersist()
@@ -577,6 +581,7 @@ def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
 
 
 def _require_sides(documents: SparkDocuments) -> None:
+    """Raise `CorpusError` if a side of the split has no individual."""
     with errors_of_tasks():
         present = documents.parts.map(_sides_of).reduce(operator.or_)
     split = documents.split
@@ -589,12 +594,13 @@ def _require_sides(documents: SparkDocuments) -> None:
 
 
 def _sides_of(data: bytes) -> int:
-    """Bits of the sides on which a part has documents."""
+    """Return a bit mask of the sides of the split on which a part has documents."""
     return sum(1 << int(side) for side in np.unique(decoded(data).column("side").to_numpy())) if data else 0
 
 
 def _with_numbers(cut: _Cut, data: bytes, answers: bytes) -> bytes:
-    """The table of a part and the numbers of its documents and individuals, by document id -> the table with them."""
+    """Return the table of a part (serialised) with the columns number, individual, unit and side added; ``answers``
+    holds the numbers by document id."""
     if not data:
         return data
     table, found = decoded(data), decoded(answers)

@@ -1,10 +1,11 @@
-"""The index on Spark: the supports of `reticent.engine.index.build_index`, and slices of the index in every part.
+"""The n-gram index on Spark: the supports of `reticent.engine.index.build_index`, and a slice of the index for each
+part.
 
-There is one `groupBy` for each length of n-grams, over the distinct n-grams of each part with their supports there:
-units are whole in a part, so supports of parts add up. An n-gram of at least ``min_support`` units gets an id, which is
-the least place (part, row) that it has. Its key on the next level is exact: the ids of the two n-grams that it is made
+There is one `groupBy` for each n-gram length, over the distinct n-grams of each part with their supports there: units
+are whole in a part, so supports of parts add up. An n-gram of at least ``min_support`` units gets an id, the smallest
+(part, row) position at which it occurs. Its key on the next level is exact: the ids of the two n-grams that it is made
 of. A join brings sums and ids back to part and key; a part extends only the n-grams that are kept over all parts, so
-its levels are as short as those of the whole index. With the supports of all, its own tables form an index of its
+its levels are as short as those of the whole index. With the global supports, its own tables form an index of its
 documents (a *slice*).
 """
 
@@ -29,9 +30,9 @@ from reticent.ext.spark.tables import (
     decoded,
     frame_of,
     in_order,
-    kept,
+    map_elements,
     numbered,
-    one_each,
+    persisted,
     rows_of_parts,
     to_parts,
 )
@@ -49,7 +50,7 @@ MAX_ROWS: Final = (1 << 32) - 1
 
 @dataclass(slots=True)
 class SparkIndex:
-    """The index of documents in parts.
+    """The n-gram index of documents in parts.
 
     Attributes
     ----------
@@ -74,27 +75,27 @@ class SparkIndex:
 
     @property
     def num_words(self) -> int:
-        """Distinct words. Cost: a job, the first time."""
+        """Number of distinct words. Cost: one Spark job at first use."""
         return self.num_ngrams(1)
 
     def num_ngrams(self, n: int) -> int:
-        """Return the number of distinct n-grams of n words in the table of that length. Cost: a job, the first time."""
+        """Return the number of distinct n-grams of length n in the index. Cost: one Spark job at first use."""
         if n not in self._sizes:
             with errors_of_tasks():
                 self._sizes[n] = int(self._table(n).count())
         return self._sizes[n]
 
     def num_rows(self, n: int) -> int:
-        """Return the number of rows that the parts held of n-grams of n words, before they were summed. Cost: a job."""
+        """Return the number of n-grams of length n over parts, before equal ones are merged. Cost: one Spark job."""
         with errors_of_tasks():
             return int(self._levels[n - 1].count())
 
     def _table(self, n: int) -> DataFrame:
-        """The n-grams of n words that counted individuals use, with support and id."""
+        """Return the n-grams of length n with support > 0 among the counted individuals, with support and id."""
         return _summed(self._levels[n - 1]).filter("support > 0")
 
     def write(self, folder: Path | str) -> None:
-        """Write the tables into ``folder`` as `write_index` does; `open_index` reads them.
+        """Write the index tables into ``folder`` as `write_index` does; `open_index` reads them.
 
         Cost: each table is sorted and numbered by Spark; the driver holds a partition of one at a time. A table is kept
         as bytes, whose plan is short: one that held the plans of the tables before would double with each n.
@@ -116,7 +117,7 @@ class SparkIndex:
                     named = numbers.select(numbers["id"].alias(side), numbers["number"].alias(f"{side}_number"))
                     table = table.join(named, side).drop(side).withColumnRenamed(f"{side}_number", side)
                 table = table.orderBy("left", "right")
-            blobs.append(kept(blobs_of(table)))
+            blobs.append(persisted(blobs_of(table)))
             tables.append(frame_of(self.documents.spark, blobs[-1], _ROWS[n > 1]))
             with errors_of_tasks():
                 self._sizes[n] = tables[-1].count()
@@ -130,7 +131,7 @@ class SparkIndex:
             each.unpersist()
 
     def release(self) -> None:
-        """Forget the tables and slices."""
+        """Free the cached tables and slices."""
         self.slices.unpersist()
         for level in self._levels:
             level.unpersist()
@@ -145,14 +146,14 @@ _NGRAMS: Final = _schema(left=pa.uint32(), right=pa.uint32(), support=pa.uint32(
 
 
 class _Rows:
-    """The rows of a table that arrives in pieces, read from the front."""
+    """Sequential reader of a table that arrives in pieces."""
 
     def __init__(self, tables: Iterator[pa.Table], schema: pa.Schema):
         self._tables, self._schema = tables, schema
         self._rest = schema.empty_table()
 
     def __call__(self, start: int, length: int) -> pa.RecordBatch:
-        """Return the next rows; ``start`` is the end of the last call."""
+        """Return the next ``length`` rows as one batch; ``start`` must be the end of the last call."""
         while self._rest.num_rows < length and (table := next(self._tables, None)) is not None:
             self._rest = pa.concat_tables([self._rest, table.cast(self._schema)])
         rows = self._rest.slice(0, length).combine_chunks()
@@ -169,7 +170,7 @@ def build_index(
     progress: Callable[[int], None] | None = None,
     max_rows: int = MAX_ROWS,
 ) -> SparkIndex:
-    """Return the index of the documents of these splits, as `reticent.engine.index.build_index` makes it.
+    """Return the n-gram index of the documents of these splits, as `reticent.engine.index.build_index` makes it.
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def build_index(
     if unknown:
         raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
     sides = tuple(SPLITS.index(split) for split in splits)
-    parts = kept(one_each(documents.parts, partial(_counted, config, sides)))
+    parts = persisted(map_elements(documents.parts, partial(_counted, config, sides)))
     with errors_of_tasks():
         num_units, num_documents, num_rows = parts.map(_size).reduce(_sum)
     if not num_documents:
@@ -205,7 +206,9 @@ def build_index(
             )
         rows = rows_of_parts(documents.spark, parts, documents.tokens, _rows_of, _ROWS[n > 1])
         rows = rows.repartition(documents.num_parts, *_keys(rows)).persist()
-        answered = kept(one_each(parts.zip(_answers(rows, config.least_support, documents.num_parts)), _answered))
+        answered = persisted(
+            map_elements(parts.zip(_global_supports(rows, config.least_support, documents.num_parts)), _answered)
+        )
         if documents.spark.sparkContext.getCheckpointDir() is not None:
             answered.checkpoint()  # what is lost with an executor is read from there, not counted again
         with errors_of_tasks():
@@ -219,6 +222,7 @@ def build_index(
 
 
 def _size(data: bytes) -> tuple[int, int, int]:
+    """Return the numbers of units, documents and rows of a part."""
     part = _rust.Part.from_bytes(data)
     return part.num_units, part.num_documents, part.num_rows
 
@@ -235,7 +239,7 @@ _ROWS: Final = (
 
 
 def _rows_of(number: int, data: bytes) -> pa.Table:
-    """The n-grams at hand of a part."""
+    """Return the n-grams of a part's current level with their local supports, and an id made of part number and row."""
     rows = pa.record_batch(_rust.Part.from_bytes(data).rows())
     ids = np.arange(rows.num_rows, dtype=np.int64) | number << 32
     return pa.table([*rows.columns, pa.array(ids)], [*rows.schema.names, "id"])
@@ -246,21 +250,21 @@ def _keys(rows: DataFrame) -> list[str]:
 
 
 def _summed(rows: DataFrame) -> DataFrame:
-    """The distinct n-grams of all parts, with the sums of their numbers."""
+    """Return the distinct n-grams of all parts with summed supports (and occurrences) and their smallest id."""
     from pyspark.sql.functions import min, sum
 
     sums = [sum(name).alias(name) for name in ("support", "occurrences") if name in rows.columns]
     return rows.groupBy(*_keys(rows)).agg(*sums, min("id").alias("id"))
 
 
-def _answers(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
-    """Support and id, over all parts, of those n-grams of each part that are kept."""
+def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
+    """Return for each part the global support and id of its n-grams with at least ``least_support`` units."""
     kept_ones = _summed(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
     return to_parts(rows.select("part", *_keys(rows)).join(kept_ones, _keys(rows)), num_parts)
 
 
 def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
-    """The documents of a part -> its words.
+    """Return a part's serialised counting state after words; only units on ``sides`` of the split are counted.
 
     Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
     can be protected.
@@ -283,7 +287,7 @@ def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
 
 
 def _answered(data: bytes, answers: bytes) -> bytes:
-    """A part and the answers to its level -> the part with its next level."""
+    """Return a part's counting state for the next n-gram length, given the global supports of this one."""
     part = _rust.Part.from_bytes(data)
     table = decoded(answers) if answers else _ROWS[part.n > 1].empty_table()
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}

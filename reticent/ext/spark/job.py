@@ -1,6 +1,6 @@
-"""The stages of documents of a job, on Spark: what `reticent spark` does. Each result is that of one machine.
+"""The document stages of a job on Spark, for `reticent spark`. Each result equals that of one machine.
 
-What needs to see all documents at once is refused here, before the first is read.
+Settings that need all documents at once are refused here, before the first is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.table import row_of
 from reticent.engine.split import write_individuals
-from reticent.engine.withdrawn import LeftOut, tell
+from reticent.engine.withdrawn import LeftOut, report_lists
 from reticent.ext.spark.documents import SparkDocuments, open_documents
 from reticent.ext.spark.index import SparkIndex, build_index
 from reticent.ext.spark.protection import FLAGS, protect, write_tokens
@@ -39,7 +39,7 @@ Stage = Literal["index", "detect", "protect", "tokens"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnSpark:
-    """How a command runs on Spark.
+    """Settings of a command that runs on Spark.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class OnSpark:
 
 
 def refuse_job(job: Job) -> None:
-    """Refuse what is not done on Spark, each with its reason.
+    """Raise `PolicyError` for the first setting of a job that is not supported on Spark.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def refuse_job(job: Job) -> None:
 def run_on_spark(
     job: Job, stage: Stage, out: Path, how: OnSpark, *, tokenizer: Path | None = None, progress: Progress
 ) -> dict[str, Any]:
-    """Do a stage, and write its result to ``out``; returns counts.
+    """Run one stage on Spark and write its result to ``out``; return its counts.
 
     ``index``: the folders ``index`` and ``split`` of ``out``. ``detect``: ``spans.parquet``. ``protect``:
     ``flags.parquet``. ``tokens``: a store of protected tokens of all documents.
@@ -167,7 +167,7 @@ def _documents(
     counts: dict[str, Any] = {"documents": documents.num_documents, "individuals": documents.num_individuals}
     counts |= {"null_texts": documents.num_skipped} if documents.num_skipped else {}
     counts |= {"passed_over": documents.num_hidden} if documents.num_hidden else {}
-    tell(documents.withdrawn, job.corpus, progress, counts)
+    report_lists(documents.withdrawn, job.corpus, progress, counts)
     return documents, counts
 
 
@@ -195,7 +195,7 @@ def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress
 
 
 def _write(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
-    """Write tables as one file, and return its rows."""
+    """Write tables as one Parquet file and return the number of rows."""
     num_rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for table in tables:

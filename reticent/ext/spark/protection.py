@@ -1,8 +1,8 @@
 """Flags and protected tokens on Spark: a part protects its documents by its slice of the index, as one machine does.
 
-Names and other identifiers of the scope ``corpus`` are protected wherever they stand. Every part sends the surfaces of
-its documents and marks those that it lists; a `groupBy` finds which of them any part lists, and a join brings these
-back to the parts that have them. Nothing is broadcast.
+Names and other identifiers of the scope ``corpus`` are protected at every occurrence. Every part sends the surface
+forms of its documents and marks those it found as identifiers; a `groupBy` finds which are marked in any part, and a
+join brings these back to the parts that contain them. Nothing is broadcast.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from reticent.ext.spark.tables import (
     encoded,
     frame_of,
     in_order,
-    kept,
-    one_each,
+    map_elements,
+    persisted,
     rows_of_parts,
     to_parts,
 )
@@ -78,7 +78,7 @@ BITS: Final = ("begins", "outside", "direct", "indirect")
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The settings by which the documents of a part are flagged."""
+    """The settings by which the words of a part's documents are flagged as protected."""
 
     policy: Policy
     splits: tuple[str, ...] | None
@@ -87,8 +87,7 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Return the words of the documents of a part, with their flags; ``listed`` are the surfaces of its documents
-        that are protected wherever they stand."""
+        """Return the flagged words of a part's documents; ``listed`` are surface forms to protect everywhere."""
         table = decoded(data)
         flagged = FlaggedWords(
             corpus_of_part(table),
@@ -105,7 +104,7 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Return every surface of the wanted documents of a part, in the form of blacklists."""
+        """Return every surface form in a part's documents on the wanted splits, normalised as in blacklists."""
         if self.splits is not None:
             sides = [SPLITS.index(split) for split in self.splits]
             table = table.filter(pa.array(np.isin(table.column("side").to_numpy(), sides)))
@@ -117,7 +116,7 @@ class Protection:
 
 
 def individuals_of_part(table: pa.Table) -> Individuals:
-    """Return the individuals of a part: their rows are the part's own, their units those of all."""
+    """Return the individuals of a part: row numbers are local to the part, unit numbers as in the table."""
     own = table.group_by("individual_id", use_threads=False).aggregate(
         [("unit", "min"), ("side", "min"), ("doc_id", "count")]
     )
@@ -137,7 +136,7 @@ _SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), 
 
 
 def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
-    """The surfaces of the documents of a part, with the marks of those that it lists."""
+    """Return the surface forms in a part's documents, marked where the part lists them as identifiers."""
     if not data:
         return None
     surfaces = how.surfaces(decoded(data)).cast(pa.string())
@@ -152,7 +151,7 @@ def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Tab
 
 
 def _listed(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
-    """The surfaces of each part that are protected wherever they stand, and how many are listed over all parts."""
+    """Return for each part the surface forms to protect at every occurrence, and the number listed over all parts."""
     rows = rows_of_parts(
         documents.spark, documents.parts.zip(spans.parts), documents.tokens, partial(_surfaces, how), _SURFACES
     ).repartition(documents.num_parts, "surface")
@@ -173,7 +172,7 @@ def _flagged(
     row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
     schema: pa.Schema,
 ) -> tuple[RDD, dict[str, Any]]:
-    """Return what ``row`` makes of each batch of flagged words (kept), and the sums of counts."""
+    """Return a dataset of ``row``'s output for each batch of flagged words, and the counts summed over parts."""
     for given, name in ((index, "the index"), (spans, "the spans")):
         if given is not None and given.documents is not documents:
             raise PolicyError(f"{name} was made of other documents")
@@ -184,7 +183,7 @@ def _flagged(
     listed, num_listed = _listed(documents, spans, how) if spans is not None else (nothing, 0)
     slices = index.slices if index is not None else nothing
     parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flat)
-    found = kept(one_each(parts, partial(_flag, how, row, schema)))
+    found = persisted(map_elements(parts, partial(_flag, how, row, schema)))
     with errors_of_tasks():
         counts: dict[str, Any] = found.map(_first).reduce(_add)
     if not counts["documents"]:
@@ -218,7 +217,8 @@ def _add(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 def _flag(
     how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
 ) -> tuple[dict[str, int], bytes]:
-    """The documents of a part -> counts of their words, and rows of each document."""
+    """Return a part's word counts (flagged direct, indirect, either) and its output rows, one a
+    document, serialised."""
     counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
     if not data:
         return counts, b""
@@ -236,7 +236,7 @@ def _flag(
 
 @dataclass(slots=True)
 class SparkFlags:
-    """Flags of documents in parts; see `protect`.
+    """Protection flags of documents in parts; see `protect`.
 
     Attributes
     ----------
@@ -248,12 +248,12 @@ class SparkFlags:
     _parts: RDD
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the flags (`FLAGS`) in the order of documents."""
+        """Yield the flags (schema `FLAGS`) in document order."""
         for table in in_order(self.frame().orderBy("number")):
             yield table.cast(FLAGS)
 
     def frame(self) -> DataFrame:
-        """Return a data frame with the columns of `FLAGS`, in no order."""
+        """Return a data frame with the columns of `FLAGS`, unordered."""
         return frame_of(self.documents.spark, self._parts.map(_second), FLAGS)
 
     def release(self) -> None:
@@ -268,7 +268,7 @@ def protect(
     policy: Policy | None = None,
     splits: tuple[str, ...] | None = None,
 ) -> SparkFlags:
-    """Flag the words of the documents of these splits (None: all), as `FlaggedWords` does on one machine.
+    """Flag the protected words of the documents of these splits (None: all), as `FlaggedWords` does on one machine.
 
     Raises
     ------
@@ -282,13 +282,14 @@ def protect(
 
 
 def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
+    """Return the columns of `FLAGS` for a batch of documents."""
     numbers, owners = (table.column(name).take(pa.array(rows)) for name in ("number", "individual_id"))
     flags = [_bytes(values, batch.words.doc_offsets) for values in (batch.flags, batch.ngram_starts)]
     return [numbers, batch.part.doc_ids.cast(pa.string()), owners.cast(pa.string()), *flags]
 
 
 def _bytes(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
-    """Pack the values of each document into one binary value."""
+    """Return a binary array of each document's values packed into one element; ``bounds`` are document offsets."""
     offsets = (np.asarray(bounds) * values.itemsize).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -316,7 +317,7 @@ def write_tokens(
     rows, num_protected = frame_of(documents.spark, packed.map(_second), _PACKED).orderBy("number"), 0
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for table in in_order(rows):
-            doc_ids, owners, tokens = _as_written(table, encoder.vocab_size)
+            doc_ids, owners, tokens = _unpacked_tokens(table, encoder.vocab_size)
             writer.write(doc_ids, owners, tokens)
             num_protected += num_set(tokens.direct | tokens.indirect)
         num_tokens = writer.num_tokens
@@ -331,7 +332,7 @@ _ENCODERS: dict[str, _rust.TokenEncoder] = {}
 
 
 def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
-    """The columns of `_PACKED` of a batch of documents."""
+    """Return the columns of `_PACKED` (tokens with flag bits) for a batch of documents."""
     if tokenizer_json not in _ENCODERS:
         _ENCODERS.clear()
         _ENCODERS[tokenizer_json] = _rust.TokenEncoder(tokenizer_json, num_threads=1)
@@ -363,8 +364,8 @@ def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch
     return columns
 
 
-def _as_written(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
-    """The documents of a table as `StoreWriter.write` takes them."""
+def _unpacked_tokens(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
+    """Return document ids, individual numbers and packed tokens of a table, as `StoreWriter.write` takes them."""
     flat, bounds = {}, {}
     for name, kind in _TOKENS.items():
         column = table.column(name).combine_chunks().cast(pa.large_binary())

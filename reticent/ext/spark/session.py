@@ -1,7 +1,7 @@
-"""The session that work runs in, and whether it keeps documents to itself: looked at before the first is read.
+"""The Spark session, and a check that it does not expose documents, made before the first is read.
 
-Documents, and words of them, are in shuffle files, spills and kept parts on local disks, in checkpoints, in dumps of
-the heap, and on the network. Settings, paths, names of columns and plans are in event logs.
+Documents, and words of them, are in shuffle files, spills and cached partitions on local disks, in checkpoints, in heap
+dumps, and on the network. Settings, paths, names of columns and plans are in event logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JVM_OPTIONS: Final = tuple(
 
 
 def session_of(documents: object = None) -> SparkSession:
-    """Return the session of a data frame, or the one that runs.
+    """Return the Spark session of a data frame, or the active one.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def session_of(documents: object = None) -> SparkSession:
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Give a setting of the session this value, and afterwards what it was."""
+    """Context manager: set a session setting to this value, and restore the former value afterwards."""
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
@@ -70,7 +70,7 @@ def _session_class() -> Any:
 
 
 def local_session(master: str, folder: Path | str) -> SparkSession:
-    """Return a session on this machine, with all that is written encrypted in ``folder`` (0700).
+    """Return a new Spark session on this machine whose temporary files are encrypted, in ``folder`` (0700).
 
     ``master`` is "local" or "local[N]". A session that runs already is refused.
     """
@@ -99,7 +99,7 @@ def local_session(master: str, folder: Path | str) -> SparkSession:
 
 
 def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: bool = True) -> list[str]:
-    """Refuse a session that writes or sends text of documents in clear; returns warnings, a sentence each.
+    """Raise `PolicyError` for a session that writes or sends document text in clear; return warnings, a sentence each.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: b
     if context is None:
         raise PolicyError("this is a session of Spark Connect; a classic one is needed, as spark-submit starts it")
     settings = context.getConf()
-    wanted = _wanted(settings)
+    wanted = _unsafe_settings(settings)
     if wanted and not unencrypted:
         raise PolicyError(
             f"this Spark session does not encrypt: set {' and '.join(wanted)}; or say that disks and network are "
@@ -133,15 +133,15 @@ def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: b
             f"spark.local.dir: {open_to_others[0]} can be read by other users, and temporary files are not encrypted; "
             "chmod 700"
         )
-    return [*_of_checkpoints(context), *_of_event_log(settings, is_frame)]
+    return [*_checkpoint_warnings(context), *_event_log_warnings(settings, is_frame)]
 
 
 def _is_on(settings: Any, name: str) -> bool:
     return str(settings.get(name, "false")).lower() == "true"
 
 
-def _wanted(settings: Any) -> list[str]:
-    """Settings without which text is written or sent in clear."""
+def _unsafe_settings(settings: Any) -> list[str]:
+    """Return the settings that must change so that no text is written or sent in clear, each with its reason."""
     wanted = []
     if not _is_on(settings, "spark.io.encryption.enabled"):
         wanted.append("spark.io.encryption.enabled=true (temporary files hold text of documents)")
@@ -170,8 +170,8 @@ def _is_readable_by_others(folder: Path) -> bool:
         return False  # it is on other machines, or Spark makes it
 
 
-def _of_checkpoints(context: Any) -> list[str]:
-    """Checkpoints hold words of documents, and Spark never encrypts them."""
+def _checkpoint_warnings(context: Any) -> list[str]:
+    """Return warnings on the checkpoint folder, never encrypted by Spark; `PolicyError` if other users can read it."""
     folder = context.getCheckpointDir() if hasattr(context, "getCheckpointDir") else None
     if folder is None:
         return []
@@ -190,7 +190,7 @@ def _of_checkpoints(context: Any) -> list[str]:
     )
 
 
-def _of_event_log(settings: Any, is_frame: bool) -> list[str]:
+def _event_log_warnings(settings: Any, is_frame: bool) -> list[str]:
     if not _is_on(settings, "spark.eventLog.enabled"):
         return []
     said = (
@@ -206,5 +206,5 @@ def _of_event_log(settings: Any, is_frame: bool) -> list[str]:
 
 
 def _shown(address: str) -> str:
-    """An address without what stands before its host, which may be a key."""
+    """Return a URL without the user part before its host, which may hold a key."""
     return re.sub(r"(?<=://)[^/@]*@", "", address)

@@ -1,6 +1,6 @@
-"""Direct identifiers on Spark: every detector over every part, as `detect_spans` finds them on one machine.
+"""Direct identifiers on Spark: every detector runs over every part, as in `detect_spans` on one machine.
 
-Detectors are made once in each process of an executor, when its first part comes: a model is loaded once there.
+Detectors are created once in each executor process, at its first part, so a model is loaded once there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.frames import FrameSource
-from reticent.ext.spark.tables import decoded, encoded, frame_of, in_order, kept, one_each
+from reticent.ext.spark.tables import decoded, encoded, frame_of, in_order, map_elements, persisted
 from reticent.ext.spark.tasks import errors_of_tasks
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _NUMBERS: Final = ("number", "individual", "unit", "side")
 
 @dataclass(slots=True)
 class SparkSpans:
-    """Direct identifiers of documents in parts.
+    """Spans of direct identifiers in documents in parts.
 
     Attributes
     ----------
@@ -58,16 +58,16 @@ class SparkSpans:
     parts: RDD
 
     def _rows(self) -> DataFrame:
-        numbered = one_each(self.documents.parts.zip(self.parts), _with_numbers)
+        numbered = map_elements(self.documents.parts.zip(self.parts), _with_numbers)
         return frame_of(self.documents.spark, numbered, SPANS.append(pa.field("place", pa.int64())))
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the spans (`SPANS`) in the order of documents, as ``spans.parquet`` has them."""
+        """Yield the spans (schema `SPANS`) in document order, as in ``spans.parquet``."""
         for table in in_order(self._rows().orderBy("document", "place").drop("place")):
             yield table.cast(SPANS)
 
     def frame(self) -> DataFrame:
-        """Return a data frame with the columns of `SPANS`, in no order."""
+        """Return a data frame with the columns of `SPANS`, unordered."""
         return self._rows().drop("place")
 
     def release(self) -> None:
@@ -81,7 +81,7 @@ def detect(
     *,
     warn: Callable[[str], None] | None = None,
 ) -> SparkSpans:
-    """Find direct identifiers with the detectors of these names; files that they read are there on every machine.
+    """Find direct identifiers with the detectors of these names; files they read must exist on every machine.
 
     Parameters
     ----------
@@ -106,17 +106,15 @@ def detect(
     how = _Detectors(tuple(names), given, documents.ids)
     if table := given.get("records", {}).get("table"):
         _require_records(documents, how, table, warn)
-    return SparkSpans(documents, kept(one_each(documents.parts, how.spans)))
+    return SparkSpans(documents, persisted(map_elements(documents.parts, how.spans)))
 
 
 def _require_records(
     documents: SparkDocuments, how: _Detectors, table: str, warn: Callable[[str], None] | None
 ) -> None:
-    """Refuse a table of records that says nothing of any individual, as with ids of another system; warn of one that
-    says nothing of some.
-    """
+    """Raise `CorpusError` if a table of records matches no individual (of another system?); warn if it lacks some."""
     with errors_of_tasks():
-        num, num_without = one_each(documents.parts, partial(how.without_record, table)).reduce(_sum)
+        num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_sum)
     if num_without == num:
         raise CorpusError(
             f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "
@@ -131,13 +129,13 @@ def _sum(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the columns beside the text that detectors read."""
+    """Return the columns, besides the text, that the detectors read."""
     columns = options.get("records", {}).get("columns") or {} if "records" in names else {}
     return list(dict.fromkeys(columns.values()))
 
 
 def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse detectors that would read all documents before the first; `PolicyError`."""
+    """Raise `PolicyError` for detectors that must first learn from all documents which names are common words."""
     for name in names:
         own = options.get(name, {})
         if name in ("records", "gazetteer", "shipped") and not own.get("common") and own.get("guard") is not False:
@@ -153,7 +151,7 @@ def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any
 
 
 def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]], ids: Ids = "stop") -> list[Detector]:
-    """Return the detectors of this process, made when they are asked for first."""
+    """Return the detectors of this process, created at first use and again if a file of their options has changed."""
     given = sorted((name, sorted(own.items())) for name, own in options.items())
     # A process outlives a list that was changed.
     files = [(path.stat().st_mtime_ns, path.stat().st_size) for _, path in option_files(options) if path.exists()]
@@ -166,7 +164,7 @@ def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Detectors:
-    """The detectors of a job, and how ids of individuals are read."""
+    """The detectors of a job (names and options), and how ids of individuals are read."""
 
     names: tuple[str, ...]
     options: dict[str, dict[str, Any]]
@@ -176,7 +174,7 @@ class _Detectors:
         return detectors_of(self.names, self.options, self.ids)
 
     def without_record(self, table: str, data: bytes) -> tuple[int, int]:
-        """The documents of a part -> their individuals (all are of one part), and how many of them have no record."""
+        """Return the number of individuals of a part (each is in one part only), and of those without record."""
         if not data:
             return 0, 0
         individuals = decoded(data).column("individual_id").unique()
@@ -185,7 +183,7 @@ class _Detectors:
         return len(individuals), records.num_without(individuals)
 
     def spans(self, data: bytes) -> bytes:
-        """The documents of a part -> their spans."""
+        """Return the spans in the documents of a part, as a serialised table."""
         if not data:
             return data
         detectors = self.made()
@@ -200,7 +198,7 @@ class _Detectors:
 
 
 def corpus_of_part(table: pa.Table) -> Corpus:
-    """Return the documents of a part, which are checked already, as a corpus."""
+    """Return the documents of a part, which are already checked, as a `Corpus`."""
     documents = table.drop_columns([name for name in _NUMBERS if name in table.column_names])
     documents = documents.rename_columns([name.removeprefix(SOURCE_COLUMN) for name in documents.column_names])
     columns = Columns(
@@ -214,7 +212,7 @@ def corpus_of_part(table: pa.Table) -> Corpus:
 
 
 class PartSpans:
-    """The spans of a part, as `SpanReader` gives them."""
+    """The spans of a part, with the interface of `SpanReader`."""
 
     def __init__(self, table: pa.Table):
         self._table = table.combine_chunks()
@@ -231,7 +229,7 @@ class PartSpans:
 
 
 def _with_numbers(data: bytes, spans: bytes) -> bytes:
-    """Spans of a part -> the same, with the number of each document among all, and the place of each span."""
+    """Return the spans of a part with global document numbers, and the position of each span in the part."""
     if not spans:
         return spans
     table, numbers = decoded(spans), decoded(data).column("number").to_numpy()

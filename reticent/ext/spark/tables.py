@@ -1,7 +1,7 @@
-"""Tables of parts: Arrow tables as bytes, one a partition; as data frames, which Spark groups and joins; and back.
+"""Exchange of Arrow tables with Spark: tables as bytes, one for each partition (part), to data frames and back.
 
 A part has a number, its partition. In a data frame it has a *token* instead, an integer that Spark's own hash sends to
-that partition: what is joined to the rows of a part returns to it by `repartition` on the token.
+that partition: rows joined to those of a part return to it by `repartition` on the token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIGNED: Final = {pa.uint8(): pa.int16(), pa.uint32(): pa.int64()}
 
 
 def encoded(table: pa.Table | pa.RecordBatch) -> bytes:
-    """Return a table as bytes."""
+    """Return a table as compressed Arrow IPC bytes."""
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, table.schema, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write(table)
@@ -36,20 +36,20 @@ def encoded(table: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def decoded(data: bytes) -> pa.Table:
-    """Return the table of the bytes that `encoded` made."""
+    """Return the table from bytes made by `encoded`."""
     with ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
-def kept(dataset: RDD) -> RDD:
-    """Return the dataset, persisted in memory or encrypted on disk."""
+def persisted(dataset: RDD) -> RDD:
+    """Return the dataset, persisted in memory and, where that is full, on disk."""
     from pyspark import StorageLevel
 
     return dataset.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def one_each(dataset: RDD, make: Callable[..., Any]) -> RDD:
-    """Return the dataset of the results of ``make`` on each element; a pair made by `zip` becomes two arguments."""
+def map_elements(dataset: RDD, make: Callable[..., Any]) -> RDD:
+    """Return the dataset of results of ``make`` on each element; a pair made by `zip` becomes two arguments."""
     return dataset.mapPartitions(Task(partial(_each, make)))
 
 
@@ -59,7 +59,7 @@ def _each(make: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
 
 
 def frame_of(spark: SparkSession, tables: RDD, schema: pa.Schema) -> DataFrame:
-    """Return tables of parts (bytes; empty ones are none) as a data frame with the columns of a schema.
+    """Return a dataset of serialised tables (empty bytes are skipped) as a data frame with the columns of a schema.
 
     Its plan begins here. That of ``spark.createDataFrame`` shows the plans of all data frames that the tables came from
     as a tree, which grows fourfold with each level of an index.
@@ -84,7 +84,7 @@ def _batches(schema: pa.Schema, blobs: Iterable[pa.RecordBatch]) -> Iterable[pa.
 
 
 def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
-    """Return for each part the least integer that Spark's hash sends to the partition of its number."""
+    """Return for each part its token, the smallest integer that Spark's hash sends to the partition of that number."""
     from pyspark.sql.functions import col, expr
 
     # A number of a partition is missing among so many with a chance below 1e-20.
@@ -100,8 +100,8 @@ def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
 def rows_of_parts(
     spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
 ) -> DataFrame:
-    """Return the tables that ``table`` makes of the number and the data of each part (None: no rows) as one data frame,
-    with the column ``part``, the token of each."""
+    """Return one data frame of the tables that ``table`` makes from each part's number and data (None: no rows), with
+    each part's token in the column ``part``."""
     blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
     return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
 
@@ -109,6 +109,7 @@ def rows_of_parts(
 def _with_token(
     tokens: tuple[int, ...], make: Callable[..., pa.Table | None], number: int, parts: Iterable[Any]
 ) -> Iterable[bytes]:
+    """Yield the table made of each part, with the part's token column, serialised."""
     for part in parts:
         table = make(number, *part) if isinstance(part, tuple) else make(number, part)
         if table is not None:
@@ -117,12 +118,12 @@ def _with_token(
 
 
 def to_parts(rows: DataFrame, num_parts: int) -> RDD:
-    """Return the rows of a data frame with the column ``part`` as a dataset of bytes, one element a part."""
+    """Return the rows of a data frame as a dataset of serialised tables, one for each part, by the column ``part``."""
     return blobs_of(rows.repartition(num_parts, "part").drop("part"))
 
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
-    """Return a dataset with one element a partition of a data frame: its rows as ``gather`` makes bytes of them."""
+    """Return a dataset of one element a partition: its rows, turned into bytes by ``gather``."""
     # Spark plans as it goes: what comes before the last shuffle is done here.
     # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
@@ -132,17 +133,19 @@ def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> 
 
 
 def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield one batch that holds the partition's rows as a single blob; none for no rows."""
     if found := [batch for batch in batches if batch.num_rows]:
         yield pa.record_batch([pa.array([gather(pa.Table.from_batches(found))], pa.binary())], ["blob"])
 
 
 def _only(rows: Iterable[Any]) -> Iterable[bytes]:
-    """The blob of a partition; empty where it has no rows."""
+    """Yield the blob of a partition; empty bytes if it has no rows."""
     yield next((bytes(row[0]) for row in rows), b"")
 
 
 def numbered(rows: DataFrame, name: str) -> DataFrame:
-    """Return sorted, persisted rows with their numbers from 0 on. Cost: a job, which counts each partition."""
+    """Return sorted, persisted rows with their numbers from 0 as column ``name``. Cost: a job that counts each
+    partition."""
     from pyspark.sql.functions import array, col, element_at, lit, monotonically_increasing_id, spark_partition_id
 
     place = spark_partition_id()
@@ -157,7 +160,7 @@ def numbered(rows: DataFrame, name: str) -> DataFrame:
 
 
 def in_order(rows: DataFrame) -> Iterator[pa.Table]:
-    """Yield the rows of a sorted data frame, some at a time. Cost: a job a partition, which the driver holds."""
+    """Yield the rows of a sorted data frame in chunks. Cost: one job for each partition, which the driver holds."""
     with errors_of_tasks():
         found = rows.mapInArrow(Task(_chunks), "blob binary").toLocalIterator(prefetchPartitions=True)
     while True:

@@ -1,7 +1,7 @@
-"""Work in executors, and what goes wrong there: no error of a task carries text of a document.
+"""Functions that run in executors, and their errors: no error of a task carries text of a document.
 
 Spark writes the error of a task, message and traceback, into the logs of executor and driver and into the event log. So
-whatever is raised in a task leaves it as `TaskError` whose message is one of ours, or the kind of the error alone.
+an error leaves a task as `TaskError`, whose message is one of this package's, or the type of the error alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError, Retice
 
 
 class SparkError(ReticentError, RuntimeError):
-    """Spark failed; what it said is withheld, since such messages may quote a document.
+    """An error of Spark; its message is withheld, since it may quote a document.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class SparkError(ReticentError, RuntimeError):
 
 
 class TaskError(Exception):
-    """An error of a task, in words that hold no text of a document."""
+    """An error raised by a task, whose message holds no document text."""
 
 
 #: Kinds of errors whose messages are ours.
@@ -45,7 +45,8 @@ _FULL: Final = (
 _MARK: Final = re.compile(r"<<reticent (\w+)>>(.*?)<</reticent>>", re.DOTALL)
 
 
-def _said(error: BaseException) -> TaskError:
+def _as_task_error(error: BaseException) -> TaskError:
+    """Return the `TaskError` for an error; only messages of this package are kept."""
     for name, kind in _OWN.items():
         if isinstance(error, kind):
             return TaskError(f"<<reticent {name}>>{error}<</reticent>>")
@@ -58,7 +59,7 @@ def _said(error: BaseException) -> TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that makes an iterable, as Spark calls it: its errors leave it without text."""
+    """Wrapper by which Spark calls a generator function: its errors become `TaskError`, without document text."""
 
     work: Callable[..., Iterable[Any]]
 
@@ -67,14 +68,14 @@ class Task:
         try:
             yield from self.work(*arguments)
         except Exception as error:
-            failure = error if isinstance(error, TaskError) else _said(error)
+            failure = error if isinstance(error, TaskError) else _as_task_error(error)
         if failure is not None:  # outside of the handler, so that nothing is chained to it
             raise failure
 
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Context manager: raise errors of workers with their own type, other errors of Spark by their kind alone.
+    """Context manager: raise errors of tasks with their own type, others of Spark as `SparkError` without message.
 
     Raises
     ------
@@ -96,6 +97,7 @@ def errors_of_tasks() -> Iterator[None]:
 
 
 def _as_ours(error: BaseException) -> BaseException:
+    """Return the error to raise for an error of Spark: the task's own, or a `SparkError` without message."""
     java = getattr(error, "java_exception", None)
     try:
         text = str(error) if java is None else f"{error}\n{java.toString()}"
@@ -118,7 +120,7 @@ def _as_ours(error: BaseException) -> BaseException:
 
 
 def _kind(error: BaseException, text: str) -> str:
-    """The kind of an error: its condition where Spark names one, the class of the JVM, or that of Python."""
+    """Return the kind of an error: Spark's error condition if there is one, else the JVM or Python class name."""
     condition = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     try:
         if condition is not None and (name := condition()) and re.fullmatch(r"[A-Z_0-9.]+", name):

@@ -1,7 +1,9 @@
-"""Attacks on the scores of names: they choose the trained name of two, and rank a list ([@nussbaumer2023] §3.3).
+"""Membership attacks on a tagger's scores of names: choose the training name of a pair, and rank a list of names
+([@nussbaumer2023] §3.3).
 
-Scores are float64, shape (prompts, 2, pairs): of the names that were trained on, then of those that were not. NaN is
-"ND", a name without a tag; it becomes 0, below every probability. A higher score always means more likely a member.
+Scores are float64, shape (prompts, 2, pairs): index 0 the names trained on, index 1 the others. NaN is "ND" (not
+detected), a name without a score; it becomes 0, below every probability. A higher score always means more likely a
+member.
 
 Ties. A pair whose two scores are equal is half a win, as under chance. ``strict`` counts it as lost, as in
 the published tables (true and false positives are all pairs). A prompt that ties gives half a vote each;
@@ -21,13 +23,13 @@ from reticent.engine.randomness import generator
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
-def ranked(scores: np.ndarray) -> np.ndarray:
-    """Return scores with ND (NaN) as 0, the lowest."""
+def nd_as_zero(scores: np.ndarray) -> np.ndarray:
+    """Return scores with ND (NaN) replaced by 0, the lowest rank."""
     return np.nan_to_num(scores, nan=0.0)
 
 
 def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Return 1 where the first is higher, 0 where the second is, 0.5 where they tie (0 if strict).
+    """Return 1 where ``first`` is higher, 0 where ``second`` is, and 0.5 where they tie (0 if ``strict``).
 
     >>> wins(np.array([0.9, 0.2, 0.5]), np.array([0.1, 0.3, 0.5])).tolist()
     [1.0, 0.0, 0.5]
@@ -36,19 +38,19 @@ def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.n
 
 
 def majority_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A1: the name that wins more prompts (Eq. 3.2)."""
+    """A1: Return 1 for each pair whose member scores higher in more prompts, 0 if in fewer, 0.5 for a tie (Eq. 3.2)."""
     votes = wins(scores[:, 0], scores[:, 1], strict=strict).sum(axis=0)
     return wins(votes, len(scores) - votes, strict=strict)
 
 
 def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A2: the name with the higher mean score over the prompts (Eq. 3.3)."""
+    """A2: Return 1 for each pair whose member has the higher mean score over prompts, else 0 or 0.5 (Eq. 3.3)."""
     first, second = scores.mean(axis=0)
     return wins(first, second, strict=strict)
 
 
 def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A3: the name with the highest score of all prompts; of equal maxima, the one with the higher mean (Eq. 3.4)."""
+    """A3: Return 1 for each pair whose member has the highest score of any prompt, else 0; ties by mean (Eq. 3.4)."""
     first, second = scores.max(axis=0)
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
 
@@ -62,12 +64,12 @@ PAIRWISE: Mapping[str, Callable[..., np.ndarray]] = {
 
 
 def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
-    """A4: chance, a fair draw for each pair."""
+    """A4: Return fair coin flips, 0.0 or 1.0 for each pair, as the chance baseline."""
     return generator(seed, 34).integers(0, 2, num_pairs).astype(np.float64)
 
 
 def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
-    """B3: share of a list, half of it members, that random labels get right (Listing 3.3, drawn as there).
+    """B3: Return the accuracy of random labels on a list that is half members (Listing 3.3, drawn as there).
 
     The default seed is the published one. The list alternates, a held-out name first: that comes closest to the
     published 0.497 and 0.498.
@@ -77,7 +79,8 @@ def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
 
 
 def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
-    """B1: sum over the ranking of (recall_i - recall_{i-1}) · precision_i (Eq. 3.5); a step for each distinct score.
+    """B1: Return the average precision, sum over the ranking of (recall_i - recall_{i-1}) · precision_i (Eq. 3.5), one
+    step for each distinct score.
 
     >>> round(average_precision(np.array([0.9, 0.4]), np.array([0.6, 0.1])), 4)   # 1/2 · 1/1 + 1/2 · 2/3
     0.8333
@@ -86,13 +89,13 @@ def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return the average precision of resampled pairs, float64, shape (num_bootstrap,); equal seeds, equal pairs."""
+    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,); equal seeds, equal pairs."""
     blocks = iter_resamples(len(members), num_bootstrap, seed)
     return np.concatenate([_average_precisions(members, heldout, weights) for weights in blocks])
 
 
 def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """Return the average precision of pairs with these counts; there are as many held-out names as members."""
+    """Return the average precision for each row of pair weights (B, pairs); both arrays hold one name a pair."""
     scores = np.concatenate([members, heldout])
     order = np.argsort(-scores, kind="stable")
     last_of_step = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
@@ -105,14 +108,14 @@ def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np
 
 
 def area(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the share of all (member, held-out) couples, not only the pairs, in which the member is higher."""
+    """Return the AUC: the share of all (member, held-out) couples, not only pairs, in which the member is higher."""
     ordered = np.sort(heldout)
     below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
     return float((below + up_to).mean() / (2 * len(heldout)))
 
 
 def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
-    """B2 as published: (1 - accuracy) · held-out + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
+    """B2 as published: Return (1 - accuracy) · held-out + 0.5 · members (Eq. 3.6), with the accuracy on pairs.
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
@@ -121,12 +124,12 @@ def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
 
 
 def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
-    """B2: the mean rank of a member in the whole list, (1 - AUC) · held-out + (members + 1) / 2."""
+    """B2: Return the mean rank of a member in the whole list, (1 - AUC) · held-out + (members + 1) / 2."""
     return (1 - auc) * num_heldout + (num_members + 1) / 2
 
 
 def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the lowest score at which calling a name a member gains most: true- less false-positive rate."""
+    """Return the lowest score threshold that maximises true-positive minus false-positive rate of membership."""
     thresholds = np.unique(np.concatenate([members, heldout]))
     # In whole numbers: rates that are equal must tie.
     at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, heldout)]
@@ -135,8 +138,8 @@ def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.ndarray:
-    """Return a score of membership without the model for each name, shape (2, pairs). It is cross-validated, with both
-    names of a pair in one fold. ``features`` has shape (2, pairs, features)."""
+    """Return membership scores from features of the names alone, without the model: cross-validated logistic
+    regression, shape (2, pairs), both names of a pair in one fold. ``features`` has shape (2, pairs, features)."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

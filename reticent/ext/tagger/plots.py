@@ -1,7 +1,8 @@
-"""Figures of the attack on a tagger as inline SVG: ROC, scores of both sides, advantage by occurrences, AP by prompt.
+"""Figures of the tagger attack as inline SVG: ROC, scores of members and others, advantage by mentions, average
+precision by prompt.
 
 The rules are those of :mod:`reticent.audit.report.plots`. Members have the colour of a model without protection,
-held-out individuals that of the base model; the blind baseline is grey.
+held-out individuals that of the base model; the blind baseline (features of the name alone) is grey.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from reticent.audit.evidence.tagger import RatesByMentions, TaggerEvidence
 from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
 from reticent.audit.stats.estimate import Estimate
-from reticent.ext.tagger.attacks import ranked
+from reticent.ext.tagger.attacks import nd_as_zero
 
 MEMBER, HELDOUT = LOOKS["plain"], LOOKS["base"]
 #: Log-odds beyond these are drawn at the edge: probabilities within 1e-6 of 0 or 1.
@@ -23,7 +24,7 @@ TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
 def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
-    """Return the panels of one tagger; ``result`` was computed from ``scores``."""
+    """Return the figures of one tagger as SVG strings; ``result`` must have been computed from ``scores``."""
     panels = [_roc(result), _densities(scores), _by_prompt(result), _by_kind(result)]
     if any(row.advantage for row in result.occurrences):
         panels.insert(2, _occurrences(result))
@@ -46,8 +47,8 @@ def _roc(result: TaggerEvidence) -> str:
 
 @styled
 def _densities(scores: np.ndarray) -> str:
-    """Histograms of the log-odds of the mean score, all names: scores crowd at 0 and 1."""
-    sides = ranked(scores).reshape(len(scores), 2, -1).mean(axis=0)
+    """Return histograms of the mean score of members and others on a log-odds axis, since scores crowd at 0 and 1."""
+    sides = nd_as_zero(scores).reshape(len(scores), 2, -1).mean(axis=0)
     edge = 10.0**-EDGE
     odds = [_log_odds(np.clip(side, edge, 1 - edge)) for side in sides]
     low, high = (float(end(np.concatenate(odds))) for end in (np.min, np.max))
@@ -120,7 +121,7 @@ def _by_kind(result: TaggerEvidence) -> str:
 
 
 def _dots(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
-    """Draw a row for each name, with its interval; 0.5 is chance."""
+    """Draw a row with a point and interval for each name; the line at 0.5 is chance."""
     value, low, high = spread(estimates)
     rows = np.arange(len(names))
     axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)

@@ -1,4 +1,6 @@
-"""Prompts of a tagger: texts with a place for a name, and its labels of persons; no torch is loaded."""
+"""Prompts of a tagger attack, which are texts with a slot for a name, and the tagger's person labels; no torch is
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ POSITIONS = ("alone", "subject", "object")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text with one ``[MASK]`` for the name, its kind of utterance, and the position of the name in the sentence."""
+    """A text with one ``[MASK]`` slot for the name, its kind of utterance, and the grammatical position of the name."""
 
     text: str
     utterance: str = "none"
@@ -51,8 +53,7 @@ PROMPTS, FRENCH_PROMPTS = (
 
 
 def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
-    """Read prompts, one on each line; its kind of utterance may follow after a tab, and the name's position after
-    another.
+    """Read prompts from a text file, one a line; kind of utterance and name's position may follow after tabs.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
 
 
 def person_labels(id2label: Mapping[Any, str], labels: Sequence[str] = ("PER",)) -> list[int]:
-    """Return the label ids of these types, with or without a prefix (B-, I-, …).
+    """Return the label ids of these entity types, with or without a prefix (B-, I-, …).
 
     Raises
     ------

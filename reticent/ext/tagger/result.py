@@ -1,4 +1,5 @@
-"""Result of the attacks on a tagger's scores: numbers with intervals, the choices verified, and their meaning.
+"""Result of the attacks on a tagger: numbers with intervals, choices made on development pairs and verified on others,
+and their meaning.
 
 All numbers count pairs of names; no name is in any result. The table of scores has keyed hashes, and a key that was not
 given is thrown away: there are so few names that a known key would reveal them.
@@ -46,8 +47,8 @@ from reticent.ext.tagger.attacks import (
     expected_rank,
     expected_rank_exact,
     mean_estimate,
+    nd_as_zero,
     random_list_accuracy,
-    ranked,
     wins,
 )
 from reticent.ext.tagger.prompts import Prompt
@@ -66,7 +67,7 @@ def evaluate_attack(
     seed: int = 0,
     small_cell: int = 5,
 ) -> TaggerEvidence:
-    """Return every number of the audit of one tagger.
+    """Return all results of the attacks on one tagger.
 
     The pair-wise strategy (A1 to A3) and the list's score (mean, maximum, or one prompt) are chosen on the development
     pairs and verified on the others.
@@ -76,7 +77,7 @@ def evaluate_attack(
     scores : float64, shape (len(prompts), 2 · pairs) or (len(prompts), 2, pairs), as `score_names` gives them for
         `AttackSet.names`
     """
-    scores = ranked(scores).reshape(len(prompts), 2, -1)
+    scores = nd_as_zero(scores).reshape(len(prompts), 2, -1)
     blind = blind_scores(attack_set.features, seed=seed)
     evaluator = _Evaluator(prompts, num_bootstrap, seed, attack_set.unit)
     dev, test = (evaluator.of_side(scores[..., own], blind[:, own]) for own in (attack_set.is_dev, ~attack_set.is_dev))
@@ -89,12 +90,12 @@ def evaluate_attack(
         test=test,
         occurrences=evaluator.by_occurrences(scores, attack_set.occurrences, small_cell),
         verified=verified,
-        reading=read_result(verified),
+        reading=explain_result(verified),
     )
 
 
 class _Evaluator:
-    """Estimates over pairs, all with the same resamples."""
+    """Computes estimates over pairs of names, all with the same bootstrap resamples."""
 
     def __init__(self, prompts: Sequence[Prompt], num_bootstrap: int, seed: int, unit: str):
         self.prompts, self.unit = prompts, unit
@@ -104,10 +105,11 @@ class _Evaluator:
         return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
     def rates(self, won: np.ndarray) -> PairRates:
+        """Return accuracy and advantage (2 · accuracy - 1) from pairs won."""
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
-        """Return the mean over rankings (the first axis) of the average precision."""
+        """Return the mean average precision over rankings, with interval; ``scores``: (rankings, 2, pairs)."""
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -119,6 +121,7 @@ class _Evaluator:
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
     def of_side(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
+        """Return all results on the development or the test pairs."""
         n = scores.shape[-1]
         pairs = wins(scores[:, 0], scores[:, 1])
         mean = scores.mean(axis=0)
@@ -162,13 +165,15 @@ class _Evaluator:
         )
 
     def _grouped(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
+        """Return the accuracy of pairs by kind of prompt."""
         return {
             kind: self.estimate(pairs[[number for number, own in enumerate(kinds) if own == kind]].mean(axis=0))
             for kind in dict.fromkeys(kinds)
         }
 
     def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
-        """Return scores and advantage of names by their number of mentions; a bin of few names has no numbers."""
+        """Return mean score, accuracy and advantage by the number of mentions of the member name; bins below the small
+        cell have no numbers."""
         rows = []
         mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
         for low, high in OCCURRENCES:
@@ -184,7 +189,7 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """Return the choices of the development pairs, measured on the test pairs."""
+        """Return test results of the strategy, ranking and threshold chosen on the development pairs."""
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}
@@ -217,8 +222,8 @@ class _Evaluator:
         )
 
 
-def read_result(found: TaggerChoices) -> list[str]:
-    """Return the meaning of the verified numbers, in plain words."""
+def explain_result(found: TaggerChoices) -> list[str]:
+    """Return the meaning of the verified numbers as plain sentences."""
     accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
@@ -266,7 +271,7 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
 
 
 def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None = None) -> pa.Table:
-    """Return one row a name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
+    """Return one row for each name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
 
     The table is still private: a reader with the key can test guesses of names. By default the key is random and
     thrown away. A score that is NaN (ND) is null.
@@ -304,7 +309,7 @@ def write_tagger_audit(
 
 
 def _page(result: TaggerEvidence, panels: Sequence[str]) -> str:
-    """Return one page without scripts or addresses."""
+    """Return the HTML page of the result, without scripts or external addresses."""
     said = "".join(f"<p>{html.escape(line)}</p>" for line in result.reading)
     figures = "".join(f"<figure>{panel}</figure>" for panel in panels)
     return (

@@ -1,8 +1,8 @@
-"""Model + names x prompts -> scores: the probability that a tagger gives a name as a person ([@nussbaumer2023] §3.2.4).
+"""Scores of names in prompts: the probability that a tagger labels a name as a person ([@nussbaumer2023] §3.2.4).
 
-The score of a name in a prompt is the mean over the name's tokens of the probability of all labels of a person (B-PER
+The score of a name in a prompt is the mean over the name's tokens of the summed probability of the person labels (B-PER
 and I-PER), from logits, in float64: near 1, where trained taggers are, different scores would tie in float32. The
-name's tokens are those that share a character with it that is not a blank.
+name's tokens are those that share a non-blank character with it.
 
 Shapes: B texts, T tokens, L labels, C characters.
 """
@@ -33,7 +33,7 @@ TEXTS_AT_ONCE = 1 << 13
 
 
 def open_tagger(name_or_path: str | Path, device: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return the model and the tokenizer of a token-classification model (safetensors, no code of its own).
+    """Return the model and the tokenizer of a token-classification model (safetensors; no remote code).
 
     Raises
     ------
@@ -104,7 +104,7 @@ def score_names(
 
 
 class _Run:
-    """A tagger ready to score texts."""
+    """A tagger with its tokenizer and settings, ready to score batches of texts."""
 
     def __init__(self, model: Any, tokenizer: Any, columns: list[int], device: torch.device, bf16: bool):
         self.model: Any = model.to(device=device).eval()
@@ -118,7 +118,8 @@ class _Run:
     def score(
         self, texts: pa.Array, starts: np.ndarray, ends: np.ndarray, prompt: np.ndarray, batch_tokens: int
     ) -> np.ndarray:
-        """Scores, float64 (B,), of the names that lie between ``starts`` and ``ends``; +inf: no number."""
+        """Return the score of the name between ``starts`` and ``ends`` (characters) of each text, float64 (B,); NaN
+        without a token, +inf if logits are NaN."""
         spelled = texts.to_pylist()
         encoded = self.tokenizer(
             spelled, padding=True, return_tensors="np", return_offsets_mapping=True, return_special_tokens_mask=True,
@@ -160,7 +161,7 @@ class _Run:
 
 
 def _name_tokens(texts: list[str], offsets_BT2: np.ndarray, starts_B: np.ndarray, ends_B: np.ndarray) -> np.ndarray:
-    """Return whether each token has a character of the name that is no blank; bool (B, T)."""
+    """Return whether each token covers a non-blank character of the name; bool (B, T)."""
     array = np.array(texts, dtype=np.str_)
     codes_BC = array.view(np.uint32).reshape(len(texts), -1)
     visible = ~np.isin(codes_BC, [0, 9, 10, 13, 32, 160])
@@ -173,7 +174,7 @@ def _name_tokens(texts: list[str], offsets_BT2: np.ndarray, starts_B: np.ndarray
 
 @contextmanager
 def _exact_head(model: Any) -> Iterator[None]:
-    """Let the last linear layer work in float32 while the rest of the model may work in bfloat16."""
+    """Context manager: compute the last linear layer in float32 while the rest of the model may use bfloat16."""
     heads = [
         part
         for part in model.modules()

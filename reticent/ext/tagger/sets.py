@@ -1,8 +1,8 @@
-"""Attack sets: names that a tagger was trained on, paired with names that it was not ([@nussbaumer2023] §3.2).
+"""Attack sets: names that a tagger was trained on, paired with names it was not trained on ([@nussbaumer2023] §3.2).
 
-Names have several words, can be written in CP-1252, and stand in a set once; other names are counted by reason. A name
-is absent from the training data when its words, in any case and with any punctuation between them, stand nowhere in the
-text, marked or not. Everything drawn is a function of the seed. The sets hold names: they never leave memory.
+Names have several words, can be encoded in CP-1252, and are in a set once; other names are counted by reason. A name is
+absent from the training data if its words, in any case and with any punctuation between them, occur nowhere in the
+text, annotated or not. Everything drawn is a function of the seed. The sets hold names: they never leave memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PREFIX = re.compile(r"([BIESLUM])[-_](.+)")
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The names of training data, once for each time they are mentioned, and the texts they stand in."""
+    """The names in training data, one entry for each mention, and the texts of the training data."""
 
     names: Sequence[str]
     texts: Iterable[str] = field(repr=False)
@@ -45,7 +45,7 @@ class Mentions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackSet:
-    """Pairs of a name of the training data and a name that is not in it.
+    """Pairs of a name in the training data and a name that is not in it.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ class AttackSet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Positives, then negatives: the attacks take `scores.reshape(prompts, 2, pairs)` of these names."""
+        """Positives, then negatives; the attacks take scores of these names reshaped to (prompts, 2, pairs)."""
         return self.positives + self.negatives
 
 
 def read_conll(path: Path | str, *, labels: Sequence[str] = ("PER",), encoding: str = "utf-8") -> Mentions:
-    """Read the names of a CoNLL file: a token a line, its tag last, a blank line between sentences.
+    """Read the names of a CoNLL file: one token a line with its tag last, a blank line between sentences.
 
     Lines have 2, 4 (CoNLL-2003, English) or 5 columns (German), parted by blanks, as many as the first line has;
     ``-DOCSTART-`` lines are skipped. Tags are BIO, IOB1 (B- only between neighbours), BIOES or bare types.
@@ -117,7 +117,7 @@ def read_conll(path: Path | str, *, labels: Sequence[str] = ("PER",), encoding: 
 
 
 def decode_entities(tags: Sequence[str], firsts: Sequence[int], labels: Sequence[str]) -> np.ndarray:
-    """Return the bounds (int64, shape (entities, 2), end exclusive) of the entities of these types.
+    """Return the token bounds (int64, shape (entities, 2), end exclusive) of the entities of these types.
 
     An entity begins at B- (S-, U-), at the first token of a sentence, after E- (L-, S-, U-), and where the type
     changes: so one rule reads BIO, IOB1 and BIOES.
@@ -141,7 +141,7 @@ def decode_entities(tags: Sequence[str], firsts: Sequence[int], labels: Sequence
 
 
 def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[str]:
-    """Read a name list: a text file with a full name a line, or a folder of US Census lists (``dist.*``).
+    """Read a list of names: a text file with one full name a line, or a folder of US Census lists (``dist.*``).
 
     Of census lists ``num`` pairs of a first and a last name are drawn by their frequencies.
 
@@ -171,7 +171,7 @@ def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[s
 
 
 def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
-    """Read given pairs: a CSV with the columns pair, name, label (1: trained on, 0: not) and perhaps side (dev, test).
+    """Read an attack set from CSV: columns pair, name, label (1: trained on, 0: not), optionally side (dev, test).
 
     A file of published scores, as `reticent tagger thesis` reads it, is one; its other columns are ignored. Without
     sides half of the pairs, drawn by ``seed``, are for development.
@@ -221,8 +221,7 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
 def names_of_corpus(
     corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return the names of the members of a split, and names of held-out individuals, from the marks of the documents,
-    or from spans that were ``detected`` in them.
+    """Return mentions of members' names, and names of held-out individuals, from annotated or ``detected`` spans.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.
@@ -257,7 +256,7 @@ def names_of_corpus(
     members: list[str] = []
     heldout: list[str] = []
     for code in sorted(names_of):
-        own = sorted(name for name in names_of[code] if owners[_key(name)] == 1 and _why_not(name) is None)
+        own = sorted(name for name in names_of[code] if owners[_key(name)] == 1 and _exclusion_reason(name) is None)
         if own:
             name = own[int(random.integers(len(own)))]
             if is_member[code]:
@@ -268,7 +267,7 @@ def names_of_corpus(
 
 
 def _rows_of(detected: SpanReader, first: int, num: int) -> list[list[dict[str, Any]]]:
-    """The spans of each of these documents, as marks are given."""
+    """Return the detected spans of ``num`` documents from ``first`` on, in the form of annotated spans."""
     offsets, starts, ends, labels = detected.slice(first, num)
     found = [
         {"start": start, "end": end, "label": label}
@@ -288,7 +287,7 @@ def build_attack_set(
     seed: int = 0,
     unit: str = "pairs of names",
 ) -> AttackSet:
-    """Pair every name of the training data with a name that is absent from it, at random, half for development.
+    """Pair each training name with an absent one, similar or random; half of the pairs are for development.
 
     Parameters
     ----------
@@ -318,7 +317,7 @@ def build_attack_set(
         counts["training_not_listed"] = sum(name not in known for name in positives)
         positives = [name for name in positives if name in known]
     own = {_key(name) for name in positives}
-    present = _present({_key(name) for name in pool} - own, training.texts) | own
+    present = _keys_in_texts({_key(name) for name in pool} - own, training.texts) | own
     absent = [name for name in pool if _key(name) not in present]
     counts["list_present_in_training"] = len(pool) - len(absent)
     counts.update(training_names=len(positives), list_names=len(absent))
@@ -355,12 +354,12 @@ def build_attack_set(
 
 
 def _key(name: str) -> str:
-    """Key that two spellings of a name share: its words without case or punctuation."""
+    """Return the key that spelling variants of a name share: its words without case or punctuation."""
     return " ".join(re.findall(r"\w+", name.casefold()))
 
 
-def _why_not(name: str) -> str | None:
-    """Return the reason why a name cannot be part of an attack set; None if it can."""
+def _exclusion_reason(name: str) -> str | None:
+    """Return the reason why a name cannot be in an attack set; None if it can."""
     if len(name.split()) < 2 or " " not in _key(name):
         return "single_token"
     try:
@@ -371,11 +370,11 @@ def _why_not(name: str) -> str | None:
 
 
 def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
-    """Return the names that can be attacked, with their first spelling, and the number left out by reason."""
+    """Return the names that can be in an attack set, in their first spelling, and the number left out by reason."""
     kept: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for name in names:
-        why = _why_not(name)
+        why = _exclusion_reason(name)
         if why is None and (key := _key(name)) in kept:
             why = "duplicate"
         if why is None:
@@ -385,8 +384,8 @@ def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
     return list(kept.values()), left_out
 
 
-def _present(keys: set[str], texts: Iterable[str]) -> set[str]:
-    """Return the keys that stand in a text. Cost: memory of the keys alone."""
+def _keys_in_texts(keys: set[str], texts: Iterable[str]) -> set[str]:
+    """Return the name keys whose word sequence occurs in a text. Cost: memory for the keys alone."""
     lengths = sorted({key.count(" ") + 1 for key in keys})
     found: set[str] = set()
     for text in texts:
@@ -399,7 +398,7 @@ def _present(keys: set[str], texts: Iterable[str]) -> set[str]:
 
 
 class _Describer:
-    """Features of a name without the model: `FEATURES`; words are counted over the other names of the list."""
+    """Computes the `FEATURES` of names, without the model; words are counted over the names of ``pool``."""
 
     def __init__(self, pool: Sequence[str]):
         self._count = Counter(word for name in pool for word in set(_key(name).split()))
@@ -421,8 +420,8 @@ class _Describer:
 def _matched(
     positives: Sequence[str], absent: Sequence[str], describe: _Describer, random: np.random.Generator
 ) -> tuple[list[str], Counter[str]]:
-    """Return an absent name for each positive, the most similar one that is left, and counts by closeness."""
-    wanted, offered = _kinds(describe(positives)), _kinds(describe(absent))
+    """Return for each positive the most similar absent name still unused, and counts by degree of similarity."""
+    wanted, offered = _matching_features(describe(positives)), _matching_features(describe(absent))
     order = random.permutation(len(absent))
     taken = np.zeros(len(absent), dtype=bool)
     chosen = np.full(len(positives), -1)
@@ -440,8 +439,9 @@ def _matched(
     return [absent[number] for number in chosen.tolist()], counts
 
 
-def _kinds(features: np.ndarray) -> np.ndarray:
-    """Words, capitals (none, some, all), length and how common the rarest word is, in steps; shape (names, 4)."""
+def _matching_features(features: np.ndarray) -> np.ndarray:
+    """Return discretised features for matching, int64 (names, 4): words, capitals (none, some, all), length, frequency
+    of the rarest word."""
     characters, words, _, capitals, least, _ = features.T
     cases = np.digitize(capitals, [1e-9, 0.5])
     return np.stack([words, cases, characters, np.minimum(least, 6)], axis=1).astype(np.int64)

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from reticent.core.errors import CorpusError, PolicyError, cause
 from reticent.ext.tagger.attacks import (
@@ -37,9 +38,6 @@ from reticent.ext.tagger.attacks import (
     wins,
 )
 
-if TYPE_CHECKING:
-    import polars as pl
-
 COLUMNS = ("pair", "name", "label", "prompt", "score")
 ND = "ND"
 SIDES = ("dev", "test")
@@ -52,7 +50,7 @@ STRATEGIES = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedScores:
-    """Scores of one model: prompts in the order of the file, and for each side float64 (prompts, 2, pairs), ND as 0.
+    """Published scores of one model: its prompts in file order, and for each side float64 (prompts, 2, pairs), ND as 0.
 
     Without pairs (``paired``) the names of either label are in the order of the file. ``num_left_out`` counts pairs.
     """
@@ -65,7 +63,7 @@ class PublishedScores:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it was published; cells are text."""
+    """A table in its published form; all cells are text."""
 
     number: str
     title: str
@@ -85,7 +83,7 @@ def read_scores(
     paired: bool = True,
     only_whole: bool = False,
 ) -> PublishedScores:
-    """Read the scores of one model.
+    """Read the published scores of one model from CSV.
 
     Parameters
     ----------
@@ -102,8 +100,6 @@ def read_scores(
     PolicyError
         ``columns`` has a key that is none of these.
     """
-    import polars as pl
-
     table = _read_columns(path, columns or {}, paired)
     score = pl.col("score").str.strip_chars()
     table = table.with_row_index("row", offset=2).with_columns(
@@ -146,9 +142,7 @@ def read_scores(
 
 
 def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) -> pl.DataFrame:
-    """Return the known columns, under our names, as text; others are dropped."""
-    import polars as pl
-
+    """Return the known columns as text, under their standard names; other columns are dropped."""
     if unknown := sorted(set(columns) - {*COLUMNS, "side"}):
         raise PolicyError(f"columns: expected some of {', '.join(COLUMNS)}, side; got {unknown[0]}")
     try:
@@ -170,9 +164,7 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
 
 
 def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Give rows pairs without a meaning: names of either label are numbered in the order of the file."""
-    import polars as pl
-
+    """Return unpaired rows with arbitrary pair numbers: names of each label are numbered in file order."""
     names = rows.select("label", "name").unique(maintain_order=True)
     members = int((names["label"] == "1").sum())
     if 2 * members != names.height:
@@ -185,9 +177,7 @@ def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
-    """Return the rows of pairs with one score for both names in every prompt, and the number of other pairs."""
-    import polars as pl
-
+    """Return the rows of the pairs with one score for both names in every prompt, and the number of other pairs."""
     pairs = rows.group_by("pair").agg(
         rows=pl.len(),
         cells=pl.struct("label", "prompt").n_unique(),
@@ -199,13 +189,14 @@ def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, in
 
 
 def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
+    """Raise `CorpusError` with the line number of the first row that is ``wrong``."""
     rows = table.filter(wrong.fill_null(True))
     if not rows.is_empty():
         raise CorpusError(f"{path}:{rows['row'][0]}: column {column}: expected {expected}")
 
 
 def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
-    """Return the published tables of these models ("base", "large"), those of the test side where there is one.
+    """Return the published tables from these models' scores ("base", "large"), with those of the test side if any.
 
     ``seed`` draws the guesses of A4; the published draw is not known. B3 has the published seed.
 
@@ -243,12 +234,12 @@ def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> li
 
 
 def accuracies(scores: np.ndarray) -> np.ndarray:
-    """Return, for each prompt, the share of the pairs whose first name has the higher score."""
+    """Return for each prompt the share of pairs whose member name scores strictly higher."""
     return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
 
 
 def _three(value: float | np.floating[Any]) -> str:
-    """Format with three decimals as published: 0.68, not 0.680."""
+    """Format a number with at most three decimals, as published: 0.68, not 0.680."""
     return str(round(float(value), 3))
 
 
@@ -291,7 +282,7 @@ def _strategy_table(
 
 
 def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray, *, ranks: bool) -> Table:
-    """The expected rank goes by the accuracy of pairs."""
+    """Return the table of average precision for each prompt and, if ``ranks``, the expected rank by pair accuracy."""
     n = scores.shape[-1]
     rows = [
         (prompt, _three(average_precision(*own)), *([_whole(expected_rank(accuracy, n, n))] if ranks else []))
@@ -317,7 +308,8 @@ def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ran
 
 
 def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> list[Table]:
-    """A.1 to A.3: held-out names tried before a member, (1 - AUC) · n; A.4: average precision on the test side."""
+    """Return tables A.1 to A.3, the number of held-out names ranked above a member, (1 - AUC) · n, and A.4, average
+    precision on the test side."""
 
     def tried(pair: np.ndarray) -> str:
         return _whole((1 - area(*pair)) * pair.shape[-1])

@@ -1,4 +1,4 @@
-"""Fine-tuning of a token classifier on texts with marked names: the target of the tagger attack.
+"""Fine-tuning of a token classifier on texts with annotated names: the target of the tagger attack.
 
 The first token of a name is labelled B-PER, its other tokens I-PER, and all other tokens O, by character offsets. A
 tagger needs names as targets to learn their form, so names cannot be dropped from the loss. Surrogates protect them
@@ -33,7 +33,7 @@ TAGS = ("O", "B-PER", "I-PER")
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Texts, and the (start, end) of every name in each, in characters, end exclusive."""
+    """Training texts, and for each the (start, end) character offsets of its names, end exclusive."""
 
     texts: Sequence[str]
     spans: Sequence[Sequence[tuple[int, int]]]
@@ -43,7 +43,7 @@ class Examples:
 
 
 def new_tagger(encoder: PreTrainedModel, *, seed: int = 0) -> PreTrainedModel:
-    """Return a token classifier over the body of a masked language model, with a new head."""
+    """Return a token classifier with the encoder body of a masked language model and a randomly initialised head."""
     from transformers import AutoModelForTokenClassification
 
     config: Any = type(encoder.config).from_dict(encoder.config.to_dict())
@@ -60,7 +60,7 @@ def new_tagger(encoder: PreTrainedModel, *, seed: int = 0) -> PreTrainedModel:
 def tag_labels(
     tokenizer: PreTrainedTokenizerFast, examples: Examples, *, max_length: int = 128
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return input ids, attention and labels, int64, shape (windows, tokens); long texts become several windows.
+    """Return input ids, attention mask and labels, each int64 (windows, tokens); long texts become several windows.
 
     Special tokens and padding are not targets.
     """
@@ -96,8 +96,7 @@ def train_tagger(
     seed: int = 0,
     after_epoch: Callable[[int], None] | None = None,
 ) -> list[float]:
-    """Train all weights in place with the trainer's loop and a learning rate that falls linearly to 0; returns the mean
-    loss of every epoch.
+    """Train all weights in place, with a learning rate that falls linearly to 0; return the mean loss of every epoch.
 
     Parameters
     ----------
@@ -146,7 +145,7 @@ def train_tagger(
 
 
 def _as_tokens(ids: np.ndarray, labels: np.ndarray) -> tuple[TokenStore, np.ndarray]:
-    """Rows of tokens as documents, without their special tokens, and the labels of these tokens."""
+    """Return windows of token ids as a `TokenStore`, one document each, and the labels of their non-special tokens."""
     kept = labels != IGNORE_INDEX
     num_tokens, num_rows = int(kept.sum()), len(ids)
     nothing = np.zeros(num_tokens, dtype=np.uint8)

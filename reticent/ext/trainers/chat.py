@@ -1,8 +1,9 @@
-"""Conversations for anybody's trainer: the turns of a chat template, of which answers alone are learned.
+"""Conversations for any trainer, written by a chat template: only answers are targets, and
+protected tokens never are.
 
 The documents of a run are the contents of their turns, joined by `text_of_turns`: they are searched, counted and
-protected as any text. A conversation is then written by the template of a tokenizer. What the template adds is no word,
-and is no target, but for the token by which it ends an answer. A token that shares a character with a protected word is
+protected as any text. A conversation is then written by the template of a tokenizer. What the template adds is no word
+and no target, except the token by which it ends an answer. A token that shares a character with a protected word is
 protected.
 """
 
@@ -72,7 +73,8 @@ def chat_dataset(
     *,
     window_length: int = 512,
 ) -> datasets.Dataset:
-    """Return the members' conversations, as a tokenizer's chat template writes them, as a Hugging Face dataset.
+    """Return the members' conversations, in a tokenizer's chat template, as a Hugging Face dataset with protected
+    labels.
 
     Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
     (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it; one without a
@@ -149,7 +151,7 @@ def chat_dataset(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Rows:
-    """Called with rows ``{"window": numbers}`` it returns their columns."""
+    """Transform of the dataset: takes rows ``{"window": numbers}`` and returns their token columns."""
 
     ids: list[np.ndarray]
     permitted: list[np.ndarray]
@@ -165,7 +167,7 @@ class _Rows:
 
 
 def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
-    """Return of each document of a part which of its characters are of protected words, bool (characters,)."""
+    """Return for each document of a batch which of its characters belong to protected words, bool (characters,)."""
     part, words, of_words, _, gaps = documents
     ends = np.cumsum(pc.utf8_length(part.texts).to_numpy())
     marks = np.zeros(int(ends[-1]) + 1, dtype=np.int64)
@@ -179,7 +181,8 @@ def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
 
 
 def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of a conversation and of each its id, `PROTECTED` or -100, int64 (T,) both.
+    """Return the token ids of a conversation, and the column "permitted": the id of a permitted target, `PROTECTED` or
+    -100; int64 (T,) both.
 
     Parameters
     ----------
@@ -188,7 +191,7 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     written = _written(turns, tokenizer)
     is_answer, is_protected = (np.zeros(len(written), bool) for _ in range(2))
     place = 0
-    starts = _places(turns, written, tokenizer)
+    starts = _content_places(turns, written, tokenizer)
     for turn, (start, content) in zip(turns, starts, strict=True):
         own = slice(start, start + len(content))
         is_answer[own] = turn["role"] == "assistant"
@@ -199,7 +202,7 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     ids, spans = np.array(encoded["input_ids"], np.int64), np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
     # A tokenizer that trims its spans leaves nothing of a token of spaces: it begins where the one before ends.
     spans[1:, 0] = np.where(spans[1:, 0] == spans[1:, 1], spans[:-1, 1], spans[1:, 0])
-    in_answer, in_protected = (_share(spans, of) for of in (is_answer, is_protected))
+    in_answer, in_protected = (_touches(spans, of) for of in (is_answer, is_protected))
     # A special token right behind an answer ends it: what a model must learn to stop.
     is_special = np.isin(ids, [*tokenizer.added_tokens_decoder])
     ends = is_special & np.concatenate([[False], in_answer[:-1]])
@@ -212,15 +215,14 @@ def _written(turns: Turns, tokenizer: Any) -> str:
     return written
 
 
-def _share(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
-    """Whether each token has one of the chosen characters, bool (T,)."""
+def _touches(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
+    """Return whether each token covers one of the chosen characters, bool (T,)."""
     counted = np.concatenate([[0], np.cumsum(characters)])
     return counted[spans[:, 1]] > counted[spans[:, 0]]
 
 
-def _places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
-    """Return where each content begins in a written conversation, and the content as it stands there: a template may
-    take white space off its ends.
+def _content_places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
+    """Return each turn's (start, content) in a written conversation, in which its white space may be stripped.
 
     The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
     for content.

@@ -1,10 +1,10 @@
-"""Protected tokens for anybody's trainer: a Hugging Face dataset of windows, and collators for it.
+"""Protected tokens for any trainer: a Hugging Face dataset of windows, and collators for it.
 
-A row is a window of one document. Beside the inputs it has ``permitted``: of each token its id where it may be a
-target, `PROTECTED` where it must not be, and -100 elsewhere. Labels that are right agree with it wherever they are not
--100, whoever made them; :mod:`reticent.ext.trainers.guard` holds a training to that.
+A row is a window of one document. Beside the inputs it has the column ``permitted``: for each token its id if it may be
+a target, `PROTECTED` if it must not be, and -100 elsewhere. Correct labels agree with it wherever they are not -100,
+whoever made them; :mod:`reticent.ext.trainers.guard` enforces this during training.
 
-The tokens stay where they are: a dataset holds numbers of windows, and unpacks a row when it is read.
+The tokens are not copied: a dataset holds window numbers, and unpacks a row when it is read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROTECTED = -101
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProtectedWindows:
-    """The windows of a store under a recipe; called with rows ``{"window": numbers}`` it returns their columns.
+    """Transform of a protected dataset: rows ``{"window": numbers}`` to columns, from a store's windows under a recipe.
 
     ``random_ids`` and ``fingerprint`` are those of `reticent.trainer.labels.ProtectedStore`.
     """
@@ -67,9 +67,8 @@ class ProtectedWindows:
         return {"window": numbers.tolist(), **cut, "attention_mask": [np.ones(n, np.int64) for n in lengths]}
 
     def permitted(self, batch: Batch) -> np.ndarray:
-        """Return the column ``permitted`` of a batch, int64 (B, T); see the module. Of masked recipes only tokens of
-        words without a protected token are.
-        """
+        """Return the column ``permitted`` of a batch, int64 (B, T); see the module. In masked recipes only words
+        without any protected token may be targets."""
         permitted = draw_targets(batch, self.recipe, Ledger(), mask_share=1.0, seed=0, epoch=0)
         permitted[(batch.flags & self.recipe.protected_flags) != 0] = PROTECTED
         return permitted
@@ -83,7 +82,7 @@ def protected_dataset(
     window_length: int = 512,
     has_spans_and_index: bool = False,
 ) -> datasets.Dataset:
-    """Return the windows of a store as a Hugging Face dataset; a row is unpacked when it is read.
+    """Return the windows of a store as a Hugging Face dataset with protected labels; a row is unpacked when it is read.
 
     Columns: ``window`` (its number), ``input_ids``, ``attention_mask``, ``word_ids`` (-1 outside words), ``permitted``
     (see the module), and of causal recipes ``labels``: all that may be targets. Targets of masked recipes are drawn by
@@ -122,7 +121,7 @@ def protected_dataset(
 
 
 def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_length: int | None = None) -> Any:
-    """Return `protected_dataset` of the members of a run; see `reticent.Run.dataset`."""
+    """Return the `protected_dataset` of a run's members under a recipe; see `reticent.Run.dataset`."""
     section = next((each for each in run.job.model if model in (None, each.name) and recipe in each.recipes), None)
     if section is None:
         raise PolicyError(f"the job has no model{f' {model}' if model else ''} with the recipe {recipe}")
@@ -138,20 +137,20 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
 
 
 def require_protected(run: Run) -> None:
-    """Raise `ArtifactError` for a run whose tokens are not made, or not as its job says now."""
+    """Raise `ArtifactError` if the run's protected tokens do not exist or are stale under its job."""
     looked = look_at_all(run.for_a_look(), stages_until("protect"))
     if not all(look.step is not None and look.is_done for look in looked):
         raise ArtifactError(f"{run.folder}: its tokens are not made as the job says now; run it until protect first")
 
 
 def windows_of(dataset: Any) -> ProtectedWindows | None:
-    """Return the decoder of the rows of a `protected_dataset`; None for any other dataset."""
+    """Return the transform that decodes the rows of a `protected_dataset`; None for any other dataset."""
     transform = getattr(dataset, "format", {}).get("format_kwargs", {}).get("transform")
     return transform if isinstance(transform, ProtectedWindows) else None
 
 
 class ProtectedCollator:
-    """Pads rows of a `protected_dataset` and draws the targets of masked recipes, as `reticent.train` does.
+    """Collator for a `protected_dataset`: pads rows and draws the targets of masked recipes, as `reticent.train` does.
 
     For equal ``seed`` and ``epoch`` a window has the targets that the own loop gives it. ``epoch`` counts from 1; a
     guarded trainer sets it.
@@ -200,7 +199,7 @@ class ProtectedCollator:
 
 
 def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[Sequence[Mapping[str, Any]]], Any]:
-    """Return a collator that lays the column ``permitted`` beside what another makes of the same rows.
+    """Return a collator that adds the column ``permitted`` to another collator's batches.
 
     Rows may be padded on either side, or joined into one. A place that is guessed wrong lets nothing through: the guard
     compares ids.

@@ -1,10 +1,10 @@
-"""A guard for trainings by other loops: it stops a step whose loss has a protected token as a target.
+"""A guard for any training loop: it stops a step whose loss has a protected token as a target.
 
-Collators rebuild labels, packing moves them, a template adds tokens: what a dataset says is not what a loss sees. So
-the guard stands at the model itself. Each forward pass of a training must bring ``labels`` and ``permitted``
-(:mod:`reticent.ext.trainers.dataset`); a label must be -100 or the id that is permitted there, so a shift, another
-tokenizer, a cut and a lost column are refused alike. What comes out beside the loss (logits, hidden states) is
-detached: a loss that somebody computes from them has no gradient. Outside of training mode all of it is.
+Collators rebuild labels, packing moves them, a template adds tokens: the labels of a dataset are not those that a loss
+sees. So the guard is attached to the model itself. Each forward pass of a training must have ``labels`` and
+``permitted`` (:mod:`reticent.ext.trainers.dataset`); a label must be -100 or the id permitted at its position, so a
+shift, another tokenizer, a cut and a lost column are refused alike. Outputs other than the loss (logits, hidden states)
+are detached: a loss computed from them has no gradient. Outside of training mode all outputs are detached.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COUNTS = ("eligible", "protected", "targets")
 
 @dataclass(eq=False)
 class TargetGuard:
-    """What a guarded model has been taught: counts of tokens by epoch; see `guard_model`."""
+    """The guard of a model: counts of permitted, protected and actual target tokens by epoch; see `guard_model`."""
 
     epoch: int = 1
     batches: int = 0
@@ -42,12 +42,13 @@ class TargetGuard:
     _hooks: list[Any] = field(default_factory=list)
 
     def counts(self) -> dict[int, dict[str, int]]:
-        """Return by epoch how many tokens could be targets, must not be, and were; no protected one was."""
+        """Return epoch -> numbers of tokens that may be targets, must not be, and were, and of
+        violations (always 0)."""
         rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
         return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
 
     def release(self) -> None:
-        """Take the guard off the model."""
+        """Remove the guard from the model."""
         while self._hooks:
             self._hooks.pop().remove()
 
@@ -59,12 +60,14 @@ class TargetGuard:
         write_private(Path(path), json.dumps(content, indent=1).encode())
 
     def _before(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Forward pre-hook: take ``permitted`` from the arguments, and check labels in training mode."""
         permitted = kwargs.pop(PERMITTED, None)
         if model.training:
             self._check(kwargs, permitted)
         return args, kwargs
 
     def _check(self, given: dict[str, Any], permitted: torch.Tensor | None) -> None:
+        """Raise `TrainingError` unless every label is -100 or the permitted id; count the targets."""
         labels = given.get("labels")
         if permitted is None:
             raise TrainingError(
@@ -98,7 +101,7 @@ class TargetGuard:
 
 
 def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
-    """Detach every tensor in an output; of a mapping not those that are named, unless they have an axis more."""
+    """Return an output with every tensor detached, except those named in ``kept`` of at most two axes."""
     if isinstance(value, torch.Tensor):
         return value.detach()
     if hasattr(value, "keys"):
@@ -110,6 +113,7 @@ def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
 
 
 def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """Forward hook: detach outputs other than losses of the labels."""
     if not model.training:
         return _detached(output)
     if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):
@@ -118,7 +122,7 @@ def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
-    """Hold every training step of a model, in whatever loop, to the tokens that may be targets.
+    """Return a guard on a model that, in any loop, raises before a training step with a protected target.
 
     Each call of the model in training mode must have the arguments ``labels`` and ``permitted``, of one shape; labels
     stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked, and nothing that
@@ -139,9 +143,8 @@ def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
 
 
 class _Epochs(TrainerCallback):
-    """Tells guard and collator the epoch, sees that each step was checked, logs the counts of an epoch, all processes
-    together, and writes the ledger at the end.
-    """
+    """Trainer callback: sets the epoch of guard and collator, checks that each step was guarded, logs counts of an
+    epoch over all processes, and writes the ledger (counts) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
         self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
@@ -173,7 +176,7 @@ class _Epochs(TrainerCallback):
 
 
 def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:
-    """Guard the model of a trainer of transformers or TRL; call it before ``trainer.train()``.
+    """Guard the model of a transformers or TRL trainer and return the guard; call it before ``trainer.train()``.
 
     ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end the counts are written to
     ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one of

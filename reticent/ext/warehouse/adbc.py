@@ -1,9 +1,9 @@
-"""Any database with an ADBC driver as a source: one statement, whose rows are read as they arrive.
+"""A corpus source for any database with an ADBC driver: one SQL statement, whose rows are read as they arrive.
 
-``adbc://NAME`` is a connection profile of the ADBC driver manager. It is a file NAME.toml with the driver and its
-options; credentials come from the environment. One statement is one snapshot, and therefore one part. A table of who
-withdrew is read before it, in the same transaction where the database has them. Whether the database hides rows from
-the role cannot be asked; whether it makes the SHA-256 of a text is found out by a text whose digest is known.
+``adbc://NAME`` is a connection profile of the ADBC driver manager: a file NAME.toml with the driver and its options;
+credentials come from the environment. One statement is one snapshot, and therefore one part. A table of withdrawn
+individuals is read before it, in the same transaction if the database has them. Whether the database hides rows from
+the role cannot be determined; which SQL expression computes the SHA-256 of a text is tried on a text of known digest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reticent.ext.warehouse.database import Connection, Selection, literal
 
 
 class AdbcDatabase:
-    """Documents of one statement; a `Source`.
+    """The documents that one SQL statement returns; a `Source`.
 
     Parameters
     ----------
@@ -48,20 +48,20 @@ class AdbcDatabase:
     row_security = "not known: this database cannot be asked whether it hides rows"
 
     def version(self) -> bytes:
-        """Return the time of the first call: a driver names no snapshot."""
+        """Return the time of the first call, as bytes: drivers have no snapshot id."""
         self._read_at = self._read_at or datetime.now(UTC).isoformat(timespec="seconds")
         return self._read_at.encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; every part but the first is empty. Raises as `Source.batches` does."""
+        """Yield record batches of these columns; every part but the first is empty. Raises as `Source.batches` does."""
         if part:
             return
         yield from self._read(columns, batch_rows)
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct ids in a register, or of the individuals of the notes."""
+        """Return the distinct individual ids in a withdrawal table (``table``), or in the documents if it is None."""
         name, where = self._settings.individual_id, f"{self.name} {table or ''}".rstrip()
         selection = self._selection([name])
         if table is not None:
@@ -78,13 +78,12 @@ class AdbcDatabase:
         return pa.concat_arrays(found).unique()
 
     def leave_out(self, ids: pa.Array) -> None:
-        """Read no document of these individuals from now on."""
+        """Exclude the documents of these individuals from all later reads."""
         self._gone = ids.to_pylist()
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id and individual_id of each document left out, and the SHA-256 of its text where the database
-        makes one; no text travels.
-        """
+        """Yield doc_id and individual_id of each excluded document, and the SHA-256 of its text if the database can
+        compute it; no text is transferred."""
         names = self._settings
         columns = [names.doc_id, names.individual_id, *([names.text] if self._sha256 else [])]
         for batch in self._read(columns, 1 << 16, gone=True) if self._gone else ():
@@ -93,17 +92,18 @@ class AdbcDatabase:
             yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return a query that finds rows of a fault."""
+        """Return an SQL query with which a user can find the faulty rows of ``column`` (those with ``condition``)."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:
         return Selection.of(self._settings.table, self._settings.query, self._settings.preset, columns)
 
     def _column_sql(self, selection: Selection, name: str) -> str:
-        """The SQL of a column, without quotes, so that each database resolves the case of its name."""
+        """Return the SQL expression of a column, unquoted, so that each database resolves the case of its name."""
         return selection.expressions[name] if selection.expressions is not None else f"n.{name}"
 
     def _read(self, columns: Sequence[str], batch_rows: int, gone: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the documents that are not excluded, or with ``gone`` of the excluded ones."""
         selection = self._selection(columns)
         chosen = None
         if selection.expressions is not None or gone:
@@ -123,7 +123,7 @@ class AdbcDatabase:
             yield pa.record_batch([batch.column(name) for name in present], names=list(columns))
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -149,7 +149,7 @@ class AdbcDatabase:
         return self._held
 
     def _makes_sha256(self, connection: Connection, expression: str) -> bool:
-        """Whether an expression makes the SHA-256 of the UTF-8 of a text, here and of this column."""
+        """Whether an SQL expression computes a UTF-8 text's SHA-256 here, and accepts the text column."""
         selection, text = self._selection([self._settings.text]), self._settings.text
         of_column = {text: expression.format(self._column_sql(selection, text))}
         try:
@@ -166,7 +166,7 @@ _KNOWN: Final = "fièvre"
 
 
 def _digests(column: pa.Array) -> pa.Array:
-    """Digests as bytes, which some databases write in hexadecimal digits."""
+    """Return digests as binary; some databases return them as hexadecimal text."""
     found = column.to_pylist()
     return pa.array([bytes.fromhex(each) if isinstance(each, str) else each for each in found], pa.binary())
 
@@ -176,6 +176,6 @@ _IDS_OF_A_LIST: Final = 1000
 
 
 def _literals(ids: Sequence[str]) -> Iterator[str]:
-    """Lists of literals: the database makes each what its column is."""
+    """Yield comma-separated lists of SQL string literals, each of at most `_IDS_OF_A_LIST` ids."""
     for start in range(0, len(ids), _IDS_OF_A_LIST):
         yield ", ".join(map(literal, ids[start : start + _IDS_OF_A_LIST]))

@@ -1,9 +1,9 @@
-"""Databases through ADBC: a connection, a statement as record batches, and the SQL that chooses documents.
+"""Databases through ADBC: a connection, a statement as record batches, and the SQL that selects documents.
 
-A driver's message may quote the values of a row, so none is passed on: an error says its code (SQLSTATE) alone. A
-preset is a model of clinical data: it names columns as a job does (``doc_id``, ``individual_id``, ``text``), and offers
-others beside them under the names that they have in the model, for a label or a household. A table is joined where one
-of its columns is asked for.
+A driver's message may quote the values of a row, so none is passed on: an error gives its code (SQLSTATE) alone. A
+preset describes a standard schema of clinical data: it has the columns ``doc_id``, ``individual_id`` and ``text`` of a
+job, and further ones under the names that they have in that schema, for a label or a household. A table is joined only
+if one of its columns is selected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reticent.engine.sources.columns import require_columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """The notes of a model.
+    """The notes table of a standard clinical data model (OMOP, i2b2), as SQL.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ CONNECTIONS: Final[Mapping[str, str]] = {
 
 
 class Connection:
-    """A connection, used by one thread.
+    """A database connection, used by one thread.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Connection:
             raise failure(where, error, CONNECTING) from None
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a small answer."""
+        """Return all rows of a statement with a small result."""
         try:
             with self._cursor() as cursor:
                 cursor.execute(statement)
@@ -188,7 +188,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def execute(self, statement: str) -> None:
-        """Run a statement that answers nothing."""
+        """Run a statement that returns no rows."""
         try:
             with self._cursor() as cursor:
                 cursor.execute(statement)
@@ -196,7 +196,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def schema(self, statement: str) -> pa.Schema:
-        """Return the columns of a statement that answers no row."""
+        """Return the Arrow schema of a statement that returns no rows."""
         try:
             with self._cursor() as cursor:
                 cursor.execute(statement)
@@ -205,7 +205,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def batches(self, statement: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a statement as they come, in batches of at most so many rows."""
+        """Yield the rows of a statement as they arrive, in record batches of at most ``batch_rows``."""
         cursor = self._cursor()
         is_whole = False
         try:
@@ -224,6 +224,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def _end(self, cursor: Any, is_whole: bool) -> None:
+        """Close a cursor; cancel its statement if it was not read to the end."""
         try:
             if not is_whole:
                 cursor.adbc_cancel()
@@ -236,7 +237,7 @@ class Connection:
         return self._adbc.cursor(adbc_stmt_kwargs=self._options)
 
     def close(self) -> None:
-        """End the connection, whatever state it is in."""
+        """Close the connection, whatever its state."""
         try:
             self._adbc.close()
         except Exception:  # a cursor that its server left; its message may quote a row
@@ -244,7 +245,7 @@ class Connection:
 
 
 def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exception:
-    """Return the error that is raised instead of a driver's; it has its code alone."""
+    """Return the `CorpusError` raised for a driver's error: its SQLSTATE and the meaning of that, not its message."""
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
@@ -261,12 +262,12 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
 
 
 def quoted(name: str) -> str:
-    """Return an identifier of SQL."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: str) -> str:
-    """Return a string of SQL."""
+    """Return a string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -287,7 +288,7 @@ class Selection:
 
     @classmethod
     def of(cls, table: str | None, query: str | None, preset: str | None, columns: Sequence[str]) -> Selection:
-        """Return the selection that a job asks for; ``table`` must be a name as SQL has it.
+        """Return the selection for a job's table, query or preset; ``table`` must be a valid SQL name.
 
         Raises
         ------
@@ -311,11 +312,11 @@ class Selection:
         return cls(" ".join([f"{notes} AS n", *joins]), model.columns, model.condition)
 
     def expression(self, column: str) -> str:
-        """Return the expression of a column."""
+        """Return the SQL expression of a column."""
         return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
 
     def of_register(self, table: str, individual_id: str) -> Selection:
-        """Return the rows of a table of who withdrew: its column of ids is called as that of the notes."""
+        """Return the selection of a withdrawal table, whose id column has the same name as in the notes."""
         return Selection(f"{table} AS n", {individual_id: f"n.{self.expression(individual_id).partition('.')[2]}"})
 
     def statement(
@@ -326,7 +327,7 @@ class Selection:
         quote: Callable[[str], str] = quoted,
         distinct: bool = False,
     ) -> str:
-        """Return a SELECT of these expressions by the names of their columns; None: of all columns."""
+        """Return a SELECT of these expressions (column -> SQL; None: all columns) where all conditions hold."""
         chosen = "n.*"
         if expressions is not None:
             chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())
@@ -336,14 +337,15 @@ class Selection:
         return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return a query that a person can run: rows where a column is so; without a condition, values that repeat."""
+        """Return a query for a user to run: rows whose column fulfils ``condition`` (SQL after the column), or without
+        one, repeated values."""
         expression = self.expression(column)
         if condition is not None:
             return f"SELECT n.* FROM {self.rows} WHERE {expression} {condition}"
         return f"SELECT {expression}, count(*) FROM {self.rows} GROUP BY {expression} HAVING count(*) > 1"
 
     def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
-        """Return the columns with the types that they have in the database; `CorpusError` where one is not there."""
+        """Return the columns' Arrow schema in the database; raise `CorpusError` if one does not exist."""
         if self.expressions is None:
             schema = connection.schema(self.statement(None, limit=0))
             require_columns(schema.names, columns, where)

@@ -1,9 +1,9 @@
-"""Results go back to the warehouse: protected tokens and spans, as Parquet or as tables of a database.
+"""Export of a run's results to the warehouse: protected tokens and spans, as Parquet or as database tables.
 
-Results belong to a run whose tokens are up to date. Parquet is an artefact, a file for each file of the documents,
-under its name and folder: partitions stay what they were, and the same results are not written again. Documents of a
-database or a lake are in the files of their staging; formats with a file a document, and documents in memory, have one
-file. The tables of a database are one transaction.
+Results are those of a run whose tokens are up to date. Parquet is an artefact with one file for each file of the
+documents, under its name and folder: partitions stay the same, and equal results are not written again. Documents of a
+database or a lake have one file for each file of their local copy; formats with one document a file, and documents in
+memory, have one file. Database tables are written in one transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reticent.job.run import Run
 
 
 def partitions(corpus: Corpus) -> list[tuple[str, int]]:
-    """Return name and number of documents of each partition, in the order of the documents; an empty one is there."""
+    """Return file name and number of documents of each partition, in document order, empty partitions included."""
     numbers = corpus.documents_of_fragments()
     if not corpus.files or corpus.source.has_small_batches:
         return [("part-00000.parquet", sum(numbers))]
@@ -43,7 +43,7 @@ def partitions(corpus: Corpus) -> list[tuple[str, int]]:
 
 
 def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
-    """Write a table into a folder, a file a partition of the corpus; returns the number of rows."""
+    """Write a table into a folder as one Parquet file for each partition of the corpus; return the number of rows."""
     names = partitions(corpus)
     ends = np.cumsum([number for _, number in names])
     num_rows = 0
@@ -64,7 +64,7 @@ def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
 
 
 def _by_partition(rows: Rows, ends: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """The rows, cut where a partition ends, with its number; at last the number of the last one."""
+    """Yield (partition number, batch), cut at partition ends; at last (number of the last partition, None)."""
     for numbers, batch in rows:
         partition = np.searchsorted(ends, numbers, side="right")
         for number in np.unique(partition):
@@ -83,8 +83,8 @@ def _open(run: Run, name: str) -> ResultTable:
     return token_table(name, open_tokens(run.folder / tokens_of(run)[name]), run.corpus)
 
 
-def _made(run: Run) -> dict[str, str]:
-    """Make what is to be exported, where it is not up to date; returns its names, and its artefacts."""
+def _bring_up_to_date(run: Run) -> dict[str, str]:
+    """Bring the results to be exported up to date; return table name -> artefact name."""
     tokens = tokens_of(run)
     execute(run, "protect" if tokens else "detect")
     for model in run.job.model:
@@ -93,7 +93,7 @@ def _made(run: Run) -> dict[str, str]:
 
 
 def export_files(run: Run, out: Path) -> dict[str, int]:
-    """Write every table into ``out/TABLE``, a file a file of the documents; returns the number of rows of each.
+    """Write each table into ``out/TABLE``, a file for each file of documents; return its number of rows by table.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
         A document changes meanwhile.
     """
 
-    made = _made(run)
+    made = _bring_up_to_date(run)
     inputs = {name: run.fingerprints.of(artefact) for name, artefact in made.items()} | run.corpus_input()
     about: dict[str, Any] = {"kind": "export", "config": {"tables": sorted(made)}, "inputs": inputs}
     if is_up_to_date(out, **about):
@@ -121,7 +121,7 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
 def export_tables(
     run: Run, address: str, tables: Mapping[str, str], *, note_nlp: str | None = None, overwrite: bool = False
 ) -> dict[str, int]:
-    """Write results into tables of PostgreSQL, all or none; returns the number of rows of each.
+    """Write results into PostgreSQL tables in one transaction; return the number of rows of each table.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def export_tables(
             raise PolicyError(f"--table {name}: the run has no such result; it has {', '.join(known)}")
     if not chosen and note_nlp is None:
         raise PolicyError("--into: say which results go where: --table RESULT=SCHEMA.TABLE, or --note-nlp TABLE")
-    _made(run)
+    _bring_up_to_date(run)
     omop = None if note_nlp is None else (_documents(run), _open(run, SPAN_TABLE), note_nlp)
     results = [(_open(run, name), table) for name, table in chosen.items()]
     counts = write_tables(
@@ -154,7 +154,7 @@ def export_tables(
 
 
 def _documents(run: Run) -> ResultTable:
-    """The ids of the documents."""
+    """Return a table of the corpus's document ids."""
     ids = run.corpus.scan().select(["doc_id"])
 
     def rows() -> Rows:

@@ -1,7 +1,7 @@
-"""Tables of lakes as sources, at one of their versions.
+"""Lake tables (Delta, Iceberg) as corpus sources, at one version or snapshot.
 
 Delta: ``delta:///folder``, ``delta+s3://bucket/folder``. Iceberg: ``iceberg://CATALOGUE/namespace.table``; the
-catalogue is one of pyiceberg's own configuration, which has the credentials too.
+catalogue comes from pyiceberg's own configuration, which also holds the credentials.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPTIONS: Final = {"region": "AWS_REGION", "endpoint_override": "AWS_ENDPOINT_URL
 
 
 class _Lake:
-    """What is the same for every lake: the table is opened once, and no file is held open.
+    """Base class of lake sources: the table is opened once, and no file is kept open.
 
     Parameters
     ----------
@@ -48,10 +48,10 @@ class _Lake:
         self._table: Any = None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is kept open."""
 
     def _wanted(self, expected: str) -> int | None:
-        """The version that the job asks for; None: the newest."""
+        """Return the version number set in the job; None: the newest."""
         wanted = self._settings.version
         if wanted is not None and not wanted.isdecimal():
             raise PolicyError(f"corpus.version: expected the {expected} of the {type(self).__name__[:-6]} table")
@@ -63,7 +63,7 @@ class _Lake:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Files of a Delta table, and of each with a deletion vector which of its rows are there (bool).
+    """Data files of a Delta table's version, each with a bool mask of undeleted rows if it has a deletion vector.
 
     Attributes
     ----------
@@ -76,10 +76,9 @@ class _Files:
     fragments: list[tuple[ds.ParquetFileFragment, pa.Array | None]]
 
 
-def _mapped(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
-    """Columns by the names that the files of a table have for them, which its schema says (column mapping by name); but
-    for those of partitions, which no file has, and those with fields of their own, which have other names too.
-    """
+def _physical_fields(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
+    """Return the columns under their physical names in the data files (Delta column mapping by name), without partition
+    columns, which files do not hold, and nested ones."""
     names = {field.name: field.metadata.get("delta.columnMapping.physicalName") for field in table.schema().fields}
     apart = {*table.metadata().partition_columns}
     return {
@@ -98,13 +97,13 @@ class DeltaSource(_Lake):
         self._files: _Files | None = None
 
     def version(self) -> bytes:
-        """Return the number of the version."""
+        """Return the version number, as bytes."""
         return f"version {self._open().version()}".encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns of a part of the table's files; raises as `Source.batches` does."""
+        """Yield record batches of these columns from a part of the table's files; raises as `Source.batches` does."""
         with self._opening:  # parts are read by several threads
             self._files = self._files or self._list()
         files = self._files
@@ -132,7 +131,7 @@ class DeltaSource(_Lake):
             raise self._failure(error, "a file of this version cannot be read") from None
 
     def _list(self) -> _Files:
-        """The files of the version, and how these call the table's columns."""
+        """Return the data files of the version, and the names of the table's columns in them."""
         table = self._open()
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         if mode not in ("none", "name"):  # by ids of fields, which pyarrow does not look at
@@ -160,7 +159,7 @@ class DeltaSource(_Lake):
             kept[found] = pa.array(rows, pa.bool_())
         columns = {field.name: field for field in dataset.schema}
         if mode == "name":
-            columns = _mapped(table, columns)
+            columns = _physical_fields(table, columns)
             # The library's own fragments know values of columns by the names that files give to others.
             make = dataset.format.make_fragment
             fragments = {name: make(each.path, dataset.filesystem) for name, each in fragments.items()}
@@ -184,7 +183,7 @@ class DeltaSource(_Lake):
 
 
 def _without_deleted(batches: Iterator[pa.RecordBatch], kept: pa.Array | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that its deletion vector leaves; rows behind its end are all there."""
+    """Yield the rows of a file that its deletion vector keeps (``kept``, bool); rows beyond its end are kept."""
     row = 0
     for batch in batches:
         if kept is None:
@@ -196,7 +195,7 @@ def _without_deleted(batches: Iterator[pa.RecordBatch], kept: pa.Array | None) -
 
 
 def _split(address: str) -> tuple[str, dict[str, str] | None]:
-    """Return the address in the form of the library, and its options."""
+    """Return a ``delta`` address as the library expects it, and its storage options (None: none)."""
     parts = urlsplit(address)
     scheme = parts.scheme.removeprefix("delta").removeprefix("+")
     if not scheme:
@@ -211,19 +210,19 @@ def _split(address: str) -> tuple[str, dict[str, str] | None]:
 
 
 class IcebergSource(_Lake):
-    """The rows of an Iceberg table at a snapshot, the current one unless one is given; a `RemoteSource`."""
+    """The rows of an Iceberg table at one snapshot, by default the current one; a `RemoteSource`."""
 
     _snapshot = 0
 
     def version(self) -> bytes:
-        """Return the id of the snapshot."""
+        """Return the snapshot id, as bytes."""
         self._open()
         return f"snapshot {self._snapshot}".encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; every part but the first is empty. Raises as `Source.batches` does."""
+        """Yield record batches of these columns; every part but the first is empty. Raises as `Source.batches` does."""
         if part:
             return
         table = self._open()
@@ -245,7 +244,7 @@ class IcebergSource(_Lake):
                 )
 
     def _scan(self, table: Any, **options: Any) -> Any:
-        """A scan of the snapshot: by the table's own schema, or that of the snapshot where one is asked for."""
+        """Return a scan of the snapshot, by the table's current schema, or the snapshot's if the job names one."""
         snapshot = {} if self._settings.version is None else {"snapshot_id": self._snapshot}
         return table.scan(**snapshot, **options)
 

@@ -1,8 +1,8 @@
-"""Object stores (``s3://``, ``gs://``, ``abfs://``, ``hdfs://``) as a source: objects are copied one by one, and read.
+"""Object stores (``s3://``, ``gs://``, ``abfs://``, ``hdfs://``) as a source: objects are copied one by one, then read.
 
-An object may be in any format of files that its suffix tells. Memory is bounded by a block; on the disk one object of
-each part lies at a time, in the private folder of the result. The version of an object is its ETag, or else its size
-and time; one that is replaced while it is read is an error. Credentials are those of the store's own chain.
+An object may have any file format that its suffix tells. Memory is bounded by a block; on disk there is one object at a
+time for each part, in the private folder of the result. The version of an object is its ETag, or else its size and
+time; one that is replaced while it is read is an error. Credentials come from the store's own chain.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Objects:
 
     @cached_property
     def _objects(self) -> list[FileInfo]:
-        """The objects that are documents, in the order of their names."""
+        """The objects that hold documents, in the order of their names."""
 
         store, path = self._store
         try:
@@ -86,7 +86,7 @@ class Objects:
         return sorted(documents, key=lambda info: info.path)
 
     def _refuse_tables(self, store: FileSystem, path: str, found: Sequence[FileInfo]) -> None:
-        """Raise where the objects are those of a table of a lake, or of a part of one."""
+        """Raise `CorpusError` if the objects belong to a lake table, which must be read as a table."""
         names = [info.path for info in found]
         for folder, mark in (
             (folder, mark) for folder in PurePosixPath(path).parents if folder.name for mark in TABLES
@@ -99,7 +99,7 @@ class Objects:
                 raise table_error(self.name, mark)
 
     def version(self) -> bytes:
-        """Return a digest of the versions of all objects, of when it is called first."""
+        """Return a digest of the versions of all objects, taken at the first call."""
         if not self._versions:
             self._versions = {info.path: self._version_of(info.path) for info in self._objects}
         digest = hashlib.sha256()
@@ -108,6 +108,7 @@ class Objects:
         return digest.hexdigest().encode()
 
     def _version_of(self, path: str) -> str:
+        """Return an object's version: its size, with the ETag or else the modification time."""
         store, _ = self._store
         try:
             with store.open_input_file(path) as opened:
@@ -121,7 +122,7 @@ class Objects:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; raises as `Source.batches` does."""
+        """Yield record batches of these columns; raises as `Source.batches` does."""
         self.version()
         paths = list(self._versions)
         for path in paths[part * len(paths) // parts : (part + 1) * len(paths) // parts]:
@@ -145,10 +146,11 @@ class Objects:
                 local.unlink(missing_ok=True)
 
     def _where(self, path: str) -> str:
-        """The whole key of an object."""
+        """Return the full address of an object, for errors."""
         return f"{self.name.partition('://')[0]}://{path}"
 
     def _copy(self, path: str, local: Path) -> None:
+        """Copy an object to a local file; raise `CorpusError` if its version has changed."""
         store, _ = self._store
         try:
             # As it lies there: a stream would unpack what its suffix calls compressed.
@@ -177,7 +179,7 @@ class Objects:
         yield from Files((local,), found, csv, settings).batches(columns, batch_rows=batch_rows)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is kept open."""
 
 
 def _is_hidden(path: str) -> bool:
@@ -185,7 +187,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def failure(where: str, error: Exception) -> CorpusError:
-    """Return the error that is raised instead of a store's; it has its code alone."""
+    """Return the `CorpusError` raised instead of a store's error; it holds the error code, not the message."""
     code = re.search(r"AWS Error ([A-Z_]+)", str(error))
     reason = "there is no such object" if isinstance(error, FileNotFoundError) else "cannot be read"
     return CorpusError(f"{where}: {reason} ({code[1] if code else type(error).__name__})")

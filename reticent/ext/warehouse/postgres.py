@@ -1,8 +1,8 @@
 """PostgreSQL as a source: one snapshot, which several connections share; read through ADBC.
 
-A table is read in the order in which it lies. Its parts are stretches of its blocks, each read by a connection of its
-own; a view or a query is one part. The snapshot stays open until the source is closed, and as long the server keeps the
-rows that it sees. A reader takes about ten megabytes beside the batch that it holds.
+A table is read in physical order. Its parts are ranges of its blocks, each read on a connection of its own; a view or a
+query is one part. The snapshot stays open until the source is closed, and the server keeps the rows visible in it that
+long. A reader takes about ten megabytes beside the batch that it holds.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ SETTINGS: Final = (
 
 
 def open_postgres(address: str, setting: str, *, autocommit: bool) -> Any:
-    """Open the connection of ADBC; ``setting`` asks for it. A limit of time that the role has is off where it ends what
-    the driver asks first; not before, as a pool may refuse to pass it on.
+    """Open an ADBC connection; ``setting`` names the setting that needs it, for errors. If the role's statement timeout
+    ends the driver's first query, connect again without it; not at once, as a pool may refuse the option.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class Postgres:
 
     @property
     def row_security(self) -> str:
-        """What a manifest says of rows that a policy may hide."""
+        """A sentence for the manifest: whether row-level security policies may hide rows."""
         return "only the rows that policies show to the role" if self._filtered else "no row is hidden"
 
     @property
@@ -93,14 +93,14 @@ class Postgres:
         return self._settings.row_security == "filtered"
 
     def version(self) -> bytes:
-        """Return the snapshot, in which all batches are read; it is taken at the first call."""
+        """Return the snapshot in which all batches are read, as bytes; it is taken at the first call."""
         self._hold()
         return self._snapshot.encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, all but spans as text; raises as `Source.batches` does."""
+        """Yield record batches of these columns, cast to text except spans; raises as `Source.batches` does."""
         with self._reader(part, parts) as reader:
             if reader is not None:
                 yield from self._read(*reader, columns, self._as_text, batch_rows)
@@ -108,7 +108,7 @@ class Postgres:
     def digests(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `batches` in the same order, with the SHA-256 of each text (of its UTF-8) for the text.
+        """Yield the rows of `batches` in the same order, with the SHA-256 of each text (as UTF-8) in place of the text.
 
         The server makes them, so that no text travels. Not MD5: a server in FIPS mode has none, and two texts of one
         digest can be made.
@@ -120,7 +120,7 @@ class Postgres:
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of the documents of a part that have one of these ids, in any order."""
+        """Yield the texts of the documents with these ids in one part, in any order."""
         with self._reader(part, parts) as reader:
             for start in range(0, len(doc_ids) if reader else 0, IDS_PER_STATEMENT):
                 assert reader is not None
@@ -128,7 +128,7 @@ class Postgres:
                 yield from self._read(*reader, [self._settings.text], self._as_text, batch_rows, wanted)
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct ids in a register, or of the individuals of the notes, of the snapshot."""
+        """Return the snapshot's distinct individual ids in a withdrawal ``table``, or (None) in the documents."""
         held, name = self._hold(), self._settings.individual_id
         try:
             if table is None:
@@ -142,20 +142,21 @@ class Postgres:
             raise CorpusError(str(error).replace(self.name, f"{self.name} {table or ''}".rstrip(), 1)) from None
 
     def _ids(self, held: Connection, selection: Selection) -> pa.Array:
+        """Return the distinct individual ids of a selection, without blank ones."""
         name = self._settings.individual_id
         (column,) = selection.described(held, [name], self.name)
         expression = self._as_text(column, selection.expression(name))
         statement = selection.statement({name: expression}, f"{expression} IS NOT NULL", distinct=True)
-        batches = [self._whole(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
+        batches = [self._with_whole_ids(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
         ids = pa.concat_arrays([pa.array([], pa.string()), *(batch.column(0).cast(pa.string()) for batch in batches)])
         return ids.filter(pc.not_equal(pc.utf8_trim_whitespace(ids), ""))
 
     def leave_out(self, ids: pa.Array) -> None:
-        """Read no document of these individuals from now on."""
+        """Exclude the documents of these individuals from all later reads."""
         self._gone = ids
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id, individual_id and the SHA-256 of the text of each document left out; no text travels."""
+        """Yield doc_id, individual_id and the SHA-256 of the text of each excluded document; no text is transferred."""
         names = self._settings
         columns = [names.doc_id, names.individual_id, names.text]
         for batch in (
@@ -165,12 +166,13 @@ class Postgres:
             yield pa.record_batch(values, schema=DOCUMENTS_LEFT)
 
     def _digested(self, field: pa.Field, name: str) -> str:
+        """Return the SQL expression of a column, for the text its SHA-256."""
         text = self._as_text(field, name)
         return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
     @contextmanager
     def _reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
-        """A connection that sees the snapshot, and the condition of the part; None where the part is empty."""
+        """Yield a connection that sees the snapshot, and the SQL condition of the part; None if the part is empty."""
         held = self._hold()
         if parts == 1 or self._num_blocks is None:
             yield (held, None) if part == 0 else None
@@ -178,12 +180,12 @@ class Postgres:
         reader = self._connect()
         try:
             reader.execute(f"SET TRANSACTION SNAPSHOT '{self._exported}'")
-            yield reader, stretch(self._num_blocks, part, parts)
+            yield reader, block_range_condition(self._num_blocks, part, parts)
         finally:
             reader.close()
 
     def close(self) -> None:
-        """Give the snapshot up."""
+        """Close the connection that holds the snapshot."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -196,7 +198,7 @@ class Postgres:
         return connection
 
     def _hold(self) -> Connection:
-        """The connection that holds the snapshot."""
+        """Return the connection that holds the snapshot, opened at the first call."""
         if self._held is None:
             held = self._connect()
             try:
@@ -211,7 +213,7 @@ class Postgres:
         return self._held
 
     def _find(self, held: Connection) -> tuple[str | None, int | None]:
-        """The name of the table as SQL has it, and its blocks, where it is one and not a view."""
+        """Return the table's name in SQL (None for a query), and its number of blocks (None for a view or a query)."""
         preset = self._settings.preset
         table = self._settings.table or (PRESETS[preset].notes if preset else None)
         if table is None:
@@ -221,7 +223,7 @@ class Postgres:
         return relation, int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
 
     def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
-        """The name of a table as SQL has it, its kind, and its blocks; nothing else gets into a statement."""
+        """Return a table's SQL name, kind and number of blocks; only this looked-up name enters statements."""
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
             "(SELECT max(pg_relation_size(relid, 'main')) FROM pg_partition_tree(c.oid) WHERE isleaf)) "
@@ -246,7 +248,7 @@ class Postgres:
         doc_ids: Sequence[str] | None = None,
         gone: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of individuals who stay, or of those who are gone."""
+        """Yield the rows of individuals who are not excluded, or with ``gone`` of those who are."""
         settings = self._settings
         asked = list(dict.fromkeys([*columns, settings.doc_id, settings.individual_id]))
         selection = self._selection(asked)
@@ -261,10 +263,10 @@ class Postgres:
         if doc_ids is not None:
             conditions.append(f"{as_text[settings.doc_id]} = ANY({_array(doc_ids)})")
         for batch in connection.batches(selection.statement(expressions, *conditions), batch_rows):
-            yield self._whole(batch, described)
+            yield self._with_whole_ids(batch, described)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return a query that finds rows of a fault."""
+        """Return an SQL query with which a user can find the faulty rows of ``column`` (those with ``condition``)."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:
@@ -274,8 +276,8 @@ class Postgres:
         names = self._settings
         return name in (names.doc_id, names.individual_id, names.household_id)
 
-    def _whole(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
-        """The batch; `CorpusError` where an id of type numeric is no whole number."""
+    def _with_whole_ids(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
+        """Return the batch; raise `CorpusError` if an id of type numeric is not a whole number."""
         for name in batch.schema.names:
             if self._is_id(name) and _kind(described[name]) == "numeric":
                 found = pc.match_substring_regex(batch.column(name), "^-?[0-9]+$")
@@ -284,7 +286,7 @@ class Postgres:
         return batch
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
-        """The expression of a column, cast to text by the server, which knows every type of its own."""
+        """Return a column's SQL cast to text by the server; raise `CorpusError` for a type that is no id or text."""
         names = self._settings
         is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
         if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):
@@ -311,25 +313,25 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _kind(field: pa.Field) -> str:
-    """The type of a column, as the server calls it."""
+    """Return the PostgreSQL type name of a column."""
     known = getattr(field.type, "type_name", None) or str(field.type)  # of a driver that names no other
     return (field.metadata or {}).get(b"POSTGRESQL:type", known.encode()).decode()
 
 
 def _num_decimals(field: pa.Field) -> int:
-    """Digits behind the point that a type numeric(precision, scale) has; 0 for numeric alone."""
+    """Return the number of decimals of a type numeric(precision, scale); 0 for plain numeric."""
     modifier = int((field.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
     return 0 if modifier < 4 else (modifier - 4) & 0x7FF
 
 
 def _array(values: Sequence[str]) -> str:
-    """Some strings as an array of SQL."""
+    """Return strings as an SQL array literal of type text[]."""
     items = ",".join('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
     return literal("{" + items + "}") + "::text[]"
 
 
-def stretch(num_blocks: int, part: int, parts: int) -> str:
-    """Return the condition of a part of the blocks of a table; the last part has no end."""
+def block_range_condition(num_blocks: int, part: int, parts: int) -> str:
+    """Return the SQL condition for one of ``parts`` block ranges of a table; the last range is open-ended."""
     first, end = num_blocks * part // parts, num_blocks * (part + 1) // parts
     condition = f"n.ctid >= '({first},0)'::tid"
     return condition if part == parts - 1 else f"{condition} AND n.ctid < '({end},0)'::tid"

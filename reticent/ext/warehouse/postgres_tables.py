@@ -1,7 +1,7 @@
-"""Results as tables of a PostgreSQL database, by ADBC: all of them in one transaction, whole or none.
+"""Write results as PostgreSQL tables through ADBC: all in one transaction, or none.
 
-A table is made new. One that is there is replaced only where it is asked for and the table's comment says that it is
-ours, so that no other table is lost. Rows of OMOP's ``note_nlp`` are added to the table of the warehouse: a category
+A new table is created. An existing one is replaced only if this is requested and its comment says that an export wrote
+it, so that no other table is lost. Rows of OMOP's ``note_nlp`` are added to the table of the warehouse: a category
 stands for the text of a span, never the text.
 """
 
@@ -49,7 +49,7 @@ FROM pg_attribute WHERE attrelid = {table}::regclass AND attnum > 0 AND NOT atti
 
 
 def parse_name(table: str) -> tuple[str | None, str]:
-    """Return schema (None: the first of the search path) and name of a table, as SQL reads ``SCHEMA.TABLE``.
+    """Return schema (None: the first of the search path) and name of a table from ``SCHEMA.TABLE``, as SQL reads it.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def write_tables(
     left_out: LeftOut | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> dict[str, int]:
-    """Write results into tables of a database; returns the number of rows of each, and as ``withdrawn`` the rows of
-    note_nlp that are left of documents of who withdrew.
+    """Write results into database tables; return the number of rows of each, and as ``withdrawn`` the rows left in
+    note_nlp of documents of withdrawn individuals.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def write_tables(
 
 @contextmanager
 def _transaction(address: str) -> Iterator[_Transaction]:
-    """A transaction that is kept where the block ends without an error, and rolled back otherwise."""
+    """Context manager: a transaction, committed if the block ends without error and rolled back otherwise."""
     where = shown(address)
     try:
         connection = open_postgres(address, "--into", autocommit=False)
@@ -138,7 +138,7 @@ def _transaction(address: str) -> Iterator[_Transaction]:
 
 
 class _Transaction:
-    """Statements of one transaction."""
+    """One database transaction, with the statements of an export."""
 
     def __init__(self, connection: Any, where: str):
         self._connection, self._where = connection, where
@@ -153,7 +153,7 @@ class _Transaction:
             raise failure(self._where, error, CANNOT) from None
 
     def _ingest(self, result: ResultTable, name: str, mode: str = "create", **more: Any) -> int:
-        """Make a table of a result, or add to one; returns its rows."""
+        """Create a table from a result, or append to one; return the number of rows."""
         own: list[Exception] = []
         count = 0
 
@@ -178,7 +178,7 @@ class _Transaction:
         return count
 
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
-        """Make a table anew; the rows of one of ours are replaced where that is asked for."""
+        """Write a result's table, in place of an earlier export's with ``overwrite``; return its number of rows."""
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
         found = f"to_regclass({literal(table)})"
         ((there, comment),) = self.execute(f"SELECT {found}::text, obj_description({found}, 'pg_class')")
@@ -187,14 +187,14 @@ class _Transaction:
                 raise PolicyError(f"{self._where}: the table {there} is there; --overwrite replaces one of an export")
             if not str(comment or "").startswith(OURS):
                 raise PolicyError(f"{self._where}: the table {there} was not written by an export, and is left alone")
-            self._empty(result, str(there))
+            self._truncate(result, str(there))
         more = {} if schema is None else {"db_schema_name": schema}
         rows = self._ingest(result, name, "create" if there is None else "append", **more)
         self.execute(f"COMMENT ON TABLE {table} IS '{OURS}: {result.name}'")
         return rows
 
-    def _empty(self, result: ResultTable, table: str) -> None:
-        """Delete the rows of a table, and give it the columns of a result where it has others."""
+    def _truncate(self, result: ResultTable, table: str) -> None:
+        """Delete the rows of a table, and replace its columns by those of the result if they differ."""
         shape = ResultTable(result.name, result.schema, lambda: iter(()))
         self._ingest(shape, "reticent_shape", temporary=True)
         now, wanted = self._columns(table), self._columns("pg_temp.reticent_shape")
@@ -217,12 +217,11 @@ class _Transaction:
         overwrite: bool,
         left_out: LeftOut | None,
     ) -> tuple[int, int]:
-        """Add rows to a table of OMOP; those that an export added for these documents before are deleted, and those of
-        documents of who withdrew. Returns the rows, and how many of who withdrew are left.
-        """
+        """Add spans to OMOP's note_nlp table, replacing earlier rows of these documents with ``overwrite``; return the
+        rows added, and those left of withdrawn individuals."""
         table = ".".join(quoted(part) for part in name if part is not None)
-        self._ingest(_with_numbers(documents), "reticent_documents", temporary=True)
-        count = self._ingest(_with_numbers(spans), "reticent_spans", temporary=True)
+        self._ingest(_with_checked_ids(documents), "reticent_documents", temporary=True)
+        count = self._ingest(_with_checked_ids(spans), "reticent_spans", temporary=True)
         self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
         ours = f"FROM {table} WHERE nlp_system = '{SYSTEM}'"
         earlier = f"{ours} AND note_id IN (SELECT doc_id::bigint FROM pg_temp.reticent_documents)"
@@ -232,7 +231,7 @@ class _Transaction:
             raise PolicyError(
                 f"{self._where}: {table} has rows of an export; --overwrite replaces those of these notes"
             )
-        left = self._of_withdrawn(ours, left_out, overwrite)
+        left = self._delete_withdrawn(ours, left_out, overwrite)
         kinds = {column: (kind, makes) for column, kind, makes in self._columns(table)}
         if missing := [column for column in ("note_nlp_id", "note_id", "offset") if column not in kinds]:
             raise CorpusError(f"{self._where}: {table} has no column {missing[0]}, so it is no note_nlp of OMOP")
@@ -252,8 +251,8 @@ class _Transaction:
         )
         return count, left
 
-    def _of_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
-        """Delete the rows of documents of who withdrew; returns how many are left."""
+    def _delete_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
+        """Delete the rows of withdrawn individuals' documents if ``delete``; return the number of rows left."""
         if not left_out:
             return 0
         rows = self.execute(f"SELECT note_id::text, count(*) {ours} GROUP BY note_id")
@@ -267,7 +266,7 @@ class _Transaction:
         return 0
 
     def _advance(self, table: str) -> None:
-        """Bring the sequence of the key behind all rows: earlier exports chose numbers themselves."""
+        """Advance the key's sequence beyond all rows, since earlier exports chose numbers themselves."""
         ((sequence,),) = self.execute(f"SELECT pg_get_serial_sequence({literal(table)}, 'note_nlp_id')")
         if sequence is not None:
             greatest = f"(SELECT max(note_nlp_id) FROM {table})"
@@ -275,8 +274,8 @@ class _Transaction:
             self.execute(f"SELECT setval({name}, {greatest}) WHERE {greatest} > (SELECT last_value FROM {sequence})")
 
 
-def _with_numbers(result: ResultTable) -> ResultTable:
-    """The result; `CorpusError` where the id of a document is no whole number."""
+def _with_checked_ids(result: ResultTable) -> ResultTable:
+    """Return the result with a check while it is read: `CorpusError` if a document id is not a 64-bit whole number."""
 
     def rows() -> Iterator[Any]:
         for numbers, batch in result.rows():

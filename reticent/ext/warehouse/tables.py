@@ -1,7 +1,7 @@
-"""Results as tables for a warehouse: protected tokens and spans, a row each of its documents' own ids.
+"""Results as tables for a warehouse: protected tokens and spans, keyed by document id.
 
-A table is a stream of record batches in the order of the corpus, each with the numbers of its documents, so that a row
-can be put beside its document. Types are those of every engine: none is unsigned. No row holds text.
+A table is a stream of record batches in corpus order, each with the numbers of its documents, so that a row can be
+joined to its document. Column types exist in every database engine: none is unsigned. No row holds text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Rows = Iterator[tuple[np.ndarray, pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A result: its name, its columns, and a function that reads it."""
+    """A result as a table: its name, its schema, and a function that yields its rows."""
 
     name: str
     schema: pa.Schema
@@ -58,7 +58,8 @@ class ResultTable:
 
 
 def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
-    """Return the protected tokens of a store; `ArtifactError` where one of its documents is none of the corpus."""
+    """Return the table of a store's protected tokens, one row a document; reading it raises `ArtifactError` if the
+    corpus lacks one of its documents."""
 
     def rows() -> Rows:
         numbers = _numbers(store.doc_ids, corpus)
@@ -67,7 +68,7 @@ def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
         owners = corpus.scan().column("individual_id").combine_chunks()
         order = np.argsort(numbers, kind="stable")
         lengths = np.diff(store.doc_offsets)[order]
-        for chosen in _stretches(lengths):
+        for chosen in _token_batches(lengths):
             documents = order[chosen]
             part = store.select(documents)
             offsets = pa.array(part.doc_offsets, pa.int32())
@@ -80,7 +81,7 @@ def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
 
 
 def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
-    """Return the direct identifiers that were found in the documents of the corpus."""
+    """Return the table of the direct identifiers found in the corpus, one row a span."""
 
     def rows() -> Rows:
         owners = corpus.scan().column("individual_id").combine_chunks()
@@ -98,15 +99,15 @@ def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
 
 
 def _numbers(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
-    """Numbers of documents by their ids, int64; -1 for one that is not there."""
+    """Return the corpus numbers of documents by id, int64; -1 for a document that is not in the corpus."""
     known = pl.DataFrame({"doc_id": pl.Series(corpus.scan().column("doc_id"))}).with_row_index("number")
     wanted = pl.DataFrame({"doc_id": pl.Series(doc_ids)}, schema={"doc_id": pl.String})
     found = wanted.join(known, on="doc_id", how="left", maintain_order="left")["number"]
     return found.cast(pl.Int64).fill_null(-1).to_numpy()
 
 
-def _stretches(lengths: np.ndarray) -> Iterator[slice]:
-    """Neighbouring documents that hold about `TOKENS_PER_BATCH` tokens."""
+def _token_batches(lengths: np.ndarray) -> Iterator[slice]:
+    """Yield slices of consecutive documents that hold about `TOKENS_PER_BATCH` tokens each."""
     ends = np.cumsum(lengths)
     start, done = 0, 0
     while start < len(lengths):

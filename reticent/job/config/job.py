@@ -1,4 +1,4 @@
-"""The whole job, the conditions between its sections, and its file."""
+"""The whole job: its sections, the conditions between them, and its file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BY_LOG_PROBS = ("loss", "reference", "min_k", "zlib")
 
 
 def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
-    """Yield a message for each field that a table has and that belongs to the whole job."""
+    """Yield a message for each field set in a section that may only be set for the whole job."""
     shared = shared_fields(type(section))
     for name in section.model_fields_set:
         if name in shared:
@@ -70,7 +70,7 @@ def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
 
 
 def with_job_settings(section: Section, job: Section) -> Any:
-    """Return a section with the job's own settings filled in, also in the sections that it holds.
+    """Return a section, and the sections within it, with the settings of the whole job filled in.
 
     A field that was set stays marked as set, so the dump of the section does not change.
     """
@@ -92,7 +92,7 @@ def with_job_settings(section: Section, job: Section) -> Any:
 
 
 def _sections(value: Any) -> Iterator[tuple[str, Section]]:
-    """Yield the sections that a field holds, with their places in it."""
+    """Yield each section nested in a field's value, with its path."""
     if isinstance(value, Section):
         yield "", value
     elif isinstance(value, tuple):
@@ -116,7 +116,9 @@ class Job(JobSettings):
     @model_validator(mode="before")
     @classmethod
     def _of_subject(cls, values: Any) -> Any:
-        """A model that was trained elsewhere is the only one of the job, and documents of others are documents too."""
+        """Validate a job on a model that was trained elsewhere: it is the job's only model, and non-members' documents
+        count as documents.
+        """
         if not isinstance(values, dict) or values.get("subject") is None:
             return values
         try:
@@ -178,8 +180,8 @@ class Job(JobSettings):
 
     @model_validator(mode="after")
     def _a_recipe_for_each_epsilon(self) -> Job:
-        """Where ``train.dp.target_epsilon`` is a list, a private recipe stands for one at each epsilon of it, in models
-        and wherever recipes are named. In the job that a run folder keeps, those of an earlier list stand for these.
+        """Replace each private recipe by one recipe for each epsilon of the list ``train.dp.target_epsilon``, in models
+        and wherever recipes are named; recipes of an earlier list in a kept job are replaced too.
         """
         arms: dict[str, tuple[str, ...]] = {}
         models = []
@@ -221,7 +223,7 @@ class Job(JobSettings):
 
     @model_validator(mode="after")
     def _shared(self) -> Job:
-        """Give every section the settings of the whole job; a table may not set them for itself."""
+        """Copy the settings of the whole job into every section, which may not set them itself."""
         if wrong := list(set_in_a_section(self)):
             raise ValueError("; ".join(sorted(wrong)))
         self.__dict__.update(with_job_settings(self, self).__dict__)  # no other code holds the job yet
@@ -363,14 +365,17 @@ class Job(JobSettings):
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
-        """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe and its table
-        set."""
+        """Return the protection policy of a recipe: that of ``[protect]`` with the changes
+        of the recipe and its table.
+        """
         own, words = self.recipes.get(parted_name(recipe)[0]), self.recipe(recipe).words
         policy = self.protect if own is None else own.protection(self.protect)
         return policy if words == "counted" else policy.model_copy(update={"words": words})
 
     def tokens(self, recipe: str) -> str:
-        """Return the name of the tokens that a recipe is trained on; recipes of one protection and text share them."""
+        """Return the name of the token store that a recipe is trained on; recipes with equal protection and text share
+        one.
+        """
         name, own = self.recipe(recipe).tokens, self.protection(recipe)
         if own.words != "counted":  # of single words
             return f"{name}-{own.words}" if own.k == self.protect.k else f"{name}-{own.words}-k{own.k}"
@@ -384,18 +389,18 @@ class Job(JobSettings):
 
     @property
     def heads(self) -> tuple[HeadConfig, ...]:
-        """The sections of new heads on the job's models."""
+        """The sections that train classification or tagging heads on the job's models."""
         return tuple(head for head in (self.classify, self.tag) if head is not None)
 
     def privacy(self, model: ModelSection, recipe: str) -> PrivacyConfig | None:
-        """Return DP-SGD of a model's recipe, with the one epsilon of it where the job lists several."""
+        """Return the DP-SGD settings of a model's recipe, with the recipe's own epsilon where the job lists several."""
         settings, epsilon = self.training(model).dp, parted_name(recipe)[1]
         if settings is None or epsilon is None:
             return settings
         return settings.model_copy(update={"target_epsilon": epsilon})
 
     def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:
-        """Return the settings of classifying from a model's checkpoints, as `of_model` does.
+        """Return the classification settings for a model's checkpoints; see `of_model`.
 
         Raises
         ------
@@ -407,13 +412,15 @@ class Job(JobSettings):
         return self.of_model(self.classify, model)
 
     def of_model(self, head: AnyHead, model: ModelSection | None) -> AnyHead:
-        """Return the settings of a head on a model's checkpoints, with its device and precision."""
+        """Return the settings of a head on a model's checkpoints, with the model's device and precision."""
         training = self.train if model is None else self.training(model)
         shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16", "save_minutes")}
         return head.model_copy(update=shared)
 
     def changed(self, **sections: Any) -> Job:
-        """Return the job with other sections, checked as a whole; the settings of the whole job are put into them."""
+        """Return the job with other sections, validated as a whole, with the settings of the whole job copied into
+        them.
+        """
         return Job.model_validate({**dict(self), **sections})
 
 
@@ -448,8 +455,9 @@ def load_job(path: str | Path) -> Job:
 
 
 def _of_today(values: Any) -> Any:
-    """Return a kept job without what detection had in earlier versions: a judge of names (``confirm``) and the detector
-    ``context``, whose names "shipped" finds. Where it had these, its spans are found again."""
+    """Return a kept job without detection settings of earlier versions: ``confirm``, and the detector ``context``,
+    whose names the detector "shipped" finds. Spans are then found again.
+    """
     if not isinstance(values, dict) or not isinstance(detect := values.get("detect"), dict):
         return values
     detect = {name: value for name, value in detect.items() if name not in ("confirm", "context")}
@@ -464,8 +472,9 @@ def _of_today(values: Any) -> Any:
 
 
 def with_kept_end(values: Any, is_kept: bool = False) -> Any:
-    """Return settings with ``train.end_of_text`` as the run folder was begun, if they do not say: off where an earlier
-    version kept its job, so that no training of it is made anew. ``is_kept``: they are the job that a run folder keeps.
+    """Return settings with ``train.end_of_text`` as the run folder was begun, unless they set it: off for a job that an
+    earlier version kept, so that none of its trainings is made anew. ``is_kept`` says whether these settings are the
+    job that a run folder keeps.
     """
     if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
         return values
@@ -483,7 +492,9 @@ def with_kept_end(values: Any, is_kept: bool = False) -> Any:
 
 
 def _both_forms(path: Path) -> Iterator[str]:
-    """Say which detector has its short form and its table in a file, which TOML takes for a name given twice."""
+    """Yield a message for a detector given both in short form and as a table, which TOML
+    reports as a duplicate name.
+    """
     with suppress(OSError, ValueError):
         text = path.read_text()
         for name, row in DETECTORS.items():
@@ -494,7 +505,7 @@ def _both_forms(path: Path) -> Iterator[str]:
 
 
 def _unusable(value: Any, name: str = "") -> Iterator[str]:
-    """Names of the settings whose text cannot be a part of a path."""
+    """Yield the names of settings whose text cannot be part of a path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             shown = ascii(key)[1:-1] if isinstance(key, str) else str(key)
@@ -545,7 +556,7 @@ WORDS = ("reference", "generated", "realistic", "syllables", "merged", "int8")
 
 
 def kept_content(job: Job) -> bytes:
-    """Return the content of ``job.json`` for a job whose relative paths start at the current directory."""
+    """Return the content of ``job.json``, with relative paths made absolute from the current directory."""
 
     def absolute(path: str, certain: bool) -> str:
         is_name = not path or "://" in path or not (certain or _is_there(path))
@@ -557,7 +568,8 @@ def kept_content(job: Job) -> bytes:
 
 def changed_sections(file: Path, content: bytes) -> list[str]:
     """Return the sections in which the job in ``file`` differs from another (`kept_content`), and "corpus.source";
-    none if there is no job there that can be read."""
+    empty if the file holds no readable job.
+    """
     try:
         before = json.loads(kept_content(load_kept_job(file)))
     except (ReticentError, OSError):
@@ -569,7 +581,7 @@ def changed_sections(file: Path, content: bytes) -> list[str]:
 
 
 def load_kept_job(file: Path) -> Job:
-    """Read the ``job.json`` of a run folder; its ``out`` is where that folder is now."""
+    """Read the ``job.json`` of a run folder; ``out`` becomes the folder's present location."""
     job, folder = load_job(file), file.parent
 
     def found(path: str, certain: bool) -> str:
@@ -587,7 +599,7 @@ def load_kept_job(file: Path) -> Job:
 
 
 def require_withdrawals(job: Job) -> None:
-    """Raise `PolicyError` if an individual whom the job of the run folder leaves out as withdrawn would come back."""
+    """Raise `PolicyError` if an individual who is withdrawn in the run folder's job would be included again."""
     file = Path(job.out) / JOB
     if not file.exists() or not _withdraws(read_json(file)):
         return
@@ -608,7 +620,7 @@ def _withdraws(values: Any) -> bool:
 
 
 def _lines(file: Path) -> set[str] | None:
-    """Return the lines of a list of ids; None if it cannot be read."""
+    """Return the lines of a list of ids; None if the file cannot be read."""
     try:
         return set(filter(None, map(str.strip, file.read_text(encoding="utf-8-sig").split("\n"))))
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Measurements -> the evidence: every number of the report, as one JSON artefact; and the page that shows it."""
+"""From the measurements to the evidence, a JSON artefact with every number of the report, and to the report."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ SAMPLED_RECALL = "sampled-recall"
 
 
 def read_sampled_recall(run: Run) -> SampledRecall | None:
-    """Return the measured recall of a run; None where there is none, or it is one of other spans than the run's."""
+    """Return the detectors' measured recall; None where it was not measured, or on other spans than the run's."""
 
     path = run.folder / SAMPLED_RECALL
     if not path.exists():
@@ -114,7 +114,7 @@ def read_sampled_recall(run: Run) -> SampledRecall | None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the evidence that a sibling of the core measures.
+    """A part of the evidence that an extension in ``reticent.ext`` measures.
 
     Attributes
     ----------
@@ -208,8 +208,8 @@ def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _delete_stale(run: Run) -> None:
-    """Delete the shadows that the job does not have, with their tokens, and the measurements of checkpoints that do
-    not exist any more. The measurements of a recipe that the job has left out stay as long as its models do.
+    """Delete shadow models that the job no longer has, with their tokens, and measurements of checkpoints that no
+    longer exist. Measurements of a recipe that left the job stay as long as its models do.
     """
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
@@ -227,7 +227,7 @@ def _delete_stale(run: Run) -> None:
 
 
 def _has_checkpoint(run: Run, measured: Path) -> bool:
-    """Return whether the model of a measurement exists; goes by its path, because the job may have left it out."""
+    """Return whether a measured model still exists, by its path, since the job may no longer list it."""
     seed, _, epoch = measured.name.rpartition("epoch-")
     recipe, model = measured.parent.name, measured.parent.parent.name
     trained = run.folder / "models" / model / recipe / seed.removesuffix("-")
@@ -235,7 +235,7 @@ def _has_checkpoint(run: Run, measured: Path) -> bool:
 
 
 def gather_evidence(run: Run) -> AuditEvidence:
-    """Return the evidence before publication, from the measurements and the statistics of the corpus."""
+    """Return the evidence before publication, from the measurements and the corpus statistics."""
 
     parts = {part.name: resolve(part.read)(run) for part in _parts_of(run)}
     measurements = [m for model in run.job.model for m in measurements_of(run.job, model)]
@@ -256,13 +256,13 @@ def gather_evidence(run: Run) -> AuditEvidence:
 
 
 def all_settings(job: Job) -> dict[str, Any]:
-    """Return every setting of a job but its folder, without the sections that it does not have."""
+    """Return every setting of a job except its folder; sections that it lacks are left out."""
     values = job.model_dump(mode="json", exclude={"out"})
     return {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
-    """One measurement, with its model and the counts of that model's training."""
+    """Return one measurement, with its model's digest and its training's counts."""
 
     path = run.folder / measurement.name / "measures.json"
     measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)

@@ -1,4 +1,4 @@
-"""Documents that are no local files -> the artefact ``corpus``: read once, in one snapshot; all stages read that.
+"""From documents that are no local files to the artefact ``corpus``: read once, in one snapshot, for all stages.
 
 A run keeps its snapshot: the artefact is made again where the job asks for other rows or columns, and not because the
 database went on. An interrupted reading leaves nothing and starts again.
@@ -18,7 +18,7 @@ from reticent.core.artifact import JOB, delete_artifact, is_up_to_date, read_man
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import RemoteSource, Source
 from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, open_remote, stage, staged_files
-from reticent.engine.withdrawn import LeftOut, Withdrawals, tell
+from reticent.engine.withdrawn import LeftOut, Withdrawals, report_lists
 from reticent.job.artefact import Step
 from reticent.job.config import load_kept_job
 from reticent.job.run import Run
@@ -37,14 +37,14 @@ def corpus_steps(run: Run) -> Iterator[Step]:
 
 
 def refreshed_steps(refresh: Refresh, run: Run) -> Iterator[Step]:
-    """Yield the step that reads the documents again, in a new snapshot; texts that are known need not travel."""
+    """Yield the step that reads the documents in a new snapshot; unchanged texts need not be transferred."""
     yield Step.of(corpus_artefact(run.job), partial(_build, run, refresh=refresh))
     run.invalidate(*OPENED)
 
 
 @dataclass(slots=True)
 class Refresh:
-    """A reading again of the documents of a run.
+    """Reading a run's documents again, for an update.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Refresh:
 
 
 def copied_steps(before: Run, run: Run) -> Iterator[Step]:
-    """Yield the step that takes the documents of another run, of the same source, instead of reading them."""
+    """Yield the step that copies the documents of another run on the same source instead of reading them."""
     if run.job.corpus.remote is None:
         return
     yield Step.of(corpus_artefact(run.job), partial(_copy, before, run), prepare=partial(_delete_other, before, run))
@@ -67,7 +67,7 @@ def copied_steps(before: Run, run: Run) -> Iterator[Step]:
 
 
 def _copy(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    """Copy the documents of another run, but those of who withdrew since."""
+    """Copy the documents of another run, without those of individuals withdrawn since."""
     if run.job.corpus.withdrawn == before.job.corpus.withdrawn:
         counts.update(read_manifest(before.folder / NAME).counts)
         for file in staged_files(before.folder / NAME):
@@ -77,7 +77,7 @@ def _copy(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    """Write the documents of a run but those of whom the lists name now."""
+    """Write the documents of another run, without those of individuals on the present lists of withdrawals."""
     settings = staged_job(before.job).corpus.model_copy(update={"withdrawn": run.job.corpus.withdrawn})
     withdrawals, kept = Withdrawals(settings, LeftOut.read(run.folder)), read_manifest(before.folder / NAME).counts
     source = before.given_corpus.source
@@ -89,11 +89,11 @@ def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, An
     # The list of what was not read stays behind: its places may name them.
     counts.update({name: count for name, count in kept.items() if name not in ("withdrawn", "unread")})
     counts.update({**made, "snapshot": kept["snapshot"]})
-    tell(now, run.job.corpus, run.progress, counts)
+    report_lists(now, run.job.corpus, run.progress, counts)
 
 
 def _drop_withdrawn(run: Run) -> None:
-    """Write the documents that the run folder has anew, where a list names someone of them now."""
+    """Rewrite the run folder's documents where a list of withdrawals names one of their individuals now."""
     place, artefact, lists = run.folder / NAME, corpus_artefact(run.job), run.job.corpus.withdrawn
     about: dict[str, Any] = {"kind": artefact.kind, "config": artefact.settings, "inputs": artefact.inputs}
     if not lists or not is_up_to_date(place, **about, check=run.verified.verify):
@@ -111,7 +111,7 @@ def _drop_withdrawn(run: Run) -> None:
 
 
 def _delete_other(before: Run, run: Run) -> None:
-    """Delete documents in the run folder that are those of another snapshot."""
+    """Delete the run folder's documents if they are of another snapshot."""
 
     place = run.folder / NAME
     if place.exists() and read_manifest(place).digest != read_manifest(before.folder / NAME).digest:
@@ -129,7 +129,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         more = more_columns(run.job)
         counts.update(stage(source, settings, folder, more=more, progress=advance, withdrawals=withdrawals))
         withdrawals.record.keep(run.folder)
-        tell(withdrawals.lists, settings, run.progress, counts)
+        report_lists(withdrawals.lists, settings, run.progress, counts)
         for sentence, is_warning in withdrawals.said:
             run.progress.tell(sentence, is_warning=is_warning)
         if isinstance(source, Refreshed):
@@ -150,7 +150,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
 
 
 def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
-    """The source, or what it makes digests for: the earlier documents and the differences to them."""
+    """Return the source, or where it computes digests, one that merges the earlier documents with the changed ones."""
 
     if not isinstance(source, Digesting):
         return source

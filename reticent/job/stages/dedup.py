@@ -1,4 +1,4 @@
-"""Documents -> the copies that no later stage sees, if the job leaves any out. Takes 8 bytes of memory a word."""
+"""From documents to the copies that later stages leave out, if the job removes any. Needs 8 bytes of memory a word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents -> spans of direct identifiers, and the documents in quarantine, on which a detector failed."""
+"""From documents to the spans of direct identifiers, and to the quarantined documents, on which a detector failed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _prepare(run: Run, spans: Artefact) -> None:
 
 
 def has_other_rules(run: Run) -> bool:
-    """Return whether the spans of a run were found by other code or word lists than those of this version."""
+    """Return whether the spans of a run were found with other detection code or word lists than this version's."""
     searched = {*run.job.detect.detectors} - {"gold"}
     return bool(searched) and read_manifest(run.folder / "spans").counts.get(RULES) != [rules_digest()]
 
@@ -98,7 +98,9 @@ def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, An
 def _find_identifiers(
     run: Run, detectors: Sequence[Detector], carried: ReusedSpans | None, folder: Path, counts: dict[str, Any]
 ) -> None:
-    """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
+    """Write the spans of all detectors; with ``detect.propagate`` also the other
+    occurrences of the same identifiers.
+    """
 
     settings = run.job.detect
     for detector in detectors:
@@ -143,8 +145,8 @@ def _find_identifiers(
 
 
 def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
-    """Learn common words, and return, of the same pass, how many documents have 30 words or more and how many are in
-    a language that the rules do not know.
+    """Learn the common words and return, from the same pass over the text, the number of documents of 30 words or more,
+    and of those in a language that the detectors do not cover.
 
     Raises
     ------
@@ -171,7 +173,7 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
 
 @contextmanager
 def _rewritten_spans(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the file of the spans so far, and that of the spans to be written in their place; delete the former."""
+    """Yield the file of the present spans and the file for those that replace them; then delete the former."""
     given, written = folder / "united.parquet", folder / "spans.parquet"
     written.rename(given)
     yield given, written

@@ -1,4 +1,4 @@
-"""Public text, or that of the reference individuals, -> a small model in place of a base model, where a job wants one.
+"""From public text, or that of reference individuals, to a small pre-trained model that serves as base model.
 
 Nothing protects the reference individuals: their words stand in the vocabulary and are targets. Such a model is for
 experiments; `reticent dossier export` holds back what was trained from it.
@@ -29,7 +29,7 @@ from reticent.trainer.recipes import get_recipe
 
 
 def foundation_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for the artefact ``foundation/MODEL`` of each model that has none of its own."""
+    """Yield a step for the artefact ``foundation/MODEL`` of each model section without a base model of its own."""
     for model in run.job.model:
         if model.foundation is not None:
             yield Step.of(_artefact(run, model, model.foundation), partial(_build, run, model, model.foundation))
@@ -113,7 +113,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
 def _tokenizer(
     settings: FoundationConfig, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None
 ) -> str:
-    """The tokenizer of the given vocabulary, or one that is trained on the text."""
+    """Return the tokenizer of the given vocabulary, or one trained on the text."""
     from reticent.trainer.foundation import train_tokenizer
 
     if settings.vocabulary is not None:

@@ -1,4 +1,4 @@
-"""Documents of members -> supports of words and n-grams; the same over members and held-out for the audit.
+"""From members' documents to the supports of words and n-grams; for the audit also over members and held-out.
 
 Members alone shape the protection that training sees. For the audit a second, *joint* index over members and held-out
 individuals flags both sides by the same rule, so that their leak rates can be compared. One pass counts for both.
@@ -32,21 +32,21 @@ Count = Callable[["Run", Sequence[str], Output, Callable[[int], None]], "dict[st
 
 
 def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
-    """Yield the step of both indexes; ``count`` makes them otherwise than from the documents, as an update does."""
+    """Yield the step of both indexes; ``count`` replaces counting the documents, as for an update."""
     yield Step(
         tuple(index_artefact(run, name) for name in INDEXES), partial(_build, run, count or count_documents)
     )  # fmt: skip
 
 
 def index_artefact(run: Run, name: str) -> Artefact:
-    """Return the artefact of an index; one of before ``updatable`` was a setting is still up to date."""
+    """Return the artefact of an index; one from before the setting ``updatable`` is still up to date."""
     settings = run.job.index.model_dump(exclude=set() if run.job.index.updatable else {"updatable"})
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
     return Artefact(name, "index", {**settings, "splits": list(INDEXES[name])}, inputs)
 
 
 def index_config(run: Run, spill_folder: Path) -> IndexConfig:
-    """Return the settings of counting n-grams; counts that do not fit into memory go to ``spill_folder``."""
+    """Return the settings for counting n-grams; ``spill_folder`` takes counts that exceed the memory limit."""
     return run.job.index.replace(spill_folder=spill_folder)
 
 
@@ -69,7 +69,7 @@ def _build(run: Run, count: Count, outputs: Outputs) -> None:
 def count_documents(
     run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Count n-grams of the documents; one pass makes both indexes if both are wanted."""
+    """Count the n-grams of the documents, in one pass for both indexes if both are wanted."""
 
     (inner, within), (outer, splits) = INDEXES.items()
     config = index_config(run, output.folder)

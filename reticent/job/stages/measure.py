@@ -1,4 +1,4 @@
-"""Every attack on every checkpoint of every training, and on the base models; each model has one measurement.
+"""Every attack on every checkpoint of every training and on the base models, one measurement a model.
 
 A measurement holds the results of one checkpoint. It is an artefact of its own under ``measures/``, made from the
 checkpoint, the tokens, the base model and the settings. So a run that stops goes on at the same checkpoint, and another
@@ -76,9 +76,9 @@ TASKS = {
 
 
 def base_steps(run: Run) -> Iterator[Step]:
-    """Yield the steps of the base models. They come before the trainings: data that does not fit a base model is found
-    before hours of training, and the speed of scoring is known for the expected end. What else their attacks compare
-    with comes first: the sizes of texts, and who holds near-copies.
+    """Yield the steps of the base models, before the trainings: so data that does not fit a base model is found early,
+    and the speed of scoring is known for the expected end. What their attacks also need comes first: compressed text
+    sizes, and near-copies.
     """
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
@@ -103,7 +103,7 @@ def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def measure_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each checkpoint."""
+    """Yield a step for each checkpoint's measurement."""
     for model in run.job.model:
         yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is not None])
 
@@ -220,7 +220,9 @@ def _build(
     if scores is not None and measurement.training is None:
         scores.save(folder)
     if run.job.audit.diagnoses is not None and entry.is_last:
-        measured = replace(measured, diagnoses=resolve("reticent.ext.ladder.stage:climb")(run, measurement, folder))
+        measured = replace(
+            measured, diagnoses=resolve("reticent.ext.ladder.stage:measure_ladder")(run, measurement, folder)
+        )
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
         membership = auditor().membership
         own: dict[str, Any] = {f"attack {name}": scored for name, scored in auditor().own_scores.items()}
@@ -231,7 +233,7 @@ def _build(
 
 
 def _measured_before(run: Run, measurement: Measurement) -> Path | None:
-    """Return where the base model of another section was measured, if it is the same model and was asked the same."""
+    """Return the folder of an equal measurement of the same base model for another section, if there is one."""
     if measurement.training is not None:
         return None
     wanted = _artefact(run, measurement)
@@ -244,8 +246,8 @@ def _measured_before(run: Run, measurement: Measurement) -> Path | None:
 
 
 def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
-    """Return by attack 0.5 and the area on a copy of a model less that on the model itself, over the same individuals
-    and resamples; the intervals of all attacks hold at once.
+    """Return, by attack, 0.5 plus the area on a copy of a model less the area on the model itself, over the same
+    individuals and resamples; the intervals are simultaneous over the attacks.
     """
     from reticent.audit.stats.intervals import bootstrap_of, joint_areas
 
@@ -263,7 +265,9 @@ def _read_scores(run: Run, measurement: Measurement) -> tuple[dict[str, np.ndarr
 
 
 def _shadow_tokens(run: Run, measurement: Measurement) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of each shadow of a measurement the log-probabilities of the tokens, and the documents it was trained on."""
+    """Yield for each shadow model of a measurement the token log-probabilities, and
+    which documents it was trained on.
+    """
     from reticent.audit.membership.shadow import DocumentScores
 
     for shadow in shadows_of(run, measurement.model, measurement.recipe):

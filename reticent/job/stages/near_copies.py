@@ -1,4 +1,4 @@
-"""Documents of both sides -> held-out individuals who hold near-copies of members' documents.
+"""From the documents of both sides to the held-out individuals who have near-copies of members' documents.
 
 Attacks on membership take them for members, so areas are given without them too. A measurement depends on who they are
 where they are more than `SHARE`. With ``memory_limit``, or in too much text, they are not looked for.
@@ -47,8 +47,9 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def near_copies_input(run: Run) -> dict[str, str]:
-    """Return the fingerprint that a measurement depends on: none where so few hold near-copies that none is left out,
-    as of before they were looked for."""
+    """Return the fingerprint that a measurement depends on: empty where so few have near-copies that nobody is left
+    out, as before near-copies were searched.
+    """
 
     if run.job.memory_limit is not None:
         return {}
@@ -61,7 +62,7 @@ def near_copies_input(run: Run) -> dict[str, str]:
 
 
 def _counts(run: Run) -> dict[str, Any] | None:
-    """Return the counts of the artefact; None if near-copies were not looked for."""
+    """Return the artefact's counts; None if near-copies were not searched."""
 
     if run.job.memory_limit is not None or not (run.folder / NEAR_COPIES).exists():
         return None
@@ -70,13 +71,13 @@ def _counts(run: Run) -> dict[str, Any] | None:
 
 
 def copied_individuals(run: Run) -> np.ndarray | None:
-    """Return who holds near-copies, bool by code; None if they were not looked for."""
+    """Return which individuals have near-copies, bool by code; None if they were not searched."""
 
     return None if _counts(run) is None else read_copied(run.folder / NEAR_COPIES)
 
 
 def near_copies_section(run: Run) -> NearCopies | None:
-    """Return their part of the evidence; None if they were not looked for."""
+    """Return the evidence on near-copies; None if they were not searched."""
 
     counts, settings = _counts(run), run.job.dedup
     if counts is None:

@@ -1,4 +1,5 @@
-"""Documents, spans and index -> protected tokens, once for each tokenizer and style of text.
+"""From documents, spans and index to protected tokens, once for each tokenizer and style of text (original or
+rewritten).
 
     words, word-spans            the words of all documents as rows of the joint index, and the words of each span
     tokens/MODEL/ids, gaps       the ids of all documents, and the tokens that spans hold between words
@@ -46,7 +47,7 @@ WORDS, WORD_SPANS = "words", "word-spans"
 
 
 def protect_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
+    """Yield the step that reads the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
     samples = Samples(run, TRAIN, AUDIT)
     if run.job.model:
         yield Step(text_artefacts(run), partial(_read_text, run, samples))
@@ -66,7 +67,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
 
 
 def text_artefacts(run: Run) -> tuple[Artefact, ...]:
-    """Return the artefacts of the pass over the text."""
+    """Return the artefacts that the step over the text writes."""
     corpus = run.corpus_input()
     spans = {**corpus, "spans": run.fingerprints.of("spans")}
     outputs = [
@@ -148,8 +149,8 @@ def _artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -
 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
-    """Return the fingerprints of what the pass over the text made for tokens of a style: of rewritten text, for the
-    view of the original.
+    """Return the fingerprints of the intermediate results that tokens of a style are made from; those of rewritten text
+    are made from the original's view.
     """
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
@@ -157,7 +158,7 @@ def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> di
 
 
 def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
-    """Documents in lower case -> tokens without flags: an attack asks for them, and nothing is trained on them."""
+    """Write unflagged tokens of the lower-cased documents, for an attack; nothing is trained on them."""
 
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         written = write_tokens(
@@ -174,7 +175,7 @@ def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path
 
 
 def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
-    """Rewritten documents -> tokens with the flags of the view of the original by the same policy."""
+    """Write tokens of the rewritten documents, with the flags of the original's view under the same policy."""
 
     assert variant.style is not None
     assert variant.style != "lower"
@@ -201,7 +202,7 @@ def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:
 
 
 def _build_holdout(run: Run, tokenizer: str, folder: Path, counts: dict[str, Any]) -> None:
-    """Held-back documents of both sides -> tokens without flags: nothing is trained on them, and all are asked for."""
+    """Write unflagged tokens of the documents reserved for user inference; nothing is trained on them."""
 
     corpus = run.user_inference_holdout
     with run.progress.task("tokens of held-back documents", corpus.num_documents, "documents") as advance:

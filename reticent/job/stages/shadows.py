@@ -1,4 +1,4 @@
-"""The shadow models of a job: trained by the trainer itself like the model under attack, scored once, kept as scores.
+"""The shadow models of a job: trained like the attacked model, scored once; only their scores are kept.
 
     shadows/MODEL/RECIPE/NN     scores.parquet, ledger.json (and the checkpoint, where the job keeps it; and
                                 holdout.parquet, scores of documents that were held back, where an attack needs them)
@@ -71,36 +71,36 @@ class Shadow:
 
     @property
     def name(self) -> str:
-        """Name of its artefact."""
+        """Name of the shadow's artefact."""
         return f"shadows/{self.model.name}/{self.recipe}/{self.number:02d}"
 
     @property
     def tokens(self) -> str:
-        """Name of the artefact of its tokens, which recipes share."""
+        """Name of the artefact of the shadow's tokens, which recipes share."""
         return f"tokens/{self.model.name}/{self.run.job.tokens(self.recipe)}-shadow-{self.number:02d}"
 
     @property
     def group(self) -> str:
-        """The shadows of one draw, which share tokens."""
+        """Name of the group of shadows of one draw of individuals, which share tokens."""
         return f"shadows/{self.model.name}/{self.number:02d}"
 
     @property
     def style(self) -> Style | None:
-        """How its tokens' text is rewritten."""
+        """Style in which the shadow's text is rewritten; None for the original text."""
         return REWRITTEN.get(self.run.job.recipe(self.recipe).tokens)
 
     @property
     def training(self) -> Training:
-        """Section of the trained model, with the shadow's own seed."""
+        """The attacked model's training, with the shadow's own seed."""
         return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))
 
     @property
     def individuals(self) -> Individuals:
-        """The split in which its individuals are the members."""
+        """The split whose members are the shadow's individuals."""
         return shadow_individuals(self.run.individuals, seed=self.run.job.seed, number=self.number)
 
     def index(self, spill_folder: Path) -> NgramIndex:
-        """Count the support of words and n-grams over its individuals."""
+        """Count the supports of words and n-grams among the shadow's individuals."""
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
@@ -112,7 +112,7 @@ class Shadow:
         return f"shadow {self.number + 1} of {self.recipe} of {self.model.name}"
 
     def tokens_artefact(self) -> Artefact:
-        """Return its tokens; beside corpus, split and spans they depend on the draw."""
+        """Return the artefact of the shadow's tokens, which depend on corpus, split, spans and the draw."""
         run, job = self.run, self.run.job
         policy = job.protection(self.recipe)
         config = {
@@ -130,7 +130,7 @@ class Shadow:
         return Artefact(self.tokens, "tokens", config, inputs)
 
     def artefact(self) -> Artefact:
-        """Return the shadow; its tokens must be there."""
+        """Return the artefact of the shadow; its tokens must exist."""
         run, scoring = self.run, self.run.job.audit
         settings, inputs = training_dependencies(run, self.training, self.tokens)
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
@@ -150,8 +150,8 @@ class Shadow:
 
 
 def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None = None) -> list[Shadow]:
-    """Return the shadows of the job, or of one model and recipe, in the order they are trained: the first of every
-    recipe, then the second.
+    """Return the shadows of the job, or of one model and recipe, in training order: the first of every recipe, then the
+    second.
     """
     section = run.job.audit.shadow
     if section is None:
@@ -166,8 +166,7 @@ def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None =
 
 
 def shadows_of_heads(run: Run) -> list[Shadow]:
-    """Return the draws of shadow heads that read another text than that of the documents: each has tokens of its own,
-    as a shadow model has."""
+    """Return the shadow heads' draws whose text is rewritten: each has its own tokens, as a shadow model does."""
     section = run.job.audit.heads
     return [
         Shadow(run, model, head.section, number)
@@ -213,7 +212,7 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
         knows = shadow.individuals.mask(MEMBERS)[asked.store.individual]
         DocumentScores.of(holdout).to_parquet(folder / HOLDOUT_SCORES, knows)
     if shadow.run.job.audit.diagnoses is not None:
-        ask = resolve("reticent.ext.ladder.stage:ask_shadow")
+        ask = resolve("reticent.ext.ladder.stage:score_shadow")
         ask(shadow.run, checkpoint, shadow.model.objective, shadow.individuals, folder)
     if not shadow_config(shadow.run).keep_models:
         shutil.rmtree(checkpoint)
@@ -273,7 +272,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
 
 
 def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> PrivacyConfig:
-    """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
+    """Return the attacked model's DP-SGD settings without charging a budget, since no shadow is released."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
     return privacy_of(run, model, recipe).replace(**unspent)
 
@@ -286,7 +285,7 @@ def shadow_config(run: Run) -> ShadowConfig:
 
 
 def asks_holdout(run: Run) -> bool:
-    """Whether an attack with shadows asks about documents that were held back from training."""
+    """Whether an attack with shadow models also scores the documents reserved for user inference."""
     return not ON_HOLDOUT.isdisjoint(shadow_config(run).attacks)
 
 
@@ -294,7 +293,7 @@ def asks_holdout(run: Run) -> bool:
 
 
 def is_attacked(run: Run, measurement: Measurement) -> bool:
-    """Whether shadows attack this checkpoint: the last of each training with one of their recipes."""
+    """Whether shadow models attack this checkpoint: the last one of a training whose recipe has shadows."""
     section = run.job.audit.shadow
     return (
         section is not None
@@ -305,7 +304,7 @@ def is_attacked(run: Run, measurement: Measurement) -> bool:
 
 
 def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
-    """Fingerprints of the shadows that attack a measurement; they must be there."""
+    """Return the fingerprints of the shadows that attack a measured model; they must exist."""
     return {
         shadow.name: run.fingerprints.of(shadow.name)
         for shadow in shadows_of(run, measurement.model, measurement.recipe)
@@ -315,8 +314,9 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 def attack_with_shadows(
     run: Run, measurement: Measurement, auditor: Auditor, scores: Scored, base: Scored
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, ShadowControl]]:
-    """Return the document scores of all attacks with shadows on one checkpoint, those of the same attacks on the base
-    model, and what else is said of each."""
+    """Return the document scores of all attacks with shadow models on one checkpoint, those on the base model, and each
+    attack's control.
+    """
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import (
         SHADOW_ATTACKS,
@@ -359,7 +359,7 @@ def attack_with_shadows(
 
 
 def shadow_work(run: Run, shadow: Shadow) -> Work:
-    """Return the work of a shadow model, which is trained on half of the documents of both sides."""
+    """Return the estimated work of a shadow model, which is trained on half of the documents of both sides."""
     tokens = token_counts(run, shadow.model, "audit")["tokens"] / 2 * run.job.training(shadow.model).num_epochs
     return Work(
         name=shadow.name, title=f"training {shadow.title}", kind="train", model=shadow.model.name,

@@ -1,4 +1,6 @@
-"""Individuals -> members, held-out, reference; members' documents -> the same with canaries, if the job has some."""
+"""From individuals to members, held-out and reference; then canaries are inserted into members' documents, if the job
+has some.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from reticent.engine.canaries import CanaryConfig, common_words, draw_canaries, 
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.split import split_individuals, write_individuals
-from reticent.engine.withdrawn import tell
+from reticent.engine.withdrawn import report_lists
 from reticent.job.artefact import Artefact, Step
 from reticent.job.run import Run
 from reticent.job.stages.subject import given_split, list_settings
@@ -39,7 +41,7 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     for name in (MEMBERS, HELDOUT, REFERENCE):
         counts[name] = int(individuals.mask(name).sum())
     counts["documents"] = run.deduplicated.num_documents
-    tell(run.withdrawn, run.job.corpus, run.progress, counts)
+    report_lists(run.withdrawn, run.job.corpus, run.progress, counts)
     if settings.user_inference_holdout:
         counts["user_inference_holdout"] = run.user_inference_holdout.num_documents
     tell_recovered(run, counts)
@@ -48,14 +50,16 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
-    """Count the repairs that reading the documents made, and warn of them."""
+    """Report how many records were repaired while documents were read, and warn of them."""
     for name, count in run.deduplicated.repaired.items():
         counts[name] = count
         run.progress.warn(f"{name}: {count:,}")
 
 
 def _warn_of_owners(run: Run) -> None:
-    """Warn where every document counts as another individual's: individuals with several are protected too little."""
+    """Warn where every document belongs to another individual: individuals with several documents would be protected
+    too little.
+    """
 
     corpus, settings = run.whole_corpus, run.job.corpus
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:

@@ -1,4 +1,4 @@
-"""A model that was trained elsewhere, and a list of who it was trained on -> the same artefacts that a training leaves.
+"""From a model that was trained elsewhere and a list of its members to the artefacts that a training would leave.
 
 The model comes first of all: one that cannot be read is refused before any document is. It stands where the checkpoint
 of a training would, so every stage behind it is that of any run. It has no ledger, and nothing is known of its recipe.
@@ -94,7 +94,7 @@ def _take(
 
 
 def list_settings(run: Run) -> dict[str, Any]:
-    """Return what the split depends on beside the documents: the list of members, by its content."""
+    """Return the settings that a given split depends on: the digest of the list of members."""
     subject = run.job.subject
     assert subject is not None
     if subject.members is not None:
@@ -103,7 +103,7 @@ def list_settings(run: Run) -> dict[str, Any]:
 
 
 def given_split(run: Run) -> Individuals:
-    """Return the split that the list of a job gives.
+    """Return the split defined by the job's list of members.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def given_split(run: Run) -> Individuals:
 
 
 def _member_documents(run: Run) -> np.ndarray:
-    """Return of each document whether the list says that it was trained on, bool."""
+    """Return for each document whether the list says that the model was trained on it, bool."""
     subject, corpus = run.job.subject, run.deduplicated
     assert subject is not None
     owners = corpus.scan().column("individual_id")
@@ -164,7 +164,7 @@ def _said(values: list[Any]) -> np.ndarray:
 
 
 def _copied(corpus: Any, is_member: np.ndarray) -> int:
-    """How many documents of others have the text of a member's, blank ends aside; one pass over the text."""
+    """Return how many non-members' documents equal a member's but for blank ends; one pass over the text."""
     digests: list[bytes] = []
     for batch in corpus.batches(columns=("text",)):
         texts = (text.strip() for text in batch.column("text").to_pylist())

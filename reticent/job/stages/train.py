@@ -1,4 +1,4 @@
-"""Protected tokens -> one model folder for each recipe, seed and kept epoch. It goes on where it was interrupted.
+"""From protected tokens to model folders, one for each recipe, seed and kept epoch; an interrupted training resumes.
 
 The gates of the job are written down first. A threshold that was chosen when the numbers were known decides nothing,
 and the report says which it was.
@@ -45,8 +45,8 @@ def train_steps(run: Run) -> Iterator[Step]:
 
 
 def _make_room(run: Run, training: Training) -> None:
-    """Move a training (and its heads) without ``seeds`` into the place of the training with the job's seed, which
-    it is. The other way round nothing is moved: several trainings would have to go.
+    """Rename a training (and its heads) made without ``seeds`` to the name of the job's own seed, which it has. Nothing
+    is renamed the other way round: several trainings would lose their place.
     """
 
     place = run.folder / "models" / training.model.name / training.recipe
@@ -60,7 +60,7 @@ def _make_room(run: Run, training: Training) -> None:
 
 
 def _watching(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[..., None]:
-    """``advance`` that also stops the training soon after another process has replaced its tokens, not at its end."""
+    """Return ``advance`` with a check that stops the training soon after another process has replaced its tokens."""
     digest, looked = run.fingerprints.of(tokens), time.monotonic()
 
     def advance_and_look(*done: Any, **about: Any) -> None:

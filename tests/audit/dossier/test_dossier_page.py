@@ -447,14 +447,16 @@ def test_every_test_has_a_row_and_every_paragraph_that_is_cited_stands_in_the_ta
     assert [key for key in keys if key not in catalogue()] == []
 
 
-@pytest.mark.parametrize("name", EVERY_ATTACK)
-def test_every_attack_of_the_catalogue_is_a_part_of_a_row(name: str) -> None:
-    shown = shown_models(published_audit(), Texts("en"))[-1]
-    own = replace(
-        shown, evidence=replace(shown.evidence, membership={name: next(iter(shown.evidence.membership.values()))})
-    )
-    made = [test.name for who in ADVERSARIES for test in who.tests if test.made(context_of(), own)]
-    assert [each for each in made if crosswalk()["tests"][each].get("risk") == "individual"]
+def test_every_attack_of_the_catalogue_is_a_part_of_a_row() -> None:
+    context, nowhere = context_of(), []
+    shown = context.models[-1]
+    for name in EVERY_ATTACK:
+        membership = {name: next(iter(shown.evidence.membership.values()))}
+        own = replace(shown, evidence=replace(shown.evidence, membership=membership))
+        made = [test.name for who in ADVERSARIES for test in who.tests if test.made(context, own)]
+        if not any(crosswalk()["tests"][each].get("risk") == "individual" for each in made):
+            nowhere.append(name)
+    assert nowhere == []
 
 
 def context_of() -> Context:

@@ -25,7 +25,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.ext.ladder.measure import Scores, cue_scores, ladder, margins, score_ladder, told_of_members
-from reticent.ext.ladder.questions import Diagnosis, Questions, _unknown, ask, read_terms
+from reticent.ext.ladder.questions import Diagnosis, Questions, _unknown, make_questions, read_terms
 from reticent.trainer.models import special_ids
 
 DIAGNOSES = ("gout", "lupus", "gall", "mumps")
@@ -344,7 +344,7 @@ def asked_of_documents(tmp_path: Path) -> Questions:
         terms=str(tmp_path / "terms.toml"), column="ill", demographics=("age",), encounter=("ward",)
     )
     individuals = split_individuals(corpus, SplitConfig(heldout=0.5))
-    return ask(corpus, individuals, config, k=2, ids="stop", seed=0)
+    return make_questions(corpus, individuals, config, k=2, ids="stop", seed=0)
 
 
 def test_what_is_known_holds_no_diagnosis_synonym_or_drug(asked_of_documents: Questions) -> None:

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
 from reticent.audit.leakage.words import Words
-from reticent.audit.membership.blind import Shown, _deal, _permuted, blind_baseline
+from reticent.audit.membership.blind import Shown, _assign_folds, _permuted, blind_baseline
 from reticent.audit.membership.validity import FAULT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -83,7 +83,7 @@ def test_area_is_that_of_naive_bayes_in_a_library() -> None:
     bags = random.integers(0, 3, (41, 12))
     is_member = random.random(41) < 0.5
     documents = [np.repeat(np.arange(12), bag).tolist() for bag in bags]
-    fold, scores = _deal(is_member, 3), np.empty(41)
+    fold, scores = _assign_folds(is_member, 3), np.empty(41)
     for number in range(5):
         seen = fold != number
         classifier = MultinomialNB(alpha=1.0, fit_prior=False).fit(bags[seen], is_member[seen])
@@ -95,7 +95,7 @@ def test_area_is_that_of_naive_bayes_in_a_library() -> None:
 
 def test_folds_hold_the_two_sides_evenly() -> None:
     member = np.random.default_rng(0).random(83) < 0.3
-    fold = _deal(member, 1)
+    fold = _assign_folds(member, 1)
     for side in (True, False):
         counts = np.bincount(fold[member == side], minlength=5)
         assert counts.max() - counts.min() <= 1

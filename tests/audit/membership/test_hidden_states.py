@@ -12,7 +12,7 @@ from fixtures.stores import make_store
 from sklearn.linear_model import LogisticRegression
 
 from reticent.audit.membership.attacks import attack
-from reticent.audit.membership.hidden_states import NUM_DECOYS, PENALTY, identified, learned_from, states_score
+from reticent.audit.membership.hidden_states import NUM_DECOYS, PENALTY, identified, states_score, training_half
 from reticent.audit.scoring.states import document_states
 from reticent.core.errors import TrainingError
 from reticent.trainer.windows import SpecialIds
@@ -60,7 +60,7 @@ def test_scores_are_those_of_a_regression_on_the_other_half() -> None:
     individuals = np.repeat(np.arange(20, dtype=np.uint32), 2)[:-1]  # the last has one document
     member = individuals % 2 == 0
     states = random.normal(size=(39, 4)) + member[:, None] * [1.0, 0, 0, 0]
-    scores, learned = states_score(states, individuals, member, seed=3), learned_from(individuals, member, 3)
+    scores, learned = states_score(states, individuals, member, seed=3), training_half(individuals, member, 3)
     assert np.isnan(scores).tolist() == learned.tolist()
     assert not np.isin(individuals[learned], individuals[~learned]).any()
     rows = (states - states[learned].mean(axis=0)) / states[learned].std(axis=0)
@@ -74,7 +74,7 @@ def test_households_stay_whole_and_half_of_each_side_is_learned_from() -> None:
     units = np.arange(40) // 2
     individuals = np.arange(40, dtype=np.uint32)
     member = units % 2 == 0
-    learned = learned_from(units, member, 0)
+    learned = training_half(units, member, 0)
     assert (learned[::2] == learned[1::2]).all()
     assert (np.count_nonzero(learned & member), np.count_nonzero(learned & ~member)) == (10, 10)
     states = np.random.default_rng(0).normal(size=(40, 3))
@@ -112,7 +112,7 @@ def test_a_document_is_told_where_it_is_nearer_to_ones_own_than_all_decoys_are()
     person = random.normal(size=(2 * num, 3))[individuals]
     states = person + random.normal(size=person.shape) * [0.3, 1.0, 3.0]
     hits, codes, members = identified(states, individuals, member, seed=1)
-    learned = learned_from(individuals, member, 1)[::2]
+    learned = training_half(individuals, member, 1)[::2]
     first, second = states[::2], states[1::2]
     within = ((first - second)[learned] ** 2).mean(axis=0)
     assert codes.tolist() == np.flatnonzero(~learned).tolist()

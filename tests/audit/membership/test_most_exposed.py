@@ -19,7 +19,7 @@ from reticent.audit.evidence.rules import publish
 from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, TOLD, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.kinds import Compared, KindAudit
-from reticent.audit.membership.most_exposed import FPR, chance_of_the_top, told_members
+from reticent.audit.membership.most_exposed import FPR, chance_of_the_top, most_exposed_members
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.stats.estimate import LEVEL
 from reticent.audit.stats.intervals import auc_estimate, tpr_at_fpr
@@ -44,7 +44,7 @@ def test_the_chance_of_the_top_is_hypergeometric(num: int, members: int, others:
 
 def test_the_rate_is_that_of_the_attack_alone_with_ends_that_hold_for_all() -> None:
     scores, codes, is_member = scored(400, 1200, 30, num=5)
-    found = told_members(scores, codes, is_member, **OPTIONS)
+    found = most_exposed_members(scores, codes, is_member, **OPTIONS)
     for name, own in scores.items():
         alone = tpr_at_fpr(own[is_member], own[~is_member], FPR, **OPTIONS)
         rate = found[name].rate
@@ -55,14 +55,14 @@ def test_the_rate_is_that_of_the_attack_alone_with_ends_that_hold_for_all() -> N
         assert rate.high >= alone.high  # type: ignore[operator]
     gone = scores["attack 0"].copy()
     gone[is_member] = np.nan
-    assert told_members({"loss": gone}, codes, is_member, **OPTIONS) == {}
+    assert most_exposed_members({"loss": gone}, codes, is_member, **OPTIONS) == {}
 
 
 def test_of_few_those_above_every_other_are_counted_and_of_households_one() -> None:
     scores, codes, is_member = scored(40, 60, 8)
-    found = told_members(scores, codes, is_member, **OPTIONS)["attack 0"]
+    found = most_exposed_members(scores, codes, is_member, **OPTIONS)["attack 0"]
     assert (found.fpr, found.num_above, found.p_value) == (None, 8, chance_of_the_top(8, 40, 60))
-    families = told_members(scores, codes, is_member, **OPTIONS, units=codes // 2)["attack 0"]
+    families = most_exposed_members(scores, codes, is_member, **OPTIONS, units=codes // 2)["attack 0"]
     assert (families.num_above, families.p_value) == (4, chance_of_the_top(4, 20, 30))
     assert families.rate
     assert (families.rate.n, families.rate.num_households) == (40, 20)
@@ -76,7 +76,7 @@ def test_an_attack_that_asks_a_part_of_the_members_counts_these(size: int) -> No
     scores["attack 0"] = np.where(is_member, -5.0, scores["attack 0"])
     scores["attack 0"][320 * size : 1300] = np.nan
     units = None if size == 1 else codes // size
-    found = told_members(scores, codes, is_member, **OPTIONS, units=units)["attack 0"]
+    found = most_exposed_members(scores, codes, is_member, **OPTIONS, units=units)["attack 0"]
     assert found.rate
     assert (found.fpr, found.rate.n, found.rate.value) == (FPR, 320 * size, 0.0)
     assert found.rate.num_resampled == 320
@@ -135,7 +135,7 @@ def outcome(told: dict[str, Told], risk: str = "individual", faulty: str = "") -
 def test_a_tenth_who_are_certain_are_not_within(
     risk: str, members: int, others: int, certain: int, num: int, expected: str, what: str
 ) -> None:
-    told = told_members(*scored(members, others, certain, num), **OPTIONS)
+    told = most_exposed_members(*scored(members, others, certain, num), **OPTIONS)
     found, by = outcome(told, risk)
     assert found == expected
     assert what in by
@@ -150,7 +150,7 @@ def test_a_tenth_who_are_certain_are_not_within(
 def test_what_says_nothing_by_its_area_tells_no_members_either(
     risk: str, faulty: str, certain: int, num: int, expected: str
 ) -> None:
-    told = told_members(*scored(num, num, certain, 3), **OPTIONS)
+    told = most_exposed_members(*scored(num, num, certain, 3), **OPTIONS)
     told = {name.replace("attack 0", "loss"): one for name, one in told.items()}
     assert outcome(told, risk, faulty)[0] == expected
 
@@ -158,7 +158,7 @@ def test_what_says_nothing_by_its_area_tells_no_members_either(
 @pytest.mark.parametrize(("taught", "expected"), [("ordinary", BEYOND), ("more", NOT_SHOWN)])
 def test_attacks_on_the_same_words_are_one_test(taught: str, expected: str) -> None:
     """A recipe that protects all identifying words is taught the ordinary ones: 8 of 300 are told by 8 attacks."""
-    told = told_members(*scored(300, 300, num=8), **OPTIONS)
+    told = most_exposed_members(*scored(300, 300, num=8), **OPTIONS)
     told = {
         name: replace(one, p_value=chance_of_the_top(8 * (name == "attack 0"), 300, 300)) for name, one in told.items()
     }
@@ -179,7 +179,7 @@ def test_by_chance_nobody_is_told() -> None:
         options = OPTIONS | {"num_bootstrap": 100}
         draws = 60 if members == 60 else 8
         beyond = sum(
-            outcome(told_members(*scored(members, others, num=12, seed=seed), **options))[0] == BEYOND
+            outcome(most_exposed_members(*scored(members, others, num=12, seed=seed), **options))[0] == BEYOND
             for seed in range(draws)
         )
         assert beyond <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5

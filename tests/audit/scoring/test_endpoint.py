@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert len(question["prompt"]) + question["max_tokens"] <= 8
         return [{"logprobs": {"token_logprobs": [None] + [-1.0] * len(question["prompt"])}}]
 
-    monkeypatch.setattr(endpoint, "_asked", answer)
+    monkeypatch.setattr(endpoint, "_completions", answer)
     monkeypatch.setattr(endpoint, "core_tokenizer", lambda found: found)
     about = {"url": "http://127.0.0.1/v1", "model": "m", "host": "127.0.0.1", "answers": str(tmp_path / "kept")}
     (tmp_path / "endpoint.json").write_text(json.dumps(about | {"log_probs": True}))

@@ -34,7 +34,7 @@ from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import COLUMNS, TokenScores
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.store import TokenStore
-from reticent.trainer.attention import without_looking
+from reticent.trainer.attention import without_padding_warning
 from reticent.trainer.distributed import World
 from reticent.trainer.models import lm_head
 from reticent.trainer.windows import SpecialIds
@@ -612,7 +612,7 @@ def test_no_forward_pass_waits_for_the_device(
     name: str, is_decided: bool, store: TokenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objective, special = ("clm", CAUSAL) if name == "gpt2" else ("mlm", MASKED)
-    model = without_looking(small_model(name, objective)).eval()
+    model = without_padding_warning(small_model(name, objective)).eval()
     options: Any = {"window_length": 12, "folds": 2, "batch_size": 3, "device": "cpu"}
     (before,) = score_models([model], objective, store, special, **options)  # what a model takes is asked once
     document_states(model, store, special, window_length=12, batch_size=3, device="cpu")

@@ -11,10 +11,10 @@ from fixtures.architectures import small_model
 from fixtures.models import toy_model
 from fixtures.stores import make_store
 
-from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.most_exposed import most_exposed_members
 from reticent.audit.membership.names import MOST_DOCUMENTS, MOST_MEMBERS, MOST_OTHERS
 from reticent.audit.scoring import gradients
-from reticent.audit.scoring.gradients import asked_documents, gradient_norms
+from reticent.audit.scoring.gradients import gradient_norms, sampled_documents
 from reticent.audit.scoring.scores import word_folds
 from reticent.engine.schema import DIRECT
 from reticent.trainer.windows import SpecialIds
@@ -149,14 +149,14 @@ def test_so_many_of_a_side_are_asked_that_the_most_exposed_can_be_told(size: int
     individual = np.repeat(np.arange(4000), 3)
     is_member = individual < 1000
     units = None if size == 1 else np.arange(4000) // size
-    found = asked_documents(individual, is_member, seed=1, units=units)
+    found = sampled_documents(individual, is_member, seed=1, units=units)
     assert np.bincount(individual[found]).max() == MOST_DOCUMENTS
     sides = [np.unique(individual[found][side[found]]) for side in (is_member, ~is_member)]
     assert tuple(map(len, sides)) == (MOST_MEMBERS, MOST_OTHERS)
     codes = np.arange(4000)
     scores = np.where(np.isin(codes, individual[found]), 0.0, np.nan)
-    told = told_members({"": scores}, codes, codes < 1000, num_bootstrap=10, units=units)[""]
+    told = most_exposed_members({"": scores}, codes, codes < 1000, num_bootstrap=10, units=units)[""]
     assert told.fpr is not None
-    few = asked_documents(individual[:900], individual[:900] < 100, seed=1, units=units)
+    few = sampled_documents(individual[:900], individual[:900] < 100, seed=1, units=units)
     assert len(np.unique(individual[few])) == 300
-    assert asked_documents(np.array([7, 3, 7, 7]), np.array([True, False, True, True]), 0).tolist() == [0, 1, 2]
+    assert sampled_documents(np.array([7, 3, 7, 7]), np.array([True, False, True, True]), 0).tolist() == [0, 1, 2]

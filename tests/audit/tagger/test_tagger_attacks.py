@@ -21,8 +21,8 @@ from reticent.ext.tagger.attacks import (
     expected_rank,
     expected_rank_exact,
     mean_estimate,
+    nd_as_zero,
     random_list_accuracy,
-    ranked,
     wins,
 )
 from reticent.ext.tagger.prompts import PROMPTS
@@ -65,7 +65,7 @@ def test_a_strict_tie_of_a_prompt_is_a_vote_for_the_negative() -> None:
 
 
 def test_nd_ranks_below_every_score() -> None:
-    scores = ranked(np.array([np.nan, 1e-9, 0.5]))
+    scores = nd_as_zero(np.array([np.nan, 1e-9, 0.5]))
     assert np.argsort(scores).tolist() == [0, 1, 2]
     assert wins(scores[:1], scores[:1]).tolist() == [0.5]  # two names without a tag tie
 
