@@ -158,9 +158,11 @@ impl NumberBlacklist {
         Ok(())
     }
 
-    /// By number, how far each word reaches beyond the spans that show it: [`OCCURRENCE`] (no farther), [`INDIVIDUAL`] or [`CORPUS`].
+    /// By number, how far each word reaches beyond the spans that show it, [`OCCURRENCE`] (no farther), [`INDIVIDUAL`] or [`CORPUS`],
+    /// and [`WIDESPREAD`] where it is that too.
     pub fn reaches(&self) -> Vec<u8> {
-        (0..self.alike.len()).map(|number| self.reach(number)).collect()
+        let is_widespread = |number: usize| u8::from(self.widespread[number]) * WIDESPREAD;
+        (0..self.alike.len()).map(|number| self.reach(number) | is_widespread(number)).collect()
     }
 
     fn reach(&self, number: usize) -> u8 {
@@ -214,17 +216,16 @@ pub fn flag_words(
             let known = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
             finder.minimal_starts_of(numbers.iter().map(known), starts);
             finder.apply(starts, flags);
-            for (flag, &number) in flags.iter_mut().zip(&numbers) {
-                *flag |= u8::from(blacklist.widespread.get(number as usize) == Some(&true)) * WIDESPREAD;
-            }
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }
             let unit = documents.units[document];
             for (flag, &number) in flags.iter_mut().zip(&numbers) {
-                match reaches.get(number as usize) {
-                    Some(&CORPUS) => *flag |= DIRECT,
-                    Some(&INDIVIDUAL) if blacklist.is_of_unit(number, unit) => *flag |= DIRECT,
+                let reach = reaches.get(number as usize).copied().unwrap_or_default();
+                *flag |= reach & WIDESPREAD;
+                match reach & !WIDESPREAD {
+                    CORPUS => *flag |= DIRECT,
+                    INDIVIDUAL if blacklist.is_of_unit(number, unit) => *flag |= DIRECT,
                     _ => {}
                 }
             }

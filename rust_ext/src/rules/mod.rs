@@ -178,11 +178,11 @@ static PARTS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
 
 /// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
 fn expand(pattern: &str) -> String {
-    let mut expanded = pattern.to_owned();
-    while let Some((name, part)) = PARTS.iter().find(|(name, _)| expanded.contains(name)) {
-        expanded = expanded.replace(name, part);
-    }
-    expanded
+    let named = |at: usize| PARTS.iter().find(|(name, _)| pattern[at..].starts_with(name)).map(|part| (at, part));
+    let Some((at, (name, part))) = pattern.match_indices('%').find_map(|(at, _)| named(at)) else {
+        return pattern.to_owned();
+    };
+    [&pattern[..at], &expand(part), &expand(&pattern[at + name.len()..])].concat()
 }
 
 /// Matches of the rules with these labels (every rule for None), by document, then start.

@@ -52,7 +52,8 @@ pub struct WordPiece {
     /// Pieces that begin a word, and those that go on within one, of up to 15 bytes.
     short: [HashMap<Key, u32, FixedState>; 2],
     long: [HashMap<Box<[u8]>, u32, FixedState>; 2],
-    longest: usize,
+    /// Bytes of the longest piece that begins with each byte: of a number few are.
+    longest: Box<[[usize; 256]; 2]>,
     unknown: u32,
     max_len: usize,
 }
@@ -63,7 +64,7 @@ impl WordPiece {
         let mut found = Self {
             short: Default::default(),
             long: Default::default(),
-            longest: 0,
+            longest: Box::new([[0; 256]; 2]),
             unknown: *vocabulary.get(model["unk_token"].as_str()?)?,
             max_len: usize::try_from(model["max_input_chars_per_word"].as_u64()?).ok()?,
         };
@@ -72,7 +73,8 @@ impl WordPiece {
             let forms = [Some(piece), piece.strip_prefix(prefix)];
             for (within, form) in forms.into_iter().enumerate() {
                 let Some(form) = form.filter(|form| !form.is_empty() && form.is_ascii()) else { continue };
-                found.longest = found.longest.max(form.len());
+                let longest = &mut found.longest[within][usize::from(form.as_bytes()[0])];
+                *longest = form.len().max(*longest);
                 match Key::of(form.as_bytes(), 0, form.len()) {
                     Some(key) => _ = found.short[within].insert(key, id),
                     None => _ = found.long[within].insert(form.as_bytes().into(), id),
@@ -87,7 +89,7 @@ impl WordPiece {
         if word.len() <= self.max_len {
             while start < word.len() {
                 let within = usize::from(start > 0);
-                let longest = word.len().min(start + self.longest);
+                let longest = word.len().min(start + self.longest[within][usize::from(word[start])]);
                 let fits = (start + 1..=longest).rev().find_map(|end| {
                     let id = match Key::of(word, start, end) {
                         Some(key) => self.short[within].get(&key),
