@@ -15,6 +15,7 @@ Goals: P13 (everything before training beside the fastest tokeniser that is righ
 
 from __future__ import annotations
 
+import compileall
 import itertools
 import json
 import os
@@ -214,6 +215,8 @@ def run(
         "trials": {},
         "growth": [],
     }
+    if size == "cpu":
+        compileall.compile_dir(ROOT / "reticent", quiet=1)  # as an installation does
     with tempfile.TemporaryDirectory(prefix="protection-") as place:
         folder = Path(place)
         (folder / "hospital").mkdir()

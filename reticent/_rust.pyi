@@ -812,17 +812,6 @@ def seen_surfaces(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
     """Return the surfaces of what is seen of strings, distinct and in byte order (column ``word``): what a `Blacklist`
     holds."""
 
-def cover_spans(
-    texts: _ArrowArray,
-    words: Words,
-    span_offsets: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    ends: NDArray[np.int32],
-    *,
-    num_threads: int = 0,
-) -> NDArray[np.uint8]:
-    """Return 1 for each word that meets a span of its document in at least one character."""
-
 def pack_numbers(numbers: NDArray[np.uint32], offsets: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
     """Return the numbers of the words of documents in so many bits each; see `unpack_numbers`."""
 
@@ -865,18 +854,7 @@ def mark_spans(
     *,
     num_threads: int = 0,
 ) -> MarkedSpans:
-    """Return what `cover_spans` and `gaps_in_spans` return; characters are counted once for both."""
-
-def gaps_in_spans(
-    texts: _ArrowArray,
-    words: Words,
-    span_offsets: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    ends: NDArray[np.int32],
-    *,
-    num_threads: int = 0,
-) -> Words:
-    """Return the stretches of spans that are neither in a word nor white space, in order and apart."""
+    """Return the words of each span, those that meet one in at least one character, and what spans hold beside them."""
 
 def replace_words(
     texts: _ArrowArray,
@@ -971,9 +949,6 @@ def find_together(
     num_threads: int = 0,
 ) -> tuple[ArrowBatch, ArrowBatch]:
     """Return the batches of `Records.find` and `Gazetteer.find`, in one pass over the texts."""
-
-def list_field_labels() -> list[str]:
-    """Return the labels that the value of a field may have."""
 
 def unescape(text: str) -> tuple[str, list[int]]:
     """Return a text without the escapes of an export, and where each of its characters begins in the original."""

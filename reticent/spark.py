@@ -1,11 +1,11 @@
 """Reticent on Spark: the public names.
 
 >>> from reticent import spark                                      # doctest: +SKIP
->>> notes = spark.open_documents(frame)                             # a DataFrame, or paths of Parquet files
->>> index = spark.build_index(notes, config=IndexConfig(max_n=3))
->>> index.write("index")                                            # tables that `reticent.open_index` reads
->>> spans = spark.detect(notes, ["rules"])
->>> spark.protect(notes, index, spans=spans).frame()                # flags of each word, by document
+>>> notes = spark.open_documents(frame)  # doctest: +SKIP
+>>> index = spark.build_index(notes, config=IndexConfig(max_n=3))  # doctest: +SKIP
+>>> index.write("index")  # doctest: +SKIP
+>>> spans = spark.detect(notes, ["rules"])  # doctest: +SKIP
+>>> spark.protect(notes, index, spans=spans).frame()  # doctest: +SKIP
 
 Importing it starts nothing, and needs neither torch nor pyspark; a session is the caller's.
 """

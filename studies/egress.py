@@ -520,8 +520,8 @@ def tables(record: Mapping[str, Any]) -> str:
         found.append(markdown([*heads, "people of the smallest group"], cells))
     if asked := record.get("commands"):
         shown = {
-            "model": "by the command, model", "reports": "reports", "verdict": "verdict", "verified": "signature verified",
-            "cpu_seconds": "CPU seconds", "peak_mib": "MiB at the peak",
+            "model": "by the command, model", "reports": "reports", "verdict": "verdict",
+            "verified": "signature verified", "cpu_seconds": "CPU seconds", "peak_mib": "MiB at the peak",
         }  # fmt: skip
         found.append(markdown(list(shown.values()), [[row[name] for name in shown] for row in asked["models"]]))
     if behind := record.get("served"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,11 +53,16 @@ def pytest_collection() -> Generator[None, object, object]:
     """Leave the modules and tests, which live to the end, out of every later walk of the garbage collector, and let it
     walk less often: toy models and tables come and go by the thousand, and next to none is part of a cycle. They stay
     out at the end too: walking them then takes four seconds, and frees what the process gives back anyway.
+
+    The accountants of Opacus, where they were imported, work out each Renyi divergence several times, and most of their
+    time is that; here once.
     """
     gc.disable()
     try:
         return (yield)
     finally:
+        if accounting := sys.modules.get("opacus.accountants.analysis.rdp"):
+            accounting._compute_rdp = cache(accounting._compute_rdp)
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
         gc.enable()

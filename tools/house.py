@@ -91,7 +91,7 @@ _NAMED = re.compile(r"(reticent(?:\.\w+)+)(?::\w+(?:\.\w+)*)?")
 
 def _named(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield the modules that strings seem to name, and their lines; docstrings name nothing."""
-    prose = set()
+    prose: set[int] = set()
     for node in ast.walk(tree):  # what stands in a node comes after it
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             if match := _NAMED.fullmatch(node.value):

@@ -654,6 +654,21 @@ def _scrub(record: Record) -> str:
     )
 
 
+def _formats(record: Record) -> str:
+    formats = record["formats"]
+    words, lost = (sum(own[key] for own in formats.values()) for key in ("words", "words_lost"))
+    speeds = ", ".join(f"{name} {_in(own['mb_per_core_second'], 0)}" for name, own in list(formats.items())[:4])
+    return (
+        f"Of {words:,} words in files of {len(formats)} kinds, {lost:,} are not read in their order. MB of files that "
+        f"become staged documents in a second of one core: {speeds} (median and range)."
+    )
+
+
+def _formats_figure(record: Record) -> Dots:
+    rows = [Dot.of(name, own["mb_per_core_second"], "") for name, own in record["formats"].items()]
+    return Dots(rows=rows, axis="MB of files in a second of one core, median and range", log=True, digits=1)
+
+
 def _guard(record: Record) -> str:
     added = record["cpu_microseconds_per_token"]["guarded, added"]
     return (
@@ -811,6 +826,7 @@ PAGES = (
         _scoring,
         _by_way("tokens_per_second", "tokens per second, median and range"),
     ),
+    Page("formats", "Are a hospital's formats read whole, and how fast?", _formats, _formats_figure),
     Page(
         "scrub",
         "How fast are identifiers replaced?",
@@ -827,8 +843,12 @@ PAGES = (
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Yield (path, text) of every page, of its figure, of the README's figure, and of the list of pages."""
-    for page in PAGES:
+    """Yield (path, text) of every page, of its figure, of the README's figure, and of the list of pages.
+
+    A page whose record is not made yet is left as it is.
+    """
+    recorded = [page for page in PAGES if all(record_path(name).exists() for name in page.records)]
+    for page in recorded:
         records = [json.loads((record_path(name)).read_text()) for name in page.records]
         path = FOLDER / f"{page.stem}.md"
         kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
@@ -838,7 +858,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield FOLDER.parent / "assets" / "demo.svg", draw_plane(*demo_plane(demo))
     yield from ((FOLDER / name, text) for name, text in reproduction(evidence_of_records()))
     listed = f"- [{QUESTION}](reproduction.md)\n"
-    listed += "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
+    listed += "".join(f"- [{page.question}]({page.stem}.md)\n" for page in recorded)
     path = FOLDER / "index.md"
     kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
     yield (

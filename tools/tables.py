@@ -227,6 +227,25 @@ def _scrub(record: dict[str, Any]) -> str:
     )
 
 
+def _formats(record: dict[str, Any]) -> str:
+    rows = []
+    for name, own in record["formats"].items():
+        lost = (own["words"], own["words_lost"], own["characters_lost"])
+        speeds = (f"{own[key]['median']:.1f}" for key in ("mb_per_second", "mb_per_core_second"))
+        beside = ("-", "-")
+        if peer := own.get("peer"):
+            beside = (f"{peer['name']}: {peer['words_lost']:,}", f"{peer['mb_per_core_second']:.1f}")
+        size = (f"{own['documents']:,}", f"{own['bytes'] / 1e6:.1f}")
+        rows.append((name, *size, *(f"{count:,}" for count in lost), *speeds, *beside))
+    heads = ("", "documents", "MB", "words", "words lost", "characters lost", "MB/s", "MB a core second")
+    more = ("words lost by another reader", "its MB a core second")
+    rounds = next(iter(record["formats"].values()))["mb_per_second"]["n"]
+    return (
+        f"MB of the files; median of {rounds}; {record['load_before']:.1f} processes ran beside it (load). "
+        f"{machine_line(record)}\n\n" + markdown((*heads, *more), rows)
+    )
+
+
 def _guard(record: dict[str, Any]) -> str:
     machine, added = record["machine"], record["cpu_microseconds_per_token"]
     rows = [(name, f"{row['median']:,.0f}", f"{row['low']:,.0f} to {row['high']:,.0f}") for name, row in added.items()]
@@ -452,6 +471,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "spark": spark_tables,
     "warehouse": warehouse_tables,
     "duplicates": _dedup,
+    "formats": _formats,
     "scrub": _scrub,
     "guard": _guard,
     "escapes": escape_tables,

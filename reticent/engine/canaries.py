@@ -363,7 +363,7 @@ def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokeni
         words = _rust.segment(texts)
         bounds = np.arange(len(own) + 1, dtype=np.int64)
         starts, last = ends[own].astype(np.int32), pc.utf8_length(texts).to_numpy().astype(np.int32)
-        in_tail = np.flatnonzero(_rust.cover_spans(texts, words, bounds, starts, last))
+        in_tail = np.flatnonzero(_rust.mark_spans(texts, words, bounds, starts, last).mask)
         first = words.doc_offsets[:-1]
         first_in_tail = in_tail[np.searchsorted(in_tail, first)] - first
         for doc_id, word in zip(batch.column("doc_id").to_pylist(), first_in_tail.tolist(), strict=True):

@@ -66,7 +66,7 @@ def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: 
     below k. Half of ``delta`` is for the noise, half for words of k voters.
 
     >>> voted_shares(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
-    [0.0, 0.008, 0.506, 1.0]
+    [0.0, 0.008, 0.51, 1.0]
     """
     from scipy.stats import norm
 

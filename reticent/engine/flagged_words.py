@@ -244,7 +244,7 @@ def _collect(
             chosen = ((kinds == (scope, name)).all(axis=1))[kind_of_span]
             if scope != "occurrence" and chosen.any():
                 of_kind = _subset(offsets, starts, ends, chosen)
-                mask = _rust.cover_spans(part.texts, words, *of_kind, num_threads=num_threads)
+                mask = _rust.mark_spans(part.texts, words, *of_kind, num_threads=num_threads).mask
                 blacklist = blacklists.setdefault(name, make())
                 blacklist.add(part.texts, words, mask, part.units, everywhere=scope == "corpus")
     return blacklists

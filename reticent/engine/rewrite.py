@@ -31,7 +31,7 @@ TextStyle = Style | Literal["lower"]
 class Rewritten:
     """New texts, their words, and the flags and n-gram starts of these words (uint8, one a word).
 
-    ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none.
+    ``gaps`` are the stretches between words that are direct (`_rust.mark_spans`); None where there are none.
     ``spans`` are the words of each replacement and its label, as `SpanWriter.write` takes them.
     """
 
@@ -176,13 +176,13 @@ def replace_spans(
     np.bitwise_or.at(
         new_starts, np.searchsorted(now.keys(now.starts), (before.rows[kept] << 32) | at, "right") - 1, starts[kept]
     )
-    gaps = _rust.gaps_in_spans(
+    gaps = _rust.mark_spans(
         made.texts,
         new_words,
         made.edits.offsets,
         *(np.ascontiguousarray(bound, dtype=np.int32) for bound in (made.edits.new_start, made.edits.new_end)),
         num_threads=options.get("num_threads", 0),
-    )
+    ).gaps
     return Rewritten(made.texts, new_words, new_flags, new_starts, gaps, _words_of(edits, now, new_words, made.labels))
 
 

@@ -140,17 +140,17 @@ def write_view(
         flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
 
-        def planes(gaps: np.ndarray | None, flags: np.ndarray) -> Planes:
+        def planes(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
             return _rust.planes(
                 *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
                 num_threads=num_threads,
             )  # fmt: skip
 
-        # Of the words that identify nobody, those that are direct.
+        # Of the words that identify nobody, those that are direct; where n-grams start is not asked of them.
         common = flags & WIDESPREAD
         flags &= DIRECT | INDIRECT
-        lost = planes(None, (common != 0) * (flags & DIRECT | INDIRECT))
-        return _Protected.of(block, flags, planes(in_gaps, flags), lost)
+        lost = planes(None, (common != 0) * (flags & DIRECT | INDIRECT), np.zeros_like(starts))
+        return _Protected.of(block, flags, planes(in_gaps, flags, starts), lost)
 
     counts: dict[str, int] = {}
     with ViewWriter(folder) as writer:

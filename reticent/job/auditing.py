@@ -204,7 +204,7 @@ def _covered(
     """Whether each word lies in one of the chosen spans, bool."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
-    covered = _rust.cover_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads)
+    covered = _rust.mark_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads).mask
     return np.asarray(covered.astype(bool))
 
 

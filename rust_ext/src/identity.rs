@@ -163,10 +163,6 @@ fn differences(one: &str, other: &str) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow_array::StringArray;
-
     use super::*;
 
     fn form(id: &str) -> String {
@@ -210,34 +206,6 @@ mod tests {
                 assert_eq!(once, folded(&id, ALL), "{id:?}");
                 assert_eq!(once.is_empty(), id.chars().all(prints_nothing), "{id:?}");
             }
-        }
-    }
-
-    #[test]
-    fn groups_are_of_distinct_spellings_in_the_order_of_their_rows() {
-        let ids = [Some("x"), Some("B"), None, Some("a"), Some("A"), Some("a"), Some(" A"), Some("b"), Some("ab")];
-        let found = groups(&(Arc::new(StringArray::from(ids.to_vec())) as ArrayRef));
-        assert_eq!(found.rows, [1, 7, 3, 4, 6]);
-        assert_eq!(found.bounds, [0, 2, 5]);
-        assert_eq!(found.differences, [CASE, CASE | WHITE_SPACE]);
-    }
-
-    #[test]
-    fn a_difference_is_named() {
-        for (one, other, expected) in [
-            ("P1", "p1", CASE),
-            ("P1", "P1\u{a0}", WHITE_SPACE),
-            ("P 1", "P\u{a0}1", WHITE_SPACE),
-            ("P1", "P\u{200b}1", INVISIBLE),
-            ("P1", "Ｐ1", FORM),
-            ("P1", "ｐ1", FORM | CASE),
-            ("1", "1.0", POINT_ZERO),
-            ("1", "01", PADDING),
-            ("1", "００1", FORM | PADDING),
-            ("1", " 01.0", WHITE_SPACE | POINT_ZERO | PADDING),
-        ] {
-            assert_eq!(differences(one, other), expected, "{one:?} {other:?}");
-            assert_eq!(differences(other, one), expected, "{other:?} {one:?}");
         }
     }
 }

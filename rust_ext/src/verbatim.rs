@@ -20,6 +20,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
+use crate::storage::buffer::prefetch;
+use crate::storage::key::mix;
 use crate::text::surface::Surface;
 
 /// Shorter stretches that make up a match.
@@ -143,30 +145,11 @@ impl Filter {
     }
 }
 
-/// A bijection of 64 bits that leaves no structure (the end of SplitMix64).
-#[inline]
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 /// What adding texts works with.
 #[derive(Default)]
 pub struct Scratch {
     folder: Folder,
     hashes: Vec<u64>,
-}
-
-#[inline(always)]
-fn prefetch(place: &AtomicU64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads no value and cannot fault; every x86-64 processor has the instruction (SSE).
-    unsafe {
-        std::arch::x86_64::_mm_prefetch(std::ptr::from_ref(place).cast(), std::arch::x86_64::_MM_HINT_T0);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
 }
 
 /// What of a text is compared.

@@ -39,6 +39,7 @@ from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
 
+pytestmark = pytest.mark.usefixtures("without_figures")
 BOOTSTRAP: Bootstrap = {"num_bootstrap": 200, "seed": 0, "units": None}
 
 # ----------------------------------------------------------------------------------------------------------- attributes

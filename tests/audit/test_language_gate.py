@@ -44,6 +44,7 @@ def test_an_evidence_of_an_older_version_is_not_judged() -> None:
     assert verdict([], [], corpus=evidence(tiny_audit()).corpus).results == []
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_says_it(tmp_path: Path) -> None:
     said = "in a language that the rules for identifiers do not know"
     assert f"{said} (they know English, French, Spanish and German): 100 of 1,000" in text_of(

@@ -78,8 +78,8 @@ def marked(kind: Kind, text: str, start: int, end: int) -> TokenStore:
     array = pa.array([text], pa.large_string())
     words = _rust.segment(array)
     span = np.array([0, 1], np.int64), np.array([start], np.int32), np.array([end], np.int32)
-    gaps = _rust.gaps_in_spans(array, words, *span)
-    return stored(kind, [text], _rust.cover_spans(array, words, *span) * np.uint8(DIRECT), words, gaps)
+    gaps = _rust.mark_spans(array, words, *span).gaps
+    return stored(kind, [text], _rust.mark_spans(array, words, *span).mask * np.uint8(DIRECT), words, gaps)
 
 
 def escaped(kind: Kind, text: str, store: TokenStore, protected: set[int]) -> list[int]:

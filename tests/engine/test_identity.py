@@ -60,6 +60,8 @@ SAME = [
     ("a trailing .0", "77123", "77123.0"),
     ("a trailing .0", "77123", "77123.000"),
     ("letter case, zero padding", "ZQ07", "zq7"),
+    ("Unicode form or width, letter case", "Zk9Q", "ｚk9Q"),
+    ("Unicode form or width, zero padding", "77123", "００77123"),
     ("white space, a trailing .0, zero padding", "77123", " 077123.0"),
 ]
 DIFFERENT = [

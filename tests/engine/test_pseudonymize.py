@@ -115,9 +115,8 @@ def test_x_is_what_the_recipes_are_trained_on() -> None:
     words = _rust.segment(texts)
     bounds = np.array([0, len(spans)], dtype=np.int64)
     starts, ends = (np.array([span[i] for span in spans], dtype=np.int32) for i in (0, 1))
-    mask = _rust.cover_spans(texts, words, bounds, starts, ends)
-    gaps = _rust.gaps_in_spans(texts, words, bounds, starts, ends)
-    made = replace_words_by_x(texts, words, mask, np.zeros_like(mask), gaps)
+    told = _rust.mark_spans(texts, words, bounds, starts, ends)
+    made = replace_words_by_x(texts, words, told.mask, np.zeros_like(told.mask), told.gaps)
     assert scrubbed([text], [spans], "x").texts.to_pylist() == made.texts.to_pylist()
     assert "XXX X X." in made.texts[0].as_py()
 

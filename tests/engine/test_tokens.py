@@ -199,18 +199,14 @@ def test_every_token_that_meets_a_character_of_a_span_is_direct(trained: Trained
     spans = spans_in(text, seed)
     array = pa.array([text], pa.large_string())
     words = _rust.segment(array)
-    gaps = _rust.gaps_in_spans(array, words, *span_arrays_of(spans))
     marked = _rust.mark_spans(array, words, *span_arrays_of(spans))
-    assert marked.mask.tolist() == _rust.cover_spans(array, words, *span_arrays_of(spans)).tolist()
-    assert [list(map(int, bounds)) for bounds in marked.gaps.char_spans(array)] == [
-        list(map(int, bounds)) for bounds in gaps.char_spans(array)
-    ]
+    gaps = marked.gaps
     froms, tos = gaps.char_spans(array)
     by_hand = gaps_by_hand(text, spans)
     assert {i for a, b in zip(froms.tolist(), tos.tolist(), strict=True) for i in range(a, b)} == by_hand
     assert all(b < c for b, c in zip(tos.tolist(), froms.tolist()[1:], strict=False))
 
-    flags = _rust.cover_spans(array, words, *span_arrays_of(spans)) * np.uint8(DIRECT)
+    flags = marked.mask * np.uint8(DIRECT)
     starts = np.zeros_like(flags)
     tokens = trained.encoder.encode(array, words, flags, starts, gaps=gaps)
     assert_packed(trained.encoder.pack(array, words, flags, starts, gaps=gaps), tokens)
@@ -231,7 +227,7 @@ def test_a_gap_is_direct_in_its_document_alone(trained: Trained) -> None:
     words = _rust.segment(texts)
     zeros = np.zeros(words.num_words, dtype=np.uint8)
     spans = np.array([0, 0, 1, 1]), np.array([4], dtype=np.int32), np.array([7], dtype=np.int32)
-    gaps = _rust.gaps_in_spans(texts, words, *spans)
+    gaps = _rust.mark_spans(texts, words, *spans).gaps
     tokens = trained.encoder.encode(texts, words, zeros, zeros, gaps=gaps)
     first, second, third = (tokens.flags[a:b].tolist() for a, b in itertools.pairwise(tokens.doc_offsets.tolist()))
     assert not any(first)
@@ -607,14 +603,9 @@ def test_x_stands_for_symbols_of_an_identifier_and_punctuation_stays() -> None:
     array = pa.array([text], pa.large_string())
     words = _rust.segment(array)
     spans = [(4, 13), (18, 21)]
-    flags = _rust.cover_spans(array, words, *span_arrays_of(spans)) | np.array([0, 0, 0, 2, 0, 0], dtype=np.uint8)
-    gaps = _rust.gaps_in_spans(array, words, *span_arrays_of(spans))
     marked = _rust.mark_spans(array, words, *span_arrays_of(spans))
-    assert marked.mask.tolist() == _rust.cover_spans(array, words, *span_arrays_of(spans)).tolist()
-    assert [list(map(int, bounds)) for bounds in marked.gaps.char_spans(array)] == [
-        list(map(int, bounds)) for bounds in gaps.char_spans(array)
-    ]
-    made = replace_words_by_x(array, words, flags, np.zeros_like(flags), gaps, num_threads=1)
+    flags = marked.mask | np.array([0, 0, 0, 2, 0, 0], dtype=np.uint8)
+    made = replace_words_by_x(array, words, flags, np.zeros_like(flags), marked.gaps, num_threads=1)
     assert made.texts.to_pylist() == ["see XXX, X X and X@X; 𝄞"]
     surfaces = pa.record_batch(made.words.surfaces(made.texts)).column("word").to_pylist()
     assert dict(zip(surfaces, made.flags.tolist(), strict=True)) == {"see": 0, "XXX": 0, "X": 0, "and": 2}

@@ -96,6 +96,7 @@ def may_be_alphabetic(c: str) -> bool:
         ("Du\u200bpont Du\u00adpont Du\ufeffpont", ["Du\u200bpont", "Du\u00adpont", "Du\ufeffpont"]),
         ("Dupont\u202f: 10\u202f000, Ann\u202fLee", ["Dupont", "10", "000", "Ann", "Lee"]),
         ("12\u200b-\u206005 ก\u200bข", ["12\u200b-\u206005", "ก", "ข"]),
+        ("カナ\u200bカナ 田\u200b中", ["カナ", "カナ", "田", "中"]),
         ("患者 田中", ["患", "者", "田", "中"]),
         ("nul\0byte", ["nul", "byte"]),
         ("a \u0e34b", ["a", "\u0e34", "b"]),

@@ -21,7 +21,10 @@ from reticent.job.config import parse_job
 
 README = ROOT / "README.md"
 TREE = "docs/explanation/architecture.md"
-pytestmark = pytest.mark.skipif(not README.exists(), reason="needs the sources")
+pytestmark = [
+    pytest.mark.skipif(not README.exists(), reason="needs the sources"),
+    pytest.mark.usefixtures("without_ink"),
+]
 
 
 def test_the_job_file_is_valid() -> None:

@@ -63,7 +63,8 @@ def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_pa
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "hospital" / "documents"), "spans": "spans"},
         "detect": {"detectors": ["gold"]}, "split": {"heldout": 0.4},
-        "model": [{"name": "m", **about, "recipes": ["clm"]},
+        "recipes": {"plain": {"base": "clm"}},  # of the recipe clm alone there are shadows
+        "model": [{"name": "m", **about, "recipes": ["plain"]},
                   {"name": "control", **about, "recipes": ["clm"], "repeated": 100}],
         "train": {"num_epochs": 1, "window_length": 128, "batch_size": 16, "device": "cpu"},
         "audit": {"num_bootstrap": 100, "attacks": ["loss", "zlib"], "shadow": {"recipes": ["clm"], "num_shadows": 4}},
@@ -78,7 +79,7 @@ def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_pa
         attack = own.membership["loss"]
         assert (attack.num_members, attack.num_nonmembers) == (members, others)
     assert models["control", "clm"].membership["lira_online"].num_shadows == 4
-    assert (models["m", "clm"].membership["loss"].num_members or 0) > members
+    assert (models["m", "plain"].membership["loss"].num_members or 0) > members
     scores = pq.read_table(tmp_path / "run" / "shadows" / "control" / "clm" / "00" / "scores.parquet")
     assert scores.num_rows == members + others
     # What was trained on, by its ledger, which is drawn again from the tokens.
@@ -86,6 +87,6 @@ def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_pa
     lengths = np.diff(store.doc_offsets) + 1  # the end of each is a target too
     seen = int((lengths * np.where(drawn[store.individual], TIMES_REPEATED, 1)).sum())
     ledgers = {name: own.ledger for name, own in models.items() if own.ledger}
-    assert (ledgers["m", "clm"].eligible, ledgers["control", "clm"].eligible) == (lengths.sum(), seen)
+    assert (ledgers["m", "plain"].eligible, ledgers["control", "clm"].eligible) == (lengths.sum(), seen)
     folder = tmp_path / "run" / "models" / "control" / "clm"
     assert verify_training(run, "control", "clm", folder / "ledger.json").mismatches == []

@@ -33,7 +33,7 @@ from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.trainer.verify import read_ledger
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 ARCHIVE = Path(__file__).with_name("old-run.tar.xz")
 PATCHES = "rewritten text was kept as patches of its original, a format that is gone"

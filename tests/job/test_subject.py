@@ -831,9 +831,9 @@ def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without
 ) -> None:
     monkeypatch.setattr("reticent.ext.propile.stage.LETTERS", 40)  # the toy reads 128 tokens
     net = load_model(place / "outside", "clm")
-    asked = {"num_prompts": 45, "prefix_tokens": 8, "num_tokens": 12, "temperature": 0}
+    asked = {"num_prompts": 20, "prefix_tokens": 8, "num_tokens": 12, "temperature": 0}
     more: dict[str, Any] = {
-        "extraction": {"prefix_tokens": [10], "suffix_tokens": 10, "num_passages": 40, "num_queries": []},
+        "extraction": {"prefix_tokens": [10], "suffix_tokens": 10, "num_passages": 20, "num_queries": []},
         "audit": {"num_bootstrap": 100, "attacks": ["ngram_coverage"], "generation": asked},
         "probe": {
             "subjects": str(place / "asked.parquet"), "targets": ["zip"], "beam_sizes": [1],

@@ -84,6 +84,7 @@ def notes(folder: Path, num_individuals: int) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("without_figures")
 def test_local_folders_are_bases_of_a_job(tmp_path: Path) -> None:
     models = []
     for kind, objective in (("bert", "mlm"), ("gpt2", "clm")):

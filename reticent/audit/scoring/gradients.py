@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.attention import seeing
 from reticent.trainer.ghost_norms import linear_squares, row_squares, tied_products
-from reticent.trainer.models import lm_head, logits_of, whole_inputs
+from reticent.trainer.models import fused_activations, lm_head, logits_of, whole_inputs
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 if TYPE_CHECKING:
@@ -115,18 +115,18 @@ def gradient_norms(
         A norm is not a number.
     """
     where = pick_device(device)
-    net: Any = model.to(device=where).eval()  # type: ignore
+    net: Any = fused_activations(model.to(device=where).eval())  # type: ignore
     chosen = mask & (word_folds(store, folds, seed)[0] == 0) if objective == "mlm" else mask
     asked = _Asked(cut_windows(store, window_length, special), chosen, objective, net)
     norms, layers, is_checked, done = np.full(store.num_documents, np.nan), _Layers.of(net), False, 0
     for group in asked.batches(documents):
-        question = asked.of(group) if layers is not None and asked.fits(group) else None
-        if layers is not None and question is not None and not is_checked:
+        questions = asked.of(group) if layers is not None and asked.fits(group) else None
+        if layers is not None and questions is not None and not is_checked:
             is_checked = True
             if not layers.agree(asked.of(group[:1]), asked.gradients(group[0])):
                 layers = None
-        if layers is not None and question is not None:
-            norms[group] = layers.norms(question)
+        if layers is not None and questions is not None:
+            norms[group] = layers.norms(questions)
         else:
             for document in group.tolist():
                 found = asked.gradients(document)
@@ -149,16 +149,34 @@ class _Question:
     """A batch of rows of several documents: input ids (B, T), attention mask or None, flat positions whose loss counts
     (N,), true tokens (N,), and the document (0 to U - 1, ascending, on the host) of each row and position."""
 
+    num_documents: int
     given: torch.Tensor
     seen: torch.Tensor | None
     wanted: torch.Tensor
     true: torch.Tensor
     of_rows: np.ndarray
     of_cells: np.ndarray
+    _slots: dict[bool, tuple[int, torch.Tensor | None]] = field(default_factory=dict)
 
-    @property
-    def num_documents(self) -> int:
-        return int(self.of_rows[-1]) + 1
+    def laid(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a layer's input or output gradient, (B, T, ...) or (N, ...), as (U, L, ...): the positions of each
+        document end to end, padded with zeros."""
+        is_rows = values.ndim == 3 or not values.is_floating_point()
+        expected = self.given.shape if is_rows else self.wanted.shape
+        if values.shape[: len(expected)] != expected or values.ndim > 3:
+            raise _Unknown
+        if is_rows not in self._slots:
+            owners = self.of_rows if is_rows else self.of_cells
+            ranks = np.arange(len(owners)) - np.searchsorted(owners, owners)
+            longest = int(ranks.max()) + 1
+            slots = owners * longest + ranks
+            is_whole = len(slots) == self.num_documents * longest
+            self._slots[is_rows] = longest, None if is_whole else torch.from_numpy(slots).to(values.device)
+        longest, places = self._slots[is_rows]
+        if places is not None:
+            spread = values.new_zeros((self.num_documents * longest, *values.shape[1:]))
+            values = spread.index_copy_(0, places, values)
+        return values.reshape(self.num_documents, -1, *values.shape[1 + is_rows :])
 
 
 class _Asked:
@@ -173,21 +191,19 @@ class _Asked:
         begins = windows.starts + int(objective != "mlm" and windows.special.prefix is None)
         ends = windows.starts + windows.lengths
         self.num_asked = totals[np.maximum(ends, begins)] - totals[begins]
+        self._totals = np.concatenate([[0], np.cumsum(self.num_asked)])
         self.bounds = np.searchsorted(windows.documents, np.arange(windows.store.num_documents + 1))
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
 
     def counts(self, documents: np.ndarray) -> np.ndarray:
         """Return the number of tokens of each document whose loss counts."""
-        totals = np.concatenate([[0], np.cumsum(self.num_asked)])
-        return np.asarray(totals[self.bounds[documents + 1]] - totals[self.bounds[documents]])
+        return np.asarray(self._totals[self.bounds[documents + 1]] - self._totals[self.bounds[documents]])
 
     def batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield groups of document numbers with a token whose loss counts, those with the most and longest windows
-        first, as many as `fits` allows, or one."""
+        """Yield groups of document numbers with a token whose loss counts, the longest first, as many as `fits`
+        allows, or one."""
         documents = documents[self.counts(documents) > 0]
-        longest = np.maximum.reduceat(np.append(self.windows.lengths, 0), self.bounds[:-1])[documents]
-        num_windows = np.diff(self.bounds)[documents]
-        documents = documents[np.lexsort((-longest, -num_windows))]
+        documents = documents[np.argsort(-np.diff(self.windows.store.doc_offsets)[documents], kind="stable")]
         first = 0
         while first < len(documents):
             last = first + 1
@@ -198,10 +214,9 @@ class _Asked:
 
     def fits(self, documents: np.ndarray) -> bool:
         """Whether these documents fit into one batch."""
-        windows = self._windows(documents)
-        num_cells = len(windows) * int(self.windows.lengths[windows].max() + self.windows.special.num_added)
-        num_logits = num_cells if self.head is None else int(self.num_asked[windows].sum())
-        num_logits = max(num_logits, len(documents) * int(self.counts(documents).max()))
+        counts, added = self.counts(documents), self.windows.special.num_added
+        num_cells = sum(len(part) * int(self.windows.lengths[part].max() + added) for part in self._parts(documents))
+        num_logits = max(num_cells if self.head is None else int(counts.sum()), len(documents) * int(counts.max()))
         is_small = num_logits * self.net.config.vocab_size <= MAX_LOGITS[self._kind]
         return num_cells <= MAX_CELLS[self._kind] and is_small
 
@@ -211,14 +226,20 @@ class _Asked:
         windows = np.concatenate(spans)
         return np.asarray(windows[self.num_asked[windows] > 0])
 
-    def of(self, documents: np.ndarray) -> _Question:
-        """Return the batch of these documents, each of which has a token whose loss counts."""
+    def _parts(self, documents: np.ndarray) -> list[np.ndarray]:
+        """Return the windows of full length, and the others, which would be padded to these in one batch."""
         windows = self._windows(documents)
+        is_whole = self.windows.lengths[windows] == self.windows.longest - self.windows.special.num_added
+        return [part for part in (windows[is_whole], windows[~is_whole]) if len(part)]
+
+    def of(self, documents: np.ndarray) -> list[_Question]:
+        """Return the batches of these documents, each of which has a token whose loss counts."""
         number = np.empty(self.windows.store.num_documents, dtype=np.int64)
         number[documents] = np.arange(len(documents))
-        return self._question(windows, number[self.windows.documents[windows]])
+        parts = self._parts(documents)
+        return [self._question(part, number[self.windows.documents[part]], len(documents)) for part in parts]
 
-    def _question(self, numbers: np.ndarray, of_rows: np.ndarray) -> _Question:
+    def _question(self, numbers: np.ndarray, of_rows: np.ndarray, num_documents: int = 1) -> _Question:
         """Return the batch of the windows ``numbers``, whose documents are ``of_rows``."""
         batch = self.windows.gather(numbers)
         positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
@@ -233,7 +254,8 @@ class _Asked:
         true = self.windows.store.input_ids[positions.reshape(-1)[cells]].astype(np.int64)
         given, wanted, labels = (torch.from_numpy(part).to(self.device) for part in (input_ids, cells, true))
         seen = None if attention is None or attention.all() else torch.from_numpy(attention).to(self.device)
-        return _Question(given, seen, wanted, labels, of_rows, of_rows[cells // batch.input_ids.shape[1]])
+        of_cells = of_rows[cells // batch.input_ids.shape[1]]
+        return _Question(num_documents, given, seen, wanted, labels, of_rows, of_cells)
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
         """Return the gradient of one document's summed loss by weight, computed by torch itself."""
@@ -290,7 +312,9 @@ class _Layers:
         #: (kind, input, output gradient) of a tied matrix at the first of its two uses in the backward pass.
         self._tied: dict[Any, tuple[str, torch.Tensor, torch.Tensor]] = {}
         self._question: _Question | None = None
-        self._slots: dict[bool, tuple[int, torch.Tensor | None]] = {}
+        #: Layer -> (input, output gradient) in the batches before the last of the same documents.
+        self._before: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._is_last = True
 
     @classmethod
     def of(cls, net: Any) -> _Layers | None:
@@ -313,12 +337,12 @@ class _Layers:
         for child in module.children():
             yield from cls._watched(child)
 
-    def agree(self, question: _Question, gradients: dict[Any, torch.Tensor]) -> bool:
+    def agree(self, questions: list[_Question], gradients: dict[Any, torch.Tensor]) -> bool:
         """Whether the squared gradient norm of every weight equals that of torch's own gradient for the one document of
-        ``question``; warns if not."""
+        ``questions``; warns if not."""
         plain = {weight: float(gradient.float().square().sum()) for weight, gradient in gradients.items()}
         try:
-            self.norms(question)
+            self.norms(questions)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:  # an architecture can fail anywhere
@@ -333,17 +357,22 @@ class _Layers:
             return False
         return True
 
-    def norms(self, question: _Question) -> np.ndarray:
+    def norms(self, questions: list[_Question]) -> np.ndarray:
         """Return the gradient norm of each document's summed loss, float64 (U,)."""
-        self._question, self._squares, self._tied, self._slots = question, {}, {}, {}
-        with self._hooked(), seeing(self.net, question.seen):
-            inputs = whole_inputs(self.net, question.given, question.seen)
-            values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
-            at = values.flatten(0, 1).index_select(0, question.wanted)
-            logits = at if self.head is None else self.head(at)
-            torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
+        self._squares, self._tied, self._before = {}, {}, {}
+        with self._hooked():
+            for question in questions:
+                self._question, self._is_last = question, question is questions[-1]
+                with seeing(self.net, question.seen):
+                    inputs = whole_inputs(self.net, question.given, question.seen)
+                    values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
+                    at = values.flatten(0, 1).index_select(0, question.wanted)
+                    logits = at if self.head is None else self.head(at)
+                    torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
+        for layer, (read, back) in self._before.items():  # not run in the last batch
+            self._measure(layer, read, back)
         squares = torch.stack(list(self._squares.values())).sum(0).cpu().numpy().astype(np.float64)
-        self._question, self._tied = None, {}
+        self._question, self._tied, self._before = None, {}, {}
         return np.sqrt(np.maximum(squares, 0.0))
 
     @contextmanager
@@ -369,8 +398,19 @@ class _Layers:
         output.register_hook(lambda back: self._backward(layer, read, back))
 
     def _backward(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
+        assert self._question is not None
+        here = self._question.laid(read), self._question.laid(back.float())
+        if not self._is_last:
+            if layer in self._before:
+                raise _Unknown
+            self._before[layer] = here
+        elif (before := self._before.pop(layer, None)) is None:
+            self._measure(layer, *here)
+        else:
+            self._measure(layer, *(torch.cat(both, dim=1) for both in zip(before, here, strict=True)))
+
+    def _measure(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
         kind, trained = _kind_of(layer), set(map(id, self.weights))
-        read, back = self._laid(read), self._laid(back.float())
         weight, bias = layer.weight, getattr(layer, "bias", None)
         if id(weight) in trained:
             if kind == "linear":
@@ -396,25 +436,3 @@ class _Layers:
         elif weight is self.net.get_input_embeddings().weight:
             self._tied[weight] = (kind, *factors)  # type: ignore[assignment]
         self._squares[weight] = squares
-
-    def _laid(self, values: torch.Tensor) -> torch.Tensor:
-        """Return a layer's input or output gradient, (B, T, ...) or (N, ...), as (U, L, ...): the positions of each
-        document end to end, padded with zeros."""
-        question = self._question
-        assert question is not None
-        is_rows = values.ndim == 3 or not values.is_floating_point()
-        expected = question.given.shape if is_rows else question.wanted.shape
-        if values.shape[: len(expected)] != expected or values.ndim > 3:
-            raise _Unknown
-        if is_rows not in self._slots:
-            owners = question.of_rows if is_rows else question.of_cells
-            ranks = np.arange(len(owners)) - np.searchsorted(owners, owners)
-            longest = int(ranks.max()) + 1
-            slots = owners * longest + ranks
-            is_whole = len(slots) == question.num_documents * longest
-            self._slots[is_rows] = longest, None if is_whole else torch.from_numpy(slots).to(values.device)
-        longest, places = self._slots[is_rows]
-        if places is not None:
-            spread = values.new_zeros((question.num_documents * longest, *values.shape[1:]))
-            values = spread.index_copy_(0, places, values)
-        return values.reshape(question.num_documents, -1, *values.shape[1 + is_rows :])

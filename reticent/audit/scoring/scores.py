@@ -30,7 +30,7 @@ from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.attention import seeing
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head, logits_of
+from reticent.trainer.models import fused_activations, lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -194,6 +194,8 @@ MAX_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 23}
 LEAST_LOG_PROB = -100.0
 #: Token positions in a forward pass on a CPU; on a GPU it is a whole batch.
 MAX_CELLS = 1 << 12
+#: The shortest window of a batch on a CPU, as a share of its longest.
+LEAST_LENGTH = 0.75
 
 
 def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
@@ -341,7 +343,7 @@ class Scorer:
     ):
         self.world = world or World()
         self.device = self.world.device(device)
-        self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
+        self.models: list[Any] = [fused_activations(model.to(device=self.device).eval()) for model in models]  # type: ignore
         self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
         is_known = special.end is not None and all(special.end < model.config.vocab_size for model in self.models)
@@ -368,13 +370,16 @@ class Scorer:
 
     def _order(self) -> list[np.ndarray]:
         """Return the window numbers of each batch, longest windows first; a GPU takes more rows of shorter windows."""
-        if self._kind == "cpu":
-            return self.windows.scoring_order(self.batch_size)
         order = np.argsort(-self.windows.lengths, kind="stable")
         widths = self.windows.lengths[order] + self.windows.special.num_added
         batches, first = [], 0
         while first < len(order):
-            num_rows = max(self.batch_size, self._max_cells // int(widths[first]))
+            width = int(widths[first])
+            if self._kind == "cpu":  # what is saved on padding is worth more than long batches
+                num_alike = int(np.searchsorted(-widths, -LEAST_LENGTH * width, side="right")) - first
+                num_rows = min(self.batch_size, self._rows_at_once(self.windows.padded(width)), num_alike)
+            else:
+                num_rows = max(self.batch_size, self._max_cells // width)
             batches.append(order[first : first + num_rows])
             first += num_rows
         return batches

@@ -77,8 +77,8 @@ def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
     words = _rust.segment(texts)
     offsets = np.arange(len(texts) + 1, dtype=np.int64)
     is_context = planted.arms[rows] == "context"
-    in_secret = _rust.cover_spans(texts, words, offsets, *_int32(bounds[0], bounds[1]))
-    after = _rust.cover_spans(texts, words, offsets, *_int32(bounds[1], bounds[2]))
+    in_secret = _rust.mark_spans(texts, words, offsets, *_int32(bounds[0], bounds[1])).mask
+    after = _rust.mark_spans(texts, words, offsets, *_int32(bounds[1], bounds[2])).mask
     documents = np.repeat(np.arange(len(texts)), np.diff(words.doc_offsets))
     asked = np.where(is_context[documents], after, in_secret)
     encoder = _rust.TokenEncoder(tokenizer_json)
@@ -104,8 +104,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
     """Return each row's exposure in bits, log2|R| - log2(rank of its score among references); see
     `statistics.exposure`.
 
-    >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]]))
-    array([ 2.        , -0.16992500])
+    >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]])).round(2).tolist()
+    [2.0, -0.17]
     """
     above = np.count_nonzero(references > scores[:, None], axis=1)
     ties = np.count_nonzero(references == scores[:, None], axis=1)

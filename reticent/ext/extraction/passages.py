@@ -61,8 +61,8 @@ def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
 
     Exact to the last digits where p is tiny, where the formula as written gives 0.
 
-    >>> chance_of_extraction(np.log([1e-18, 0.5, 1.0]), 2)
-    array([2.  e-18, 7.5e-01, 1.0e+00])
+    >>> chance_of_extraction(np.log([1e-18, 0.5, 1.0]), 2).round(20).tolist()
+    [2e-18, 0.75, 1.0]
     """
     with np.errstate(divide="ignore"):
         return -np.expm1(num_queries * np.log1p(-np.exp(np.minimum(log_p, 0.0))))

@@ -68,8 +68,8 @@ def score_ladder(
     """Return a model's log-probabilities of diagnoses for each individual and rung (and for causal models, extraction
     of text endings); NaN where there is no cue.
 
-    Cost: for each individual and rung a forward pass over the cue, which all diagnoses share, and each diagnosis; with
-    ``ends`` of a causal model two more, over the ends of a fragment and a template.
+    Cost: for each individual and rung that adds to the cue a forward pass over the cue, which all diagnoses share, and
+    each diagnosis; with ``ends`` of a causal model two more, over the ends of a fragment and a template.
     """
     if not causal and special.mask is None:
         raise TrainingError("diagnoses of a masked model need a mask token and the tokenizer has none")
@@ -80,7 +80,9 @@ def score_ladder(
     room = max(min(max_positions(model) - 2 - longest, CUE_TOKENS), 1)
     for row in range(num):
         for rung, cues in enumerate(questions.cues):
-            if cues[row]:
+            if cues[row] and rung and cues[row] == questions.cues[rung - 1][row]:
+                found[row, rung] = found[row, rung - 1]
+            elif cues[row]:
                 found[row, rung] = _name_log_probs(
                     model, backend, special, cues[row], prompt, names, room, causal=causal
                 )

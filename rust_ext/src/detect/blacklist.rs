@@ -34,7 +34,7 @@ pub struct Blacklist {
 
 impl Blacklist {
     pub fn new(surface: Surface, index: Option<Arc<NgramIndex>>) -> Self {
-        Self { surface, words: Interner::new(), index, everywhere: HashSet::default(), of_unit: HashSet::default() }
+        Self { surface, words: Interner::default(), index, everywhere: HashSet::default(), of_unit: HashSet::default() }
     }
 
     fn is_widespread(&self, surface: &str) -> bool {

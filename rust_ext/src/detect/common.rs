@@ -43,12 +43,6 @@ pub struct CommonWords {
 /// How many states of `CommonWords` there have been.
 static VERSIONS: AtomicU64 = AtomicU64::new(0);
 
-impl Default for CommonWords {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 const NUM_PARTS: usize = 64;
 /// Pieces that are told to the table before they are counted.
 const AHEAD: usize = 8;

@@ -206,33 +206,9 @@ mod tests {
 
     #[test]
     fn the_same_date_in_every_form() {
-        for text in [
-            "1975-05-08",
-            "08/05/1975",
-            "5/8/1975",
-            "8.5.75",
-            "08. 05. 1975",
-            "19750508",
-            "08051975",
-            "080575",
-            "8 May 1975",
-            "May 8, 1975",
-            "May 8th 1975",
-            "8th of May, 1975",
-            "08-MAY-75",
-            "8mai1975",
-            "le 8 mai 1975",
-            "8 de mayo de 1975",
-            "8. Mai 1975",
-            "1975 May 8",
-            "1975/05/08",
-            "1975-05-08T10:00:00",
-            "8 May '75",
-            "8-V-1975",
-            "8.V.75",
-            "08 / V / 1975",
-            "1975-V-08",
-        ] {
+        let forms = "1975-05-08|08/05/1975|5/8/1975|8.5.75|08. 05. 1975|19750508|08051975|080575|8 May 1975|May 8, 1975|May 8th 1975|8th of May, 1975|08-MAY-75|\
+            8mai1975|le 8 mai 1975|8 de mayo de 1975|8. Mai 1975|1975 May 8|1975/05/08|1975-05-08T10:00:00|8 May '75|8-V-1975|8.V.75|08 / V / 1975|1975-V-08";
+        for text in forms.split('|') {
             let bare = text.trim_start_matches("le ");
             let bare = bare.split('T').next().unwrap();
             assert_eq!(finds("1975-05-08", &format!("born {text}, here")).as_deref(), Some(bare), "{text}");
@@ -241,23 +217,10 @@ mod tests {
 
     #[test]
     fn other_dates_and_numbers_are_left() {
-        for text in [
-            "1975-05-09",
-            "08/06/1975",
-            "8 June 1975",
-            "May 1975",
-            "8/5",
-            "1975",
-            "8 5 mg 75",
-            "12345678",
-            "5.8.76",
-            "8-VI-1975",
-            "8-VX-1975",
-            "1.5.8.1975.3x",
-        ] {
-            if text != "1.5.8.1975.3x" {
-                assert_eq!(finds("1975-05-08", text), None, "{text}");
-            }
+        let others =
+            "1975-05-09|08/06/1975|8 June 1975|May 1975|8/5|1975|8 5 mg 75|12345678|5.8.76|8-VI-1975|8-VX-1975";
+        for text in others.split('|') {
+            assert_eq!(finds("1975-05-08", text), None, "{text}");
         }
     }
 

@@ -45,7 +45,7 @@ struct Classes {
 
 impl Gazetteer {
     pub fn new(patterns: &Texts, surface: Surface) -> Result<Self> {
-        let (mut sequences, mut words) = (Sequences::new(), Vec::with_capacity(patterns.len()));
+        let (mut sequences, mut words) = (Sequences::default(), Vec::with_capacity(patterns.len()));
         for row in 0..patterns.len() {
             let view = View::new(patterns.get(row), surface);
             let num_chars: usize = (0..view.len()).map(|number| view.piece(number).chars().count()).sum();
@@ -289,6 +289,7 @@ pub fn is_name(view: &View, piece: usize, known: Known, cased: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     /// The definition: every hit goes through the guard.
     fn find_all(gazetteer: &Gazetteer, common: &CommonWords, view: &View) -> Vec<Hit> {
@@ -301,27 +302,10 @@ mod tests {
 
     #[test]
     fn what_is_passed_over_is_what_the_guard_would_not_keep() {
-        let words = [
-            "la",
-            "La",
-            "will",
-            "Will",
-            "the",
-            "The",
-            "Roy",
-            "roy",
-            "Dr",
-            "nom",
-            "paz",
-            "Paz",
-            "otorhinolaryngologist",
-        ];
+        let words: Vec<&str> =
+            "la La will Will the The Roy roy Dr nom paz Paz otorhinolaryngologist".split(' ').collect();
         let gaps = [" ", " ", " ", " ", ". ", ": ", ", ", "-", "\n", " to "];
-        let (mut number, mut texts) = (1u32, Vec::new());
-        let mut next = |num: usize| {
-            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (number >> 8) as usize % num
-        };
+        let (mut next, mut texts) = (draws_below(1), Vec::new());
         for _ in 0..600 {
             texts
                 .push((0..12).map(|_| [words[next(words.len())], gaps[next(gaps.len())]].concat()).collect::<String>());

@@ -13,6 +13,7 @@ use crate::detect::common::CommonWords;
 use crate::detect::context::{
     is_announced, is_capital, is_in_date, is_initial, is_particle, joins_names, starts_sentence,
 };
+use crate::detect::records::{has, set};
 use crate::text::pieces::View;
 
 /// A part of a name that may stand alone.
@@ -122,7 +123,7 @@ impl Names {
         }
         self.lengths |= 1 << text.len().min(63);
         let first = text.as_bytes()[0];
-        self.starts[first as usize / 64] |= 1 << (first % 64);
+        set(&mut self.starts, first);
         self.parts.push(part);
     }
 
@@ -135,7 +136,7 @@ impl Names {
                 continue; // the rest of a part
             }
             let first = view.text().as_bytes()[start as usize];
-            let may_start = self.starts[first as usize / 64] >> (first % 64) & 1 == 1;
+            let may_start = has(&self.starts, first);
             if may_start && let Some(part) = self.part_over_lines(view, piece) {
                 hits.push(Hit { last: piece + 1, ..self.judged(view, piece, part, false, setting) });
                 continue;

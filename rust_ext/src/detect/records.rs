@@ -5,8 +5,6 @@
 //! memory is the values themselves; each document is folded and cut once, and each of its pieces is offered to the
 //! individual's few values behind filters of a byte.
 
-use rayon::prelude::*;
-
 use crate::detect::codes::Code;
 use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{is_capital, is_in_date, starts_sentence};
@@ -72,12 +70,12 @@ pub struct Profile {
     code_starts: [u64; 4],
 }
 
-fn set(bits: &mut [u64; 4], byte: u8) {
+pub fn set(bits: &mut [u64; 4], byte: u8) {
     bits[byte as usize / 64] |= 1 << (byte % 64);
 }
 
 #[inline(always)]
-fn has(bits: &[u64; 4], byte: u8) -> bool {
+pub fn has(bits: &[u64; 4], byte: u8) -> bool {
     bits[byte as usize / 64] >> (byte % 64) & 1 == 1
 }
 
@@ -145,7 +143,7 @@ impl Profile {
         });
     }
 
-    /// What stands in a document, by start.
+    /// What stands in a document, by start; `source` is twice the value's number, plus one where letters differ.
     pub fn found(&self, row: u32, view: &View, common: Option<&CommonWords>, initials: bool) -> Vec<Found> {
         let mut found = Vec::new();
         self.find(row, view, common, initials, &mut found);
@@ -293,44 +291,6 @@ impl Records {
         }
         Some(profile)
     }
-
-    /// Values of each document's unit in it, by document, then start; `source` is twice the value's number, plus one where
-    /// letters differ.
-    pub fn find(
-        &self,
-        texts: &Texts,
-        units: &[u32],
-        common: Option<&CommonWords>,
-        initials: bool,
-    ) -> Result<Vec<Found>> {
-        let order = by_unit(units, texts.len())?;
-        let groups: Vec<&[u32]> = order.chunk_by(|&a, &b| units[a as usize] == units[b as usize]).collect();
-        let found: Vec<Vec<Found>> = groups
-            .into_par_iter()
-            .with_max_len(4)
-            .map(|rows| {
-                let profile = self.profile(units[rows[0] as usize], common);
-                let in_row = |&row: &u32| {
-                    let view = || View::new(texts.get(row as usize), Surface::Fold);
-                    profile.as_ref().map_or_else(Vec::new, |profile| profile.found(row, &view(), common, initials))
-                };
-                rows.iter().flat_map(in_row).collect()
-            })
-            .collect();
-        let mut all: Vec<Found> = found.into_iter().flatten().collect();
-        all.sort_by_key(|found| found.document); // stable: each document's spans stand in order
-        Ok(all)
-    }
-}
-
-/// Numbers of documents, those of an individual together.
-pub fn by_unit(units: &[u32], num_documents: usize) -> Result<Vec<u32>> {
-    if units.len() != num_documents {
-        return Err(Error::Corpus("records: one individual is needed for each document".into()));
-    }
-    let mut order: Vec<u32> = (0..num_documents as u32).collect();
-    order.sort_by_key(|&row| units[row as usize]);
-    Ok(order)
 }
 
 /// The same value, or its end only ("06 …" in "+33 6 …"): one span.

@@ -103,10 +103,6 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    pub fn new() -> Self {
-        Self { pieces: Interner::new(), ..Self::default() }
-    }
-
     /// What begins with a piece.
     fn starting(&mut self, head: &str) -> &mut Starting {
         if let Some(key) = Hashed::of(head.as_bytes(), 0, head.len()) {
@@ -291,6 +287,7 @@ pub fn gap_form(gap: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
     use crate::text::surface::Surface;
 
     /// A pattern's pieces, and what stands between them.
@@ -303,16 +300,12 @@ mod tests {
     fn what_is_found_is_every_pattern_at_every_piece() {
         let words = ["ann", "de", "la", "cruz", "otorhinolaryngologist", "bo", "radiotherapeutically"];
         let gaps = [" ", "-", ": ", ", "];
-        let mut number = 7u32;
-        let mut next = |num: usize| {
-            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (number >> 8) as usize % num
-        };
+        let mut next = draws_below(7);
         let mut text = |num: usize| -> String {
             (0..num).map(|_| [words[next(words.len())], gaps[next(gaps.len())]].concat()).collect()
         };
         let patterns: Vec<String> = (0..300).map(|at| text(1 + at % 4)).collect();
-        let mut sequences = Sequences::new();
+        let mut sequences = Sequences::default();
         for (number, pattern) in patterns.iter().enumerate() {
             let view = View::new(pattern, Surface::Fold);
             sequences.add(&view, 0, view.len() - 1, number as u32);

@@ -125,10 +125,6 @@ pub struct Counts {
 }
 
 impl Surfaces {
-    pub fn new() -> Self {
-        Self { sequences: Sequences::new(), ..Self::default() }
-    }
-
     /// Take the surfaces of the spans of a batch: `scopes` and `sources` one a span, `names` 1 where the parts count too. The words
     /// of the documents are counted in `counted`, if it is given.
     #[allow(clippy::too_many_arguments)]

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::duplicates::copies::Documents;
 use crate::duplicates::prefixes::Prefixes;
 use crate::error::{Error, Result};
+use crate::storage::key::mix;
 
 /// Chance that a pair exactly at the threshold becomes a candidate.
 const RECALL: f64 = 0.995;
@@ -232,14 +233,6 @@ fn similar(a: &[u64], b: &[u64], threshold: f64) -> bool {
         (i, j) = (i + usize::from(a[i] <= b[j]), j + usize::from(b[j] <= a[i]));
     }
     both as f64 >= threshold * (a.len() + b.len() - both) as f64
-}
-
-/// A bijection of 64 bits that leaves no structure (the end of SplitMix64).
-#[inline]
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// Sets whose root is their least member.

@@ -145,7 +145,6 @@ impl IndexBuilder {
         // Before anything is counted: an error here leaves the builder as it was.
         let mut taken = (0..texts.len()).filter(|&row| units[row] != LEFT_OUT);
         taken.try_for_each(|row| check_length(texts.get(row), row))?;
-        // Raised before the first word is counted, and lowered after the last: a panic between leaves it raised.
         self.num_unfinished.fetch_add(1, Ordering::Relaxed);
         // One worker of each side for the whole call, taken when the first document of that side comes: a call of
         // members alone leaves the other side without a worker, and without a dictionary to unite.
@@ -223,15 +222,12 @@ impl IndexBuilder {
     pub fn finish(self, min_support: u32) -> Result<(Option<NgramIndex>, NgramIndex)> {
         check_min_support(min_support)?;
         self.check_complete()?;
-        // The first phase that reads what all workers wrote, and the one that can refuse a limit before pairs are counted.
         let United { runs, mut numbers, mut counted, working } = self.unite(min_support)?;
-        // Before the first walk, which needs the order. It takes no more than `Held` has reckoned for each document.
         let documents = Documents::new(runs);
         // A share counts words in a table of its own, of 8 bytes a word: an eighth of the memory for all of them.
         let affordable = working.num_bytes / 64 / counted.words.len().max(1);
         let at_once = rayon::current_num_threads().min(affordable.max(1));
         let (shares, num_of_subset) = documents.shares(at_once);
-        // Before the levels: which words are kept decides the keys of level 2.
         self.count_rest(&documents, &shares, num_of_subset, at_once, &numbers, &mut counted)?;
         let Counted { words, whole, subset } = counted;
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
@@ -239,8 +235,6 @@ impl IndexBuilder {
         // From the list in the order of units, where a unit is one stretch. Workers see stretches of a unit, and
         // there may be several.
         (index.num_units, index.num_documents) = documents.size(false);
-        // The subset has its words before the whole has its levels: `add_level` asks which words of the whole it
-        // keeps.
         let mut part = None;
         if !self.subset.is_empty() {
             let mut found = Subset::new(&index, subset);
@@ -294,10 +288,8 @@ impl IndexBuilder {
         }
         // As many shares at a time as there is memory for their tables, each of which has an entry for every word. Shares
         // hold whole units, so their order does not matter.
-        // An error here or below ends `finish`, which drops the half-added supports.
         for (number, some) in shares.chunks(at_once).enumerate() {
             let found = count_words(num_words, &documents.streams, some, numbers, self.max_n == 1)?;
-            // `found` has one list for each share of this round, in order, so the sum tells the number of the share.
             for (share, support) in (number * at_once..).zip(found) {
                 add(&mut counted.whole.support, &support);
                 if share < num_of_subset {
@@ -327,7 +319,6 @@ impl IndexBuilder {
         // A page is open for each partition of each share, all of them at once. So the memory for pages bounds how
         // finely a level can be cut.
         let max_partitions = max_partitions(*num_bytes, store.page_bytes(), shares.len());
-        // In memory whatever the limit: 4 bytes a kept word, and one pass reads it.
         let mut weights = Spool::from_slice(&weights)?;
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
@@ -347,7 +338,6 @@ impl IndexBuilder {
                 subset.add_level(&counted.level, &counted.support_of_subset, store)?;
             }
             index.levels.push(counted.level.into());
-            // The streams of the level before have given their pages back while they were read.
             (next, weights) = (counted.streams, counted.weights);
             self.release_memory();
         }

@@ -27,6 +27,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::index::counts::{Count, Counted, Counts};
+use crate::index::pairs::next;
 use crate::storage::buffer::{Buffer, Zero, prefetch};
 use crate::storage::key::Key;
 use crate::storage::strings::Strings;
@@ -190,7 +191,7 @@ impl Dictionary {
                         *slot = Slot { key, count: 0, support: 0, id, visit: visit.number.wrapping_sub(1) };
                         break slot;
                     }
-                    place = after(place, self.slots.len());
+                    place = next(place, self.slots.len());
                 };
                 // Additions instead of branches: which words repeat within a document is what a processor guesses wrong.
                 let is_new = slot.visit != visit.number;
@@ -247,21 +248,21 @@ impl Dictionary {
     ///
     /// The memory behind the table is there (`Buffer::growing_table`), so slots move within one table. A slot's first place is
     /// its hash, scaled to the length (`home`), so slots stand about in the order of their hashes, and in the longer table
-    /// nearly every slot moves up. `waiting` has a bit for each slot that still stands where the old length put it; such a
+    /// nearly every slot moves up. `waiting` says of each slot whether it still stands where the old length put it; such a
     /// slot is in no other's way, since the one that needs its place takes it, and moves it on (`put`).
     #[cold]
     fn grow(&mut self) {
         let num_old = self.slots.len();
         let len = num_old + num_old / 2;
         self.slots.grow(len, ROOM.max(len * 2));
-        let mut waiting = Bits::of(self.slots[..num_old].iter().map(|slot| slot.count > 0));
+        let mut waiting: Vec<bool> = self.slots[..num_old].iter().map(|slot| slot.count > 0).collect();
         // Run after run of taken slots, from the last run to the first: what moves up then finds free places. Within a run
         // from the first slot: words that came early are the frequent ones, and they keep the places that are looked at first.
         let mut end = num_old;
         while end > 0 {
-            let first = (0..end).rev().find(|&place| !waiting.has(place)).map_or(0, |before| before + 1);
+            let first = (0..end).rev().find(|&place| !waiting[place]).map_or(0, |before| before + 1);
             for place in first..end {
-                if waiting.take(place) {
+                if std::mem::take(&mut waiting[place]) {
                     let slot = std::mem::take(&mut self.slots[place]);
                     self.put(slot, &mut waiting);
                 }
@@ -271,8 +272,8 @@ impl Dictionary {
     }
 
     /// Put a slot at the first place from its home on that is free or waiting. A slot that waited there is put next in the same
-    /// way, so the loop ends: each swap clears a bit of `waiting`, and the table is never full.
-    fn put(&mut self, mut slot: Slot, waiting: &mut Bits) {
+    /// way, so the loop ends: each swap clears one of `waiting`, and the table is never full.
+    fn put(&mut self, mut slot: Slot, waiting: &mut [bool]) {
         let len = self.slots.len();
         let mut place = home(slot.key, len);
         loop {
@@ -281,11 +282,11 @@ impl Dictionary {
                 *there = slot;
                 return;
             }
-            if waiting.take(place) {
+            if waiting.get_mut(place).is_some_and(std::mem::take) {
                 std::mem::swap(&mut slot, there);
                 place = home(slot.key, len);
             } else {
-                place = after(place, len);
+                place = next(place, len);
             }
         }
     }
@@ -347,38 +348,9 @@ impl Dictionary {
     }
 }
 
-/// A set of places.
-struct Bits(Vec<u64>);
-
-impl Bits {
-    fn of(bits: impl ExactSizeIterator<Item = bool>) -> Self {
-        let mut words = vec![0; bits.len().div_ceil(64)];
-        bits.enumerate().for_each(|(at, bit)| words[at / 64] |= u64::from(bit) << (at % 64));
-        Self(words)
-    }
-
-    fn has(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-
-    /// Whether a bit was set; it is not any more.
-    fn take(&mut self, at: usize) -> bool {
-        let was = self.has(at);
-        if was {
-            self.0[at / 64] &= !(1 << (at % 64));
-        }
-        was
-    }
-}
-
 /// Where a key is looked for first in a table of so many slots: its hash, as a fraction of all hashes, times the length. So the
 /// length need not be a power of two, and keys stand about in the order of their hashes, whatever the length.
 #[inline(always)]
 fn home(key: Key, num_slots: usize) -> usize {
     ((u128::from(key.hash()) * num_slots as u128) >> 64) as usize
-}
-
-#[inline(always)]
-fn after(place: usize, num_slots: usize) -> usize {
-    if place + 1 == num_slots { 0 } else { place + 1 }
 }

@@ -70,7 +70,6 @@ impl Joined {
         if self.weights.len() > u32::MAX as usize {
             return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
         }
-        // Readers from here on: a result is complete, and `gather` reads it once, from the front.
         for (results, result) in self.results.iter_mut().zip(partition.results) {
             results.push(result.into_reader());
         }
@@ -92,15 +91,12 @@ struct LaidBy {
 }
 
 /// A partition that was set aside: the thread whose columns hold it, and its bounds in them.
-/// The columns stay where they are until its turn comes; only their bounds are in the list.
 struct Waiting {
-    /// The thread whose columns hold the partition. Usually another thread takes it out.
     thread: usize,
     /// Where it begins and ends in the level, in the support of the subset and in the weights.
     /// Three bounds for four columns: keys and support are equally long.
     starts: [usize; 3],
     ends: [usize; 3],
-    /// On pages of the store already, so they only change hands.
     results: Vec<Spool<u32>>,
 }
 
@@ -184,7 +180,6 @@ impl<'a> Joining<'a> {
             results: (0..num_shares).map(|_| Vec::new()).collect(),
             first_rank: Vec::new(),
         };
-        // A list for each thread, so that threads can set partitions aside at the same time.
         let laid_by = (0..rayon::current_num_threads()).map(|_| Mutex::new(LaidBy::new(store))).collect();
         Self { queue: Mutex::new(Queue { joined: Some(joined), waiting: BTreeMap::new() }), laid_by, store }
     }
@@ -205,7 +200,6 @@ impl<'a> Joining<'a> {
             queue.waiting.insert(number, waiting);
             taken = queue.joined.take();
         }
-        // The holder looks for the next partition before it gives the level back, so it sees one that was set aside meanwhile.
         let Some(mut joined) = taken else { return Ok(()) };
         loop {
             // The lock covers the look-up alone. Appending may wait for the disk, and other threads must be able to set

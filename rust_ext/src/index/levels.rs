@@ -114,11 +114,9 @@ fn count<E: Entry, S: Share>(
 ) -> Result<Counted> {
     let next = settings.next;
     let num_partitions = plan.num_partitions();
-    // Every share is scattered before any partition is counted, since a partition has entries of every share.
     let scattered: Vec<(Vec<Spool<E>>, Spool<u16>)> =
         shares.into_par_iter().map(|share| scatter(share, plan, next, store)).collect::<Result<_>>()?;
     // From by share to by partition: the entries of each partition, share after share.
-    // Spools change hands; no entry is copied.
     let mut lists: Vec<Vec<Spool<E>>> = (0..num_partitions).map(|_| Vec::new()).collect();
     let mut orders = Vec::new();
     for (entries, order) in scattered {
@@ -134,8 +132,6 @@ fn count<E: Entry, S: Share>(
         joining.add(number, counted)
     })?;
     let Joined { level, support_of_subset, weights, results, first_rank } = joining.into_joined()?;
-    // A share has its own order and its own results, so shares are walked at once. This is the only pass that needs
-    // the first ranks of all partitions, and so the only one that waits for all of them.
     let streams = if next {
         orders
             .into_par_iter()
@@ -158,13 +154,10 @@ fn scatter<E: Entry, S: Share>(
     next: bool,
     store: &Arc<Store>,
 ) -> Result<(Vec<Spool<E>>, Spool<u16>)> {
-    // One open page for each: the reason why there may not be more of them (`max_partitions`).
     let mut lists: Vec<Spool<E>> = (0..plan.num_partitions()).map(|_| Spool::new(store)).collect();
     // One number for each partition is enough to tell a first entry, as the documents of a unit follow each other.
     let mut last_unit = vec![u32::MAX; lists.len()];
     let mut order = Spool::new(store);
-    // The partitions of one document's positions; used again for the next, so that it is allocated a few times in
-    // all.
     let mut numbers: Vec<u16> = Vec::new();
     share.documents(|unit, ids| {
         numbers.clear();
@@ -177,7 +170,6 @@ fn scatter<E: Entry, S: Share>(
             }
             let number = number as usize;
             let key = plan.key(number, pair[0], pair[1]);
-            // Noted in the entry and not beside it: a unit for each entry would double what is written.
             let first = last_unit[number] != unit;
             last_unit[number] = unit;
             lists[number].push(E::new(key, first))?;
@@ -185,8 +177,6 @@ fn scatter<E: Entry, S: Share>(
         if next {
             // From 1 on, and `NO_PAIR` is 0: small numbers take little room on disk.
             numbers.iter_mut().for_each(|number| *number = number.wrapping_add(1));
-            // For positions without a pair too: the stream of the next level is as long as that of this one, which is
-            // how documents stand at the same places on every level.
             order.extend(&numbers)?;
         }
         Ok(())

@@ -170,20 +170,15 @@ impl NgramIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     #[test]
     fn numbers_are_unpacked_as_they_were_packed() {
         for num_words in [0usize, 1, 2, 3, 127, 128, 329_879, (1 << 24) - 1, 1 << 24, u32::MAX as usize] {
             // Also for one more than the last, which stands for a word that is none of them.
             let bits = (usize::BITS - num_words.leading_zeros()).max(1);
-            let mut state = 7u64;
-            let mut next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as usize
-            };
-            let number = |draw: usize| {
-                if draw.is_multiple_of(5) || num_words == 0 { UNKNOWN } else { (draw % num_words) as u32 }
-            };
+            let mut draw = draws_below(7);
+            let mut number = || if draw(5) == 0 || num_words == 0 { UNKNOWN } else { draw(num_words) as u32 };
             let lengths: Vec<i64> = [0, 1, 7, 0, 64, 3, 1000, 0].into();
             let ends: Vec<i64> = std::iter::once(0)
                 .chain(lengths.iter().scan(0, |end, length| {
@@ -191,7 +186,7 @@ mod tests {
                     Some(*end)
                 }))
                 .collect();
-            let mut numbers: Vec<u32> = (0..ends[8]).map(|_| number(next())).collect();
+            let mut numbers: Vec<u32> = (0..ends[8]).map(|_| number()).collect();
             numbers[1] = num_words.checked_sub(1).map_or(UNKNOWN, |last| last as u32);
             let packed = pack(&numbers, &ends, bits).unwrap();
             let mut firsts = vec![0i64];

@@ -255,7 +255,7 @@ fn find_in_slots(slots: &[[u64; 2]], Seek { home, tag }: Seek) -> u64 {
 }
 
 #[inline(always)]
-fn next(place: usize, num_slots: usize) -> usize {
+pub fn next(place: usize, num_slots: usize) -> usize {
     if place + 1 == num_slots { 0 } else { place + 1 }
 }
 

@@ -49,65 +49,26 @@ pub struct Part {
     /// The length of the n-grams that `open` holds; `max_n + 1` once everything is answered.
     pub n: usize,
     /// So many of the first documents are counted. N-grams of the others are looked up in all, and raise no support.
-    num_counted: usize,
+    pub(super) num_counted: usize,
     /// Documents in the order of their units: words of each, and the number of its unit, ascending among the counted and
     /// among the others.
-    lens: Vec<u32>,
-    units: Vec<u32>,
+    pub(super) lens: Vec<u32>,
+    pub(super) units: Vec<u32>,
     /// For each position of these documents the row + 1 of `open` of the n-gram that begins there, or 0.
-    stream: Vec<u32>,
+    pub(super) stream: Vec<u32>,
     /// The words, and their occurrences in this part. Their supports are those of this part until they are answered.
-    words: Strings,
-    occurrences: Vec<u64>,
-    support: Vec<u32>,
+    pub(super) words: Strings,
+    pub(super) occurrences: Vec<u64>,
+    pub(super) support: Vec<u32>,
     /// Levels that are answered: keys of this part, supports of all.
-    levels: Vec<(Vec<u64>, Vec<u32>)>,
+    pub(super) levels: Vec<(Vec<u64>, Vec<u32>)>,
     /// The level at hand: keys and supports of this part. Empty while words are at hand.
-    open: (Vec<u64>, Vec<u32>),
+    pub(super) open: (Vec<u64>, Vec<u32>),
     /// The id in all of what a key in `open` names: by row of the word on level 2, by number among the kept above.
-    globals: Vec<u64>,
-}
-
-/// What `IndexBuilder` found in the documents of a part.
-pub struct Words {
-    pub max_n: usize,
-    pub surface: Surface,
-    pub min_support: u32,
-    pub num_units: u64,
-    pub num_documents: u64,
-    pub num_counted: usize,
-    pub lens: Vec<u32>,
-    pub units: Vec<u32>,
-    pub stream: Vec<u32>,
-    pub words: Strings,
-    pub occurrences: Vec<u64>,
-    pub support: Vec<u32>,
+    pub(super) globals: Vec<u64>,
 }
 
 impl Part {
-    pub fn new(found: Words) -> Self {
-        let Words { max_n, surface, min_support, num_units, num_documents, lens, units, stream, .. } = found;
-        let Words { num_counted, words, occurrences, support, .. } = found;
-        Self {
-            max_n,
-            surface,
-            min_support,
-            num_units,
-            num_documents,
-            n: 1,
-            num_counted,
-            lens,
-            units,
-            stream,
-            words,
-            occurrences,
-            support,
-            levels: Vec::new(),
-            open: (Vec::new(), Vec::new()),
-            globals: Vec::new(),
-        }
-    }
-
     /// Rows of the table at hand; 0 once everything is answered.
     pub fn num_rows(&self) -> usize {
         match self.n {

@@ -87,18 +87,14 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
     let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
     // One memo a thread, not one a share: rows are shared out finely, so that a slow thread delays no other.
     let scratch = Mutex::new(Vec::new());
-    shares(words, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
+    let offsets = &words.doc_offsets;
+    shares(offsets, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
         let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (mut finder, mut memo) = spare.unwrap_or_else(|| (Finder::new(&pairs, settings), lookup.memo()));
-        let mut at = 0;
-        for row in share.rows {
-            let bounds = words.of(row);
-            let range = at..at + bounds.0.len();
-            let (flags, starts) = (&mut share.flags[range.clone()], &mut share.starts[range.clone()]);
-            finder.minimal_starts(index, &mut memo, texts.get(row), bounds, starts);
+        share.for_each(offsets, |row, flags, starts| {
+            finder.minimal_starts(index, &mut memo, texts.get(row), words.of(row), starts);
             finder.apply(starts, flags);
-            at = range.end;
-        }
+        });
         scratch.lock().unwrap_or_else(PoisonError::into_inner).push((finder, memo));
     });
     let finders = scratch.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +103,7 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
 }
 
 /// Documents that one thread takes, and where their words' flags and starts go.
-struct Share<'a> {
+pub(super) struct Share<'a> {
     rows: Range<usize>,
     flags: &'a mut [u8],
     starts: &'a mut [u8],
@@ -116,12 +112,13 @@ struct Share<'a> {
 /// Words of a share: enough that taking one costs nothing beside it.
 const SHARE: usize = 1 << 14;
 
-fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) -> Vec<Share<'a>> {
+/// Words of document d are `offsets[d]..offsets[d + 1]`.
+pub(super) fn shares<'a>(offsets: &[i64], mut flags: &'a mut [u8], mut starts: &'a mut [u8]) -> Vec<Share<'a>> {
     let mut shares = Vec::new();
-    let mut first = 0;
-    for row in 0..words.num_documents() {
-        let num_words = words.first(row + 1) - words.first(first);
-        if num_words >= SHARE || row + 1 == words.num_documents() {
+    let (mut first, num_documents) = (0, offsets.len() - 1);
+    for row in 0..num_documents {
+        let num_words = (offsets[row + 1] - offsets[first]) as usize;
+        if num_words >= SHARE || row + 1 == num_documents {
             let (own_flags, own_starts);
             (own_flags, flags) = flags.split_at_mut(num_words);
             (own_starts, starts) = starts.split_at_mut(num_words);
@@ -130,6 +127,17 @@ fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) 
         }
     }
     shares
+}
+
+impl Share<'_> {
+    /// Call `visit` with each document, and with the flags and starts of its words.
+    pub(super) fn for_each(self, offsets: &[i64], mut visit: impl FnMut(usize, &mut [u8], &mut [u8])) {
+        let base = offsets[self.rows.start];
+        for row in self.rows {
+            let own = (offsets[row] - base) as usize..(offsets[row + 1] - base) as usize;
+            visit(row, &mut self.flags[own.clone()], &mut self.starts[own]);
+        }
+    }
 }
 
 /// Finds where minimal identifying n-grams start; holds what lasts from document to document.

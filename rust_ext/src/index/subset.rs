@@ -106,7 +106,6 @@ impl Subset {
             keys.clear();
             found.clear();
             counts.clear();
-            // Used up on the way: it is as long as the whole's level, and nothing reads it again.
             of_subset.read(at, some.len(), &mut counts, true)?;
             at += some.len();
             for ((&key, &support), &count) in some.iter().zip(support).zip(&counts) {

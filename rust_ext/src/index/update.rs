@@ -119,6 +119,7 @@ impl NgramIndex {
 }
 
 /// What numbers the n-grams of one n have.
+#[derive(Default)]
 struct Numbers {
     /// By part: the number of each of its n-grams in the union of the three.
     joint: [Vec<u32>; 3],
@@ -127,32 +128,40 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn new() -> Self {
-        Self { joint: Default::default(), kept: Vec::new() }
+    /// Number the next n-gram, of the parts that have it (`here`), and move on in them; its support in the result, where it is
+    /// n-gram `next` unless nobody has it.
+    fn take(
+        &mut self,
+        here: [bool; 3],
+        at: &mut [usize; 3],
+        support: impl Fn(usize, usize) -> u32,
+        next: usize,
+        note: impl FnOnce(u64, u64),
+    ) -> Result<u64> {
+        let mut supports = [0u64; 3];
+        for p in (0..3).filter(|&p| here[p]) {
+            supports[p] = u64::from(support(p, at[p]));
+            self.joint[p].push(number(self.kept.len())?);
+            at[p] += 1;
+        }
+        let new = less(supports[0], supports[1])? + supports[2];
+        note(supports[0], new);
+        self.kept.push(if new > 0 { number(next)? } else { GONE });
+        Ok(new)
     }
 }
 
 fn update_words(parts: [&NgramIndex; 3], k: u32, moved: &mut Moved) -> Result<(NgramIndex, Numbers)> {
     let [old, removed, added] = parts;
-    let mut numbers = Numbers::new();
+    let mut numbers = Numbers::default();
     let (mut words, mut support, mut occurrences) = (Strings::new(), Vec::new(), Vec::new());
     let mut at = [0usize; 3];
     loop {
         let heads = std::array::from_fn(|p| (at[p] < parts[p].words.len()).then(|| parts[p].words.get(at[p])));
         let Some((word, here)) = least(heads) else { break };
-        let mut supports = [0u64; 3];
-        let mut seen = [0u64; 3];
-        for p in 0..3 {
-            if here[p] {
-                supports[p] = u64::from(parts[p].support[at[p]]);
-                seen[p] = parts[p].occurrences[at[p]];
-                numbers.joint[p].push(number(numbers.kept.len())?);
-                at[p] += 1;
-            }
-        }
-        let new = less(supports[0], supports[1])? + supports[2];
-        moved.note(supports[0], new, u64::from(k));
-        numbers.kept.push(if new > 0 { number(words.len())? } else { GONE });
+        let seen: [u64; 3] = std::array::from_fn(|p| if here[p] { parts[p].occurrences[at[p]] } else { 0 });
+        let support_at = |p: usize, at: usize| parts[p].support[at];
+        let new = numbers.take(here, &mut at, support_at, words.len(), |old, new| moved.note(old, new, k.into()))?;
         if new > 0 {
             words.push(word);
             support.push(support_of(new)?);
@@ -173,22 +182,13 @@ fn update_level(levels: [&LevelTable; 3], numbers: &Numbers, k: u32, moved: &mut
         columns.push(level.read(0, level.len())?);
     }
     let mut level = Level::new(&Store::in_memory());
-    let mut next = Numbers::new();
+    let mut next = Numbers::default();
     let mut at = [0usize; 3];
     loop {
         let heads = std::array::from_fn(|p| columns[p].0.get(at[p]).map(|&key| renumber(key, &numbers.joint[p])));
         let Some((key, here)) = least(heads) else { break };
-        let mut supports = [0u64; 3];
-        for p in 0..3 {
-            if here[p] {
-                supports[p] = u64::from(columns[p].1[at[p]]);
-                next.joint[p].push(number(next.kept.len())?);
-                at[p] += 1;
-            }
-        }
-        let new = less(supports[0], supports[1])? + supports[2];
-        moved.note(supports[0], new, u64::from(k));
-        next.kept.push(if new > 0 { number(level.len())? } else { GONE });
+        let support_at = |p: usize, at: usize| columns[p].1[at];
+        let new = next.take(here, &mut at, support_at, level.len(), |old, new| moved.note(old, new, k.into()))?;
         if new > 0 {
             let key = renumber(key, &numbers.kept);
             if (key >> 32) as u32 == GONE || key as u32 == GONE {

@@ -148,14 +148,10 @@ impl Vocabulary {
             // Back to where it was: `merged` must have the order of the parts.
             last => parts.extend(last),
         }
-        // Cursors borrow from the sources, so that a word in memory is compared and copied without an allocation of
-        // its own.
         let (mut sources, mut merged): (Vec<Source>, Vec<Merged>) =
             parts.into_iter().map(|part| Source::of(part, store)).unzip();
         let mut cursors: Vec<Cursor> = sources.iter_mut().map(Cursor::new).collect();
         // One word of each dictionary: the next word of the result is always among these.
-        // It holds no more than one word for each dictionary, so it needs no limit of its own. Each dictionary is in
-        // order, so what it has not shown yet comes after what it shows here.
         let mut heap = BinaryHeap::new();
         for (number, cursor) in cursors.iter_mut().enumerate() {
             heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
@@ -189,7 +185,6 @@ impl Vocabulary {
             }
             match cursors[number].next()? {
                 Some(next) => *first = Reverse((next, number)),
-                // This dictionary is at its end. The others go on without it.
                 None => drop(PeekMut::pop(first)),
             }
         }
@@ -254,7 +249,6 @@ struct Next<'a> {
     prefix: u64,
     /// Borrowed from a dictionary in memory; owned where it was read from disk.
     word: Cow<'a, [u8]>,
-    /// The counts of this dictionary. Equal words of other dictionaries add theirs.
     whole: Count,
     subset: Count,
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Stored, UNKNOWN};
-use crate::index::protect::{DIRECT, Finder, Settings};
+use crate::index::protect::{DIRECT, Finder, Settings, shares};
 
 /// Words by number, and what marks them, of some documents.
 #[derive(Clone, Copy)]
@@ -80,10 +80,6 @@ impl NumberedDocuments<'_> {
 
     fn num_words(&self) -> usize {
         self.offsets.last().map_or(0, |&end| end.max(0) as usize)
-    }
-
-    fn num_words_of(&self, document: usize) -> usize {
-        (self.offsets[document + 1] - self.offsets[document]) as usize
     }
 
     /// Words of a document that each of its spans meets, and the span's scope.
@@ -162,9 +158,11 @@ impl NumberBlacklist {
         Ok(())
     }
 
-    /// By number, how far each word reaches beyond the spans that show it: [`OCCURRENCE`] (no farther), [`INDIVIDUAL`] or [`CORPUS`].
+    /// By number, how far each word reaches beyond the spans that show it, [`OCCURRENCE`] (no farther), [`INDIVIDUAL`] or [`CORPUS`],
+    /// and [`WIDESPREAD`] where it is that too.
     pub fn reaches(&self) -> Vec<u8> {
-        (0..self.alike.len()).map(|number| self.reach(number)).collect()
+        let is_widespread = |number: usize| u8::from(self.widespread[number]) * WIDESPREAD;
+        (0..self.alike.len()).map(|number| self.reach(number) | is_widespread(number)).collect()
     }
 
     fn reach(&self, number: usize) -> u8 {
@@ -193,78 +191,45 @@ pub struct Supports<'a> {
     pub settings: Settings,
 }
 
-/// Documents that one thread takes at a time.
-const SHARE: usize = 64;
-
-/// Of each word its flags, and the lengths of the minimal identifying n-grams that start there (bit n - 1); zero for documents that do
-/// not count.
-pub struct Flagged {
-    pub flags: Vec<u8>,
-    pub starts: Vec<u8>,
-}
-
-/// What one thread works on.
-struct Share<'a> {
-    rows: Range<usize>,
-    flags: &'a mut [u8],
-    starts: &'a mut [u8],
-}
-
-/// Flag the words of documents, also with [`WIDESPREAD`]; `reaches` is, by number, how far a word reaches ([`NumberBlacklist::reaches`]).
+/// Flags of each word, also [`WIDESPREAD`], and the lengths of the minimal identifying n-grams that start there (bit n - 1); zero for
+/// documents that do not count. `reaches` is, by number, how far a word reaches ([`NumberBlacklist::reaches`]).
 pub fn flag_words(
     documents: NumberedDocuments<'_>,
     supports: &Supports<'_>,
     blacklist: &NumberBlacklist,
     reaches: &[u8],
-) -> Result<Flagged> {
+) -> Result<(Vec<u8>, Vec<u8>)> {
     documents.check()?;
     let Supports { index, found, settings } = supports;
     settings.check(index)?;
     let pairs = index.pairs(settings.n, settings.k)?;
     let num_words = documents.num_words();
-    let mut made = Flagged { flags: vec![0; num_words], starts: vec![0; num_words] };
-    let mut shares = Vec::new();
-    let (mut flags_left, mut starts_left) = (&mut made.flags[..], &mut made.starts[..]);
-    for first in (0..documents.kept.len()).step_by(SHARE) {
-        let rows = first..(first + SHARE).min(documents.kept.len());
-        let num = (documents.offsets[rows.end] - documents.offsets[rows.start]) as usize;
-        shares.push(Share { rows, flags: split_off(&mut flags_left, num), starts: split_off(&mut starts_left, num) });
-    }
-    shares.into_par_iter().for_each(|share| {
+    let (mut flags, mut starts) = (vec![0; num_words], vec![0; num_words]);
+    shares(documents.offsets, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
         let (mut finder, mut numbers) = (Finder::new(&pairs, *settings), Vec::new());
-        let Share { rows, flags: mut flags_left, starts: mut starts_left } = share;
-        for document in rows {
-            let num_words = documents.num_words_of(document);
-            let (flags, starts) = (split_off(&mut flags_left, num_words), split_off(&mut starts_left, num_words));
+        share.for_each(documents.offsets, |document, flags, starts| {
             if !documents.kept[document] {
-                continue;
+                return;
             }
-            numbers.resize(num_words, 0);
+            numbers.resize(flags.len(), 0);
             documents.numbers.read(document, &mut numbers);
             let known = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
             finder.minimal_starts_of(numbers.iter().map(known), starts);
             finder.apply(starts, flags);
-            for (flag, &number) in flags.iter_mut().zip(&numbers) {
-                *flag |= u8::from(blacklist.widespread.get(number as usize) == Some(&true)) * WIDESPREAD;
-            }
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }
             let unit = documents.units[document];
             for (flag, &number) in flags.iter_mut().zip(&numbers) {
-                match reaches.get(number as usize) {
-                    Some(&CORPUS) => *flag |= DIRECT,
-                    Some(&INDIVIDUAL) if blacklist.is_of_unit(number, unit) => *flag |= DIRECT,
+                let reach = reaches.get(number as usize).copied().unwrap_or_default();
+                *flag |= reach & WIDESPREAD;
+                match reach & !WIDESPREAD {
+                    CORPUS => *flag |= DIRECT,
+                    INDIVIDUAL if blacklist.is_of_unit(number, unit) => *flag |= DIRECT,
                     _ => {}
                 }
             }
-        }
+        });
     });
-    Ok(made)
-}
-
-fn split_off<'a>(left: &mut &'a mut [u8], num: usize) -> &'a mut [u8] {
-    let (own, rest) = std::mem::take(left).split_at_mut(num);
-    *left = rest;
-    own
+    Ok((flags, starts))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Int32Array, StringArray, UInt32Array};
+use arrow_array::{ArrayRef, Int32Array, StringArray, UInt32Array};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -41,13 +41,20 @@ pub fn to_batch<'a>(
 ) -> PyResult<ArrowBatch> {
     let labels = found.iter().map(|span| named(span.source).0);
     let rules = found.iter().map(|span| named(span.source).1);
-    batch(vec![
+    let told = [
+        ("label", Arc::new(StringArray::from_iter_values(labels)) as ArrayRef),
+        ("rule", Arc::new(StringArray::from_iter_values(rules))),
+    ];
+    batch(bounds(found, characters).into_iter().chain(told).collect())
+}
+
+/// Columns document, start, end.
+pub fn bounds(found: &[Found], characters: &[[i32; 2]]) -> [(&'static str, ArrayRef); 3] {
+    [
         ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
         ("start", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[0])))),
         ("end", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[1])))),
-        ("label", Arc::new(StringArray::from_iter_values(labels))),
-        ("rule", Arc::new(StringArray::from_iter_values(rules))),
-    ])
+    ]
 }
 
 type RecordsChoice<'py> = (PyRef<'py, PyRecords>, PyReadonlyArray1<'py, u32>, Option<PyRef<'py, PyCommonWords>>, bool);
@@ -70,10 +77,9 @@ fn find_together(
     let pass = FusedPass {
         records: &own.records,
         units: units.as_slice()?,
-        common_of_records: common.as_ref().map(|common| &common.common),
+        common: common.as_ref().map(|common| &common.common),
         initials: *initials,
-        gazetteer: &list.gazetteer,
-        common_of_gazetteer: common_of_list.as_ref().map(|common| &common.common),
+        gazetteer: Some((&list.gazetteer, common_of_list.as_ref().map(|common| &common.common))),
     };
     let [of_records, of_list] = py
         .detach(|| threads.install(|| pass.find(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
@@ -241,11 +247,11 @@ impl PyRecords {
         num_threads: usize,
     ) -> PyResult<ArrowBatch> {
         let texts = import_texts(texts, "text")?;
-        let units = units.as_slice()?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
+        let pass = FusedPass { records: &self.records, units: units.as_slice()?, common, initials, gazetteer: None };
         let found = py
-            .detach(|| threads.install(|| Ok(located(&texts, self.records.find(&texts, units, common, initials)?))))
+            .detach(|| threads.install(|| pass.find(&texts).map(|[own, _]| located(&texts, own))))
             .map_err(to_py_err)?;
         to_batch(&found, |source| self.named(source))
     }
@@ -267,7 +273,7 @@ pub struct PySurfaces {
 impl PySurfaces {
     #[new]
     fn new() -> Self {
-        Self { surfaces: Surfaces::new() }
+        Self { surfaces: Surfaces::default() }
     }
 
     /// Spans in characters; `scopes` 0 nowhere, 1 the unit's documents, 2 all of them.
@@ -337,12 +343,7 @@ impl PySurfaces {
         let of = |which: fn(&Surfaces, u32) -> u32| {
             UInt32Array::from_iter_values(found.iter().map(|span| which(&self.surfaces, span.source)))
         };
-        batch(vec![
-            ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
-            ("start", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[0])))),
-            ("end", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[1])))),
-            ("label", Arc::new(of(Surfaces::label))),
-            ("source", Arc::new(of(Surfaces::source))),
-        ])
+        let told = [("label", Arc::new(of(Surfaces::label)) as ArrayRef), ("source", Arc::new(of(Surfaces::source)))];
+        batch(bounds(&found, &characters).into_iter().chain(told).collect())
     }
 }

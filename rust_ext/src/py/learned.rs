@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Int32Array, UInt8Array};
+use arrow_array::{ArrayRef, UInt8Array};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use super::detect::{PyCommonWords, located};
+use super::detect::{PyCommonWords, bounds, located};
 use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::learned::features::{HashKey, Hint};
@@ -26,9 +26,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 type Numbered<'py> =
     (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u32>);
 
+fn read<'a>(numbered: &'a Numbered<'_>) -> PyResult<(Spans<'a>, &'a [u32])> {
+    let (offsets, starts, ends, numbers) = numbered;
+    let spans = Spans { offsets: offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
+    Ok((spans, numbers.as_slice()?))
+}
+
 fn of_document<'a>(
-    spans: Spans<'a>,
-    numbers: &'a [u32],
+    (spans, numbers): (Spans<'a>, &'a [u32]),
     texts: &'a Texts,
     most: usize,
 ) -> Result<impl Fn(usize) -> Result<Vec<Hint>> + Sync + 'a> {
@@ -117,15 +122,11 @@ impl PyTagger {
         }
         let common = common.as_ref().map(|common| &common.common);
         let settings = Settings { k, epochs, seed, affixes, l2, rate };
-        let spans_of_marks =
-            Spans { offsets: marks.0.as_slice()?, starts: marks.1.as_slice()?, ends: marks.2.as_slice()? };
-        let spans_of_hints =
-            Spans { offsets: hints.0.as_slice()?, starts: hints.1.as_slice()?, ends: hints.2.as_slice()? };
-        let (lanes, numbers) = (marks.3.as_slice()?, hints.3.as_slice()?);
+        let (marks, hints) = (read(&marks)?, read(&hints)?);
         let tagger = py
             .detach(|| {
-                let marks = of_document(spans_of_marks, lanes, &texts, LANES)?;
-                let hints = of_document(spans_of_hints, numbers, &texts, names.len())?;
+                let marks = of_document(marks, &texts, LANES)?;
+                let hints = of_document(hints, &texts, names.len())?;
                 let lessons = Lessons {
                     texts: &texts,
                     individuals,
@@ -185,21 +186,16 @@ impl PyTagger {
         let texts = import_texts(texts, "text")?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
-        let spans = Spans { offsets: hints.0.as_slice()?, starts: hints.1.as_slice()?, ends: hints.2.as_slice()? };
-        let numbers = hints.3.as_slice()?;
+        let hints = read(&hints)?;
         let (found, characters) = py
             .detach(|| {
-                let hints = of_document(spans, numbers, &texts, names.len())?;
+                let hints = of_document(hints, &texts, names.len())?;
                 let found = threads.install(|| self.tagger.find(&texts, &hints, &names, common, lean))?;
                 Ok(threads.install(|| located(&texts, found)))
             })
             .map_err(to_py_err)?;
-        batch(vec![
-            ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
-            ("start", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[0])))),
-            ("end", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[1])))),
-            ("lane", Arc::new(UInt8Array::from_iter_values(found.iter().map(|span| span.source as u8)))),
-        ])
+        let lanes = UInt8Array::from_iter_values(found.iter().map(|span| span.source as u8));
+        batch(bounds(&found, &characters).into_iter().chain([("lane", Arc::new(lanes) as ArrayRef)]).collect())
     }
 }
 

@@ -6,12 +6,11 @@ use super::detect::{PyCommonWords, located, to_batch};
 use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::no_names;
 use crate::pool::pool;
-use crate::rules::{RULES, field_labels, scan};
+use crate::rules::{RULES, scan};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
     module.add_function(wrap_pyfunction!(find_no_names, module)?)?;
-    module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
     module.add("RULES", env!("RULES"))?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
@@ -21,12 +20,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
-}
-
-/// Labels that the value of a field may have.
-#[pyfunction]
-fn list_field_labels() -> Vec<&'static str> {
-    field_labels()
 }
 
 /// A text without the escapes of an export, and where each of its characters begins in the original, in characters.

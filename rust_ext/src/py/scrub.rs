@@ -13,6 +13,7 @@ use crate::pool::pool;
 use crate::scrub::{
     Avoid, Edit, Key, NamePool, Order, Scrubbed, Settings, Spans, Style, new_ids, real_identifiers, scrub,
 };
+use crate::text::spans::Spans as Bounds;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyNamePool>()?;
@@ -86,12 +87,8 @@ fn scrub_texts(
     if shift_days == Some(0) {
         return Err(to_py_err(Error::Policy("shift_days: expected at least 1".into())));
     }
-    let spans = Spans {
-        offsets: span_offsets.as_slice()?,
-        starts: starts.as_slice()?,
-        ends: ends.as_slice()?,
-        categories: span_categories.as_slice()?,
-    };
+    let bounds = Bounds { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
+    let spans = Spans { bounds, categories: span_categories.as_slice()? };
     let settings = Settings {
         style: Style::parse(style).map_err(to_py_err)?,
         key: key_of(key)?,
@@ -152,12 +149,8 @@ fn py_real_identifiers<'py>(
     num_threads: usize,
 ) -> PyResult<(Bound<'py, PyArray1<u64>>, u64, u64)> {
     let texts = import_texts(texts, "text")?;
-    let spans = Spans {
-        offsets: span_offsets.as_slice()?,
-        starts: starts.as_slice()?,
-        ends: ends.as_slice()?,
-        categories: span_categories.as_slice()?,
-    };
+    let bounds = Bounds { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
+    let spans = Spans { bounds, categories: span_categories.as_slice()? };
     let threads = pool(num_threads).map_err(to_py_err)?;
     let (hashes, day_first, month_first) =
         py.detach(|| threads.install(|| real_identifiers(&texts, &spans, &categories))).map_err(to_py_err)?;

@@ -13,7 +13,7 @@ use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Stored, pack, unpack};
 use crate::index::protect::Settings;
-use crate::index::word_flags::{Flagged, NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
+use crate::index::word_flags::{NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
 use crate::pool::pool;
 use crate::storage::bits::Bits;
 use crate::text::spans::{Spans, mark_spans};
@@ -307,7 +307,7 @@ impl PyNumbering {
         let supports = Supports { index: &self.by, found, settings: *settings };
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let made = py.detach(|| threads.install(|| flag_words(documents, &supports, blacklist, reaches)));
-        let Flagged { flags, starts } = made.map_err(to_py_err)?;
+        let (flags, starts) = made.map_err(to_py_err)?;
         Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 }

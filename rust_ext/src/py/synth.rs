@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{Int32Builder, LargeStringBuilder, ListBuilder, StringBuilder, StructBuilder};
-use arrow_array::{ArrayRef, StringArray};
-use arrow_schema::{DataType, Field, Fields};
+use arrow_array::{Array, ArrayRef, Int32Array, LargeStringArray, ListArray, StringArray, StructArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::Field;
 use pyo3::prelude::*;
 
 use super::index::batch;
 use super::{ArrowBatch, to_py_err};
 use crate::error::Error;
 use crate::pool::pool;
-use crate::synth::{Document, Language, Settings, documents, public, records};
+use crate::synth::{Document, Language, Person, Settings, documents, public, records};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth_documents, module)?)?;
@@ -47,56 +47,35 @@ fn synth_documents(
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
         let documents = threads.install(|| documents(&settings, first_individual, num_individuals));
-        let mut ids = StringBuilder::new();
-        let mut individuals = StringBuilder::new();
-        let mut households = StringBuilder::new();
-        let mut labels = StringBuilder::new();
-        let mut texts =
-            LargeStringBuilder::with_capacity(documents.len(), documents.iter().map(|d| d.text.len()).sum());
-        for document in &documents {
-            ids.append_value(&document.doc_id);
-            individuals.append_value(format!("p{:08}", document.individual));
-            households.append_value(format!("h{:08}", document.household));
-            labels.append_value(document.label);
-            texts.append_value(&document.text);
-        }
+        let column = |value: fn(&Document) -> String| strings(documents.iter().map(value));
+        let texts = LargeStringArray::from_iter_values(documents.iter().map(|document| &document.text));
         batch(vec![
-            ("doc_id", Arc::new(ids.finish())),
-            ("individual_id", Arc::new(individuals.finish())),
-            ("text", Arc::new(texts.finish())),
-            ("household_id", Arc::new(households.finish())),
-            ("label", Arc::new(labels.finish())),
+            ("doc_id", column(|document| document.doc_id.clone())),
+            ("individual_id", column(|document| format!("p{:08}", document.individual))),
+            ("text", Arc::new(texts)),
+            ("household_id", column(|document| format!("h{:08}", document.household))),
+            ("label", column(|document| document.label.to_owned())),
             ("spans", spans_of(&documents)),
         ])
     })
 }
 
+fn strings(values: impl Iterator<Item = String>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
 /// Column `spans`: a list of start, end and label for each document.
 fn spans_of(documents: &[Document]) -> ArrayRef {
-    let fields: Fields = vec![
-        Field::new("start", DataType::Int32, true),
-        Field::new("end", DataType::Int32, true),
-        Field::new("label", DataType::Utf8, true),
-    ]
-    .into();
-    let mut spans = ListBuilder::new(StructBuilder::from_fields(fields, documents.len() * 16));
-    for document in documents {
-        let row = spans.values();
-        for span in &document.spans {
-            if let Some(builder) = row.field_builder::<Int32Builder>(0) {
-                builder.append_value(span.start);
-            }
-            if let Some(builder) = row.field_builder::<Int32Builder>(1) {
-                builder.append_value(span.end);
-            }
-            if let Some(builder) = row.field_builder::<StringBuilder>(2) {
-                builder.append_value(span.label);
-            }
-            row.append(true);
-        }
-        spans.append(true);
-    }
-    Arc::new(spans.finish())
+    let spans = || documents.iter().flat_map(|document| &document.spans);
+    let column = |name, array: ArrayRef| (Arc::new(Field::new(name, array.data_type().clone(), true)), array);
+    let values = StructArray::from(vec![
+        column("start", Arc::new(Int32Array::from_iter_values(spans().map(|span| span.start)))),
+        column("end", Arc::new(Int32Array::from_iter_values(spans().map(|span| span.end)))),
+        column("label", Arc::new(StringArray::from_iter_values(spans().map(|span| span.label)))),
+    ]);
+    let offsets = OffsetBuffer::from_lengths(documents.iter().map(|document| document.spans.len()));
+    let item = Field::new_list_field(values.data_type().clone(), true);
+    Arc::new(ListArray::new(Arc::new(item), offsets, Arc::new(values), None))
 }
 
 /// The record fields of these individuals.
@@ -114,24 +93,20 @@ fn synth_records(
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
         let individuals = threads.install(|| records(&settings, first_individual, num_individuals));
-        let date = |language, (year, month, day): (u32, u32, u32)| match language {
-            Language::English => format!("{month:02}/{day:02}/{year}"),
-            Language::French => format!("{day:02}/{month:02}/{year}"),
-        };
-        let column = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
+        let column = |value: fn(&Person) -> String| strings(individuals.iter().map(value));
         batch(vec![
-            ("individual_id", column(individuals.iter().map(|p| format!("p{:08}", p.individual)).collect())),
-            ("household_id", column(individuals.iter().map(|p| format!("h{:08}", p.household)).collect())),
-            ("first_name", column(individuals.iter().map(|p| p.first_name.clone()).collect())),
-            ("last_name", column(individuals.iter().map(|p| p.last_name.clone()).collect())),
-            ("birth_date", column(individuals.iter().map(|p| date(p.language, p.birth)).collect())),
-            ("phone", column(individuals.iter().map(|p| p.phone.clone()).collect())),
-            ("email", column(individuals.iter().map(|p| p.email.clone()).collect())),
-            ("address", column(individuals.iter().map(|p| p.address.clone()).collect())),
-            ("city", column(individuals.iter().map(|p| p.city.to_owned()).collect())),
-            ("zip", column(individuals.iter().map(|p| p.zip.clone()).collect())),
-            ("mrn", column(individuals.iter().map(|p| p.mrn.clone()).collect())),
-            ("ssn", column(individuals.iter().map(|p| p.ssn.clone()).collect())),
+            ("individual_id", column(|person| format!("p{:08}", person.individual))),
+            ("household_id", column(|person| format!("h{:08}", person.household))),
+            ("first_name", column(|person| person.first_name.clone())),
+            ("last_name", column(|person| person.last_name.clone())),
+            ("birth_date", column(|person| person.language.date(person.birth))),
+            ("phone", column(|person| person.phone.clone())),
+            ("email", column(|person| person.email.clone())),
+            ("address", column(|person| person.address.clone())),
+            ("city", column(|person| person.city.to_owned())),
+            ("zip", column(|person| person.zip.clone())),
+            ("mrn", column(|person| person.mrn.clone())),
+            ("ssn", column(|person| person.ssn.clone())),
         ])
     })
 }
@@ -152,12 +127,7 @@ fn synth_public(
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
         let texts = threads.install(|| public(&settings, first_document, num_documents));
-        let ids: Vec<String> =
-            (first_document..first_document + num_documents).map(|n| format!("public-{n:08}")).collect();
-        batch(vec![
-            ("doc_id", Arc::new(StringArray::from(ids.clone()))),
-            ("individual_id", Arc::new(StringArray::from(ids))),
-            ("text", Arc::new(arrow_array::LargeStringArray::from(texts))),
-        ])
+        let ids = strings((first_document..first_document + num_documents).map(|n| format!("public-{n:08}")));
+        batch(vec![("doc_id", ids.clone()), ("individual_id", ids), ("text", Arc::new(LargeStringArray::from(texts)))])
     })
 }

@@ -7,7 +7,7 @@ use tokenizers::Tokenizer;
 use super::to_py_err;
 use crate::error::{Error, Result};
 use crate::panic::survive;
-use crate::tokenize::tokenizer_check::check_expansion;
+use crate::tokenize::tokenizer_check::{check_expansion, fields_of, opened};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LibraryTokenizer>()?;
@@ -31,15 +31,7 @@ pub struct TokenisedText {
 impl LibraryTokenizer {
     #[new]
     fn new(py: Python<'_>, tokenizer_json: &str) -> PyResult<Self> {
-        py.detach(|| {
-            survived(|| {
-                let mut tokenizer = parsed(tokenizer_json)?;
-                tokenizer.with_padding(None);
-                tokenizer.with_truncation(None).map_err(failed("its truncation is wrong"))?;
-                Ok(Self(tokenizer))
-            })
-        })
-        .map_err(to_py_err)
+        py.detach(|| survived(|| opened(tokenizer_json).map(Self))).map_err(to_py_err)
     }
 
     fn encode(&self, py: Python<'_>, texts: Vec<String>) -> PyResult<Vec<TokenisedText>> {
@@ -59,10 +51,6 @@ impl LibraryTokenizer {
         let decode = || self.0.decode_batch(&rows, skip_special_tokens).map_err(failed("its tokens cannot be decoded"));
         py.detach(|| survived(decode)).map_err(to_py_err)
     }
-}
-
-fn parsed(json: &str) -> Result<Tokenizer> {
-    json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))
 }
 
 fn failed<E>(why: &'static str) -> impl Fn(E) -> Error {
@@ -111,12 +99,9 @@ fn check_ids(tokenizer: &Tokenizer) -> Result<()> {
 }
 
 fn try_all(json: &str) -> Result<()> {
-    let mut tokenizer = parsed(json)?;
-    let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
-    check_expansion(&parsed)?;
+    let mut tokenizer = opened(json)?;
+    check_expansion(&fields_of(json)?)?;
     check_ids(&tokenizer)?;
-    tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(failed("its truncation is wrong"))?;
     for special in [true, false] {
         tokenizer.set_encode_special_tokens(special);
         for &text in TRIALS {

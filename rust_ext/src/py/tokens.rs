@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::LargeStringArray;
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_texts, to_py_err};
@@ -11,55 +11,15 @@ use super::{index::PyNgramIndex, index::batch, store::PyPackedTokens, tokenizer:
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
-use crate::text::spans::{Spans, cover_spans, gaps_in_spans, replace_words};
+use crate::text::spans::replace_words;
 use crate::text::surface::Surface;
-use crate::tokenize::tokens::{Columns, TokenEncoder};
+use crate::tokenize::tokens::TokenEncoder;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyBlacklist>()?;
     module.add_class::<PyTokenEncoder>()?;
     module.add_class::<PyTokens>()?;
-    module.add_function(wrap_pyfunction!(py_cover_spans, module)?)?;
-    module.add_function(wrap_pyfunction!(py_gaps_in_spans, module)?)?;
     module.add_function(wrap_pyfunction!(py_replace_words, module)?)
-}
-
-/// 1 for each word that meets a span (in characters) of its document.
-#[pyfunction(name = "cover_spans")]
-#[pyo3(signature = (texts, words, span_offsets, starts, ends, *, num_threads=0))]
-fn py_cover_spans<'py>(
-    py: Python<'py>,
-    texts: &Bound<'py, PyAny>,
-    words: &PyWords,
-    span_offsets: PyReadonlyArray1<'py, i64>,
-    starts: PyReadonlyArray1<'py, i32>,
-    ends: PyReadonlyArray1<'py, i32>,
-    num_threads: usize,
-) -> PyResult<Bound<'py, PyArray1<u8>>> {
-    let texts = words.import_texts(texts)?;
-    let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let mask = py.detach(|| threads.install(|| cover_spans(&texts, &words.0, spans))).map_err(to_py_err)?;
-    Ok(PyArray1::from_vec(py, mask))
-}
-
-/// What spans (in characters) hold between words, white space aside.
-#[pyfunction(name = "gaps_in_spans")]
-#[pyo3(signature = (texts, words, span_offsets, starts, ends, *, num_threads=0))]
-fn py_gaps_in_spans(
-    py: Python<'_>,
-    texts: &Bound<'_, PyAny>,
-    words: &PyWords,
-    span_offsets: PyReadonlyArray1<'_, i64>,
-    starts: PyReadonlyArray1<'_, i32>,
-    ends: PyReadonlyArray1<'_, i32>,
-    num_threads: usize,
-) -> PyResult<PyWords> {
-    let texts = words.import_texts(texts)?;
-    let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let gaps = py.detach(|| threads.install(|| gaps_in_spans(&texts, &words.0, spans))).map_err(to_py_err)?;
-    Ok(PyWords(Arc::new(gaps), texts))
 }
 
 /// Texts with each masked word replaced, column `text`, and where each word begins in its own.
@@ -113,7 +73,7 @@ impl PyBlacklist {
     ) -> PyResult<()> {
         let texts = words.import_texts(texts)?;
         let units = units.as_slice()?;
-        check_units(Some(units), texts.len())?;
+        check_units(units, texts.len())?;
         self.0.add(&texts, &words.0, mask.as_slice()?, units, everywhere).map_err(to_py_err)
     }
 
@@ -143,21 +103,19 @@ impl PyBlacklist {
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let texts = words.import_texts(texts)?;
         let units = units.as_slice()?;
-        check_units(Some(units), texts.len())?;
+        check_units(units, texts.len())?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let mask = py.detach(|| threads.install(|| self.0.find(&texts, &words.0, units))).map_err(to_py_err)?;
         Ok(PyArray1::from_vec(py, mask))
     }
 }
 
-fn check_units(units: Option<&[u32]>, num_documents: usize) -> PyResult<()> {
-    match units {
-        Some(units) if units.len() != num_documents => {
-            let message = format!("{} units were given for {num_documents} documents", units.len());
-            Err(to_py_err(Error::Corpus(message)))
-        }
-        _ => Ok(()),
+fn check_units(units: &[u32], num_documents: usize) -> PyResult<()> {
+    if units.len() != num_documents {
+        let message = format!("{} units were given for {num_documents} documents", units.len());
+        return Err(to_py_err(Error::Corpus(message)));
     }
+    Ok(())
 }
 
 /// A tokenizer whose tokens know their words.
@@ -206,27 +164,12 @@ impl PyTokenEncoder {
         let tokens = py
             .detach(|| survived(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps))))
             .map_err(to_py_err)?;
-        // NumPy asks for large pages, which a vector of ours would not get.
-        let (input_ids, word_ids) = (zeros(py, tokens.len()), zeros(py, tokens.len()));
-        let (flags, ngram_starts) = (zeros(py, tokens.len()), zeros(py, tokens.len()));
-        let doc_offsets = PyArray1::from_slice(py, &tokens.doc_offsets);
-        {
-            let (mut ids, mut words) = (input_ids.try_readwrite()?, word_ids.try_readwrite()?);
-            let (mut flags, mut starts) = (flags.try_readwrite()?, ngram_starts.try_readwrite()?);
-            let columns = Columns {
-                input_ids: ids.as_slice_mut()?,
-                word_ids: words.as_slice_mut()?,
-                flags: flags.as_slice_mut()?,
-                ngram_starts: starts.as_slice_mut()?,
-            };
-            py.detach(|| threads.install(|| self.encoder.write(tokens, columns)));
-        }
         Ok(PyTokens {
-            doc_offsets: doc_offsets.unbind(),
-            input_ids: input_ids.unbind(),
-            word_ids: word_ids.unbind(),
-            flags: flags.unbind(),
-            ngram_starts: ngram_starts.unbind(),
+            doc_offsets: PyArray1::from_vec(py, tokens.doc_offsets).unbind(),
+            input_ids: PyArray1::from_vec(py, tokens.input_ids).unbind(),
+            word_ids: PyArray1::from_vec(py, tokens.word_ids).unbind(),
+            flags: PyArray1::from_vec(py, tokens.flags).unbind(),
+            ngram_starts: PyArray1::from_vec(py, tokens.ngram_starts).unbind(),
         })
     }
 
@@ -250,10 +193,6 @@ impl PyTokenEncoder {
             .map_err(to_py_err)?;
         Ok(PyPackedTokens::new(py, doc_offsets, parts))
     }
-}
-
-fn zeros<T: numpy::Element>(py: Python<'_>, len: usize) -> Bound<'_, PyArray1<T>> {
-    PyArray1::zeros(py, len, false)
 }
 
 /// Tokens of a batch of documents.

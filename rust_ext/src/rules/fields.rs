@@ -71,7 +71,7 @@ static SHIPPED: LazyLock<std::result::Result<Fields, String>> = LazyLock::new(||
 });
 
 /// Labels that a field may have.
-pub fn labels() -> Vec<&'static str> {
+fn labels() -> Vec<&'static str> {
     let mut labels: Vec<&str> = RULES.iter().filter(|rule| rule.of_field).map(|rule| rule.label).collect();
     labels.sort_unstable();
     labels.dedup();

@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
-pub use fields::{Fields, labels as field_labels};
+pub use fields::Fields;
 use filter::Mask;
 
 /// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
@@ -178,11 +178,11 @@ static PARTS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
 
 /// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
 fn expand(pattern: &str) -> String {
-    let mut expanded = pattern.to_owned();
-    while let Some((name, part)) = PARTS.iter().find(|(name, _)| expanded.contains(name)) {
-        expanded = expanded.replace(name, part);
-    }
-    expanded
+    let named = |at: usize| PARTS.iter().find(|(name, _)| pattern[at..].starts_with(name)).map(|part| (at, part));
+    let Some((at, (name, part))) = pattern.match_indices('%').find_map(|(at, _)| named(at)) else {
+        return pattern.to_owned();
+    };
+    [&pattern[..at], &expand(part), &expand(&pattern[at + name.len()..])].concat()
 }
 
 /// Matches of the rules with these labels (every rule for None), by document, then start.

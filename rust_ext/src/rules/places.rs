@@ -258,7 +258,6 @@ pub fn is_town(hit: &mut Hit) -> bool {
 pub fn ends_an_address(hit: &mut Hit) -> bool {
     let before = hit.before();
     let named = before.trim_ascii_end();
-    let named = named.trim_ascii_end();
     let sign = named.last().copied().unwrap_or(b'\n');
     let capital = {
         let bare = named.strip_suffix(b"(").unwrap_or(named).trim_ascii_end();

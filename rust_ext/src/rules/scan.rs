@@ -59,37 +59,48 @@ static COMPILED: LazyLock<std::result::Result<Compiled, String>> = LazyLock::new
 
 fn compile() -> std::result::Result<Compiled, String> {
     let syntax = syntax::Config::new().unicode(false).utf8(false);
-    let (mut regexes, mut whole, mut splits, mut automata) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut expressions = Vec::new();
     for rule in RULES.iter() {
         let pattern = expand(rule.pattern);
-        let build = |pattern: &str| {
-            let mut builder = Regex::builder();
-            builder.configure(Regex::config().auto_prefilter(false)).syntax(syntax);
-            builder.build(pattern).map_err(|error| format!("rule {}: {error}", rule.name))
-        };
-        let groups = build(&pattern)?.captures_len();
-        whole.push(groups == 1);
+        let parsed = syntax::parse_with(&pattern, &syntax).map_err(|error| format!("rule {}: {error}", rule.name))?;
+        let num_groups = parsed.properties().explicit_captures_len();
         // Without a group in it, the expression is the group; the byte behind it shows that it stands free.
-        let reported = if groups == 1 { format!("({pattern})") } else { format!("(?:{pattern})") };
-        let split = if groups == 2 { parts_of(&pattern) } else { None };
-        let split =
-            split.map(|(before, group)| Ok::<_, String>(Split::new(build(before)?, build(&format!("{group}{FREE}"))?)));
-        splits.push(split.transpose()?);
-        let pattern = format!("{reported}{FREE}");
-        regexes.push(build(&pattern)?);
-        let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
-        let nfa = NFA::compiler().configure(config).syntax(syntax).build(&pattern);
-        automata.push(nfa.map_err(|error| format!("rule {}: {error}", rule.name))?);
+        let reported = if num_groups == 0 { format!("({pattern}){FREE}") } else { format!("(?:{pattern}){FREE}") };
+        expressions.push((rule, pattern, num_groups, reported));
     }
     let number = |name: &str| RULES.iter().position(|rule| rule.name == name).unwrap_or(usize::MAX);
     let (at, unlimited, address) = (number(AT), number(UNLIMITED), number(ADDRESS));
-    let filtered: Vec<(u8, &NFA)> = automata
-        .iter()
-        .enumerate()
-        .filter(|&(rule, _)| rule != at && !RULES[rule].of_field)
-        .map(|(rule, nfa)| (rule as u8, nfa))
-        .collect();
-    Ok(Compiled { filter: Filter::new(&filtered), regexes, whole, splits, at, unlimited, address })
+    let filter = || {
+        let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
+        let mut automata = Vec::new();
+        for (number, (rule, .., reported)) in expressions.iter().enumerate() {
+            if number != at && !rule.of_field {
+                let nfa = NFA::compiler().configure(config.clone()).syntax(syntax).build(reported);
+                automata.push((number as u8, nfa.map_err(|error| format!("rule {}: {error}", rule.name))?));
+            }
+        }
+        Ok::<_, String>(Filter::new(&automata.iter().map(|(rule, nfa)| (*rule, nfa)).collect::<Vec<_>>()))
+    };
+    // A run waits for both: each takes about half of the time, with threads of their own, as those of a pool may wait for this.
+    std::thread::scope(|scope| {
+        let filter = std::thread::Builder::new().spawn_scoped(scope, filter).map_err(|error| error.to_string())?;
+        let (mut regexes, mut whole, mut splits) = (Vec::new(), Vec::new(), Vec::new());
+        for (rule, pattern, num_groups, reported) in &expressions {
+            let build = |pattern: &str| {
+                let mut builder = Regex::builder();
+                builder.configure(Regex::config().auto_prefilter(false)).syntax(syntax);
+                builder.build(pattern).map_err(|error| format!("rule {}: {error}", rule.name))
+            };
+            whole.push(*num_groups == 0);
+            let split = if *num_groups == 1 { parts_of(pattern) } else { None };
+            let split = split
+                .map(|(before, group)| Ok::<_, String>(Split::new(build(before)?, build(&format!("{group}{FREE}"))?)));
+            splits.push(split.transpose()?);
+            regexes.push(build(reported)?);
+        }
+        let filter = filter.join().map_err(|_| "the filter of the rules cannot be made".to_owned())??;
+        Ok(Compiled { filter, regexes, whole, splits, at, unlimited, address })
+    })
 }
 
 #[derive(Default)]

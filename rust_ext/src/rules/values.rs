@@ -254,27 +254,7 @@ fn cut_at_end(hit: &mut Hit) {
 fn trim(hit: &mut Hit) {
     while let Some(&last) = hit.piece().last() {
         let open = last == b')' && !hit.piece().contains(&b'(');
-        if !open
-            && !matches!(
-                last,
-                b' ' | b'.'
-                    | b','
-                    | b';'
-                    | b':'
-                    | b'-'
-                    | b'*'
-                    | b'_'
-                    | b'"'
-                    | b'\''
-                    | b'/'
-                    | b'\r'
-                    | b'('
-                    | b'\n'
-                    | b'='
-                    | b'&'
-                    | 0x1f
-            )
-        {
+        if !open && !b" .,;:-*_\"'/\r(\n=&\x1f".contains(&last) {
             break;
         }
         hit.end -= 1;

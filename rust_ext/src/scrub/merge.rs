@@ -3,13 +3,11 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::text::spans::{CharCounter, Places};
+use crate::text::spans::{self, CharCounter, Places};
 
-/// Spans of a batch of documents, in characters.
+/// Spans of a batch of documents.
 pub struct Spans<'a> {
-    pub offsets: &'a [i64],
-    pub starts: &'a [i32],
-    pub ends: &'a [i32],
+    pub bounds: spans::Spans<'a>,
     /// Number of each span's category.
     pub categories: &'a [u32],
 }
@@ -28,13 +26,8 @@ pub struct Stretch {
 
 impl Spans<'_> {
     pub fn check(&self, num_documents: usize, num_categories: usize) -> Result<()> {
-        let whole = self.offsets.len() == num_documents + 1
-            && self.offsets.first() == Some(&0)
-            && self.offsets.last() == Some(&(self.starts.len() as i64))
-            && self.starts.len() == self.ends.len()
-            && self.starts.len() == self.categories.len()
-            && self.offsets.is_sorted();
-        if !whole {
+        self.bounds.check(num_documents)?;
+        if self.bounds.starts.len() != self.categories.len() {
             return Err(Error::Corpus("span offsets do not match the documents and spans".into()));
         }
         if self.categories.iter().any(|&category| category as usize >= num_categories) {
@@ -46,20 +39,20 @@ impl Spans<'_> {
     /// The spans of a document, checked against its length, trimmed and merged, in order.
     /// `names` says of each category whether its spans are names.
     pub fn stretches(&self, row: usize, text: &str, merge_touching: bool, names: &[bool]) -> Result<Vec<Stretch>> {
-        let (first, last) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
-        let mut rows: Vec<usize> = (first..last).collect();
-        rows.sort_by_key(|&span| (self.starts[span], self.ends[span], self.categories[span], span));
+        let (own, spans::Spans { starts, ends, .. }) = (self.bounds.of(row), self.bounds);
+        let mut rows: Vec<usize> = own.clone().collect();
+        rows.sort_by_key(|&span| (starts[span], ends[span], self.categories[span], span));
         let mut counter = CharCounter::new(text);
         let ascii = text.is_ascii();
-        let places = Places::new(text, &self.starts[first..last], &self.ends[first..last]);
+        let places = Places::new(text, &starts[own.clone()], &ends[own.clone()]);
         let mut merged = Vec::<Stretch>::with_capacity(rows.len());
         for span in rows {
             let bytes = self.trimmed(span, text, &places).ok_or_else(|| {
                 Error::Corpus(format!(
                     "document {row} of the batch: span {} is {}..{}, which does not fit its text",
-                    span - first,
-                    self.starts[span],
-                    self.ends[span]
+                    span - own.start,
+                    starts[span],
+                    ends[span]
                 ))
             })?;
             if bytes.is_empty() {
@@ -95,14 +88,14 @@ impl Spans<'_> {
 
     /// The bytes of a span without white space at its ends; None where it does not fit.
     fn trimmed(&self, span: usize, text: &str, places: &Places) -> Option<Range<usize>> {
-        let bytes = places.bytes(self.starts[span], self.ends[span])?;
+        let bytes = places.bytes(self.bounds.starts[span], self.bounds.ends[span])?;
         let value = text.get(bytes.clone())?;
         let leading = value.len() - value.trim_start().len();
         Some(bytes.start + leading..bytes.start + leading + value.trim().len())
     }
 
     fn is_stronger(&self, span: usize, than: usize) -> bool {
-        let length = |span: usize| self.ends[span] - self.starts[span];
+        let length = |span: usize| self.bounds.ends[span] - self.bounds.starts[span];
         (length(span), std::cmp::Reverse(self.categories[span]))
             > (length(than), std::cmp::Reverse(self.categories[than]))
     }

@@ -1,63 +1,50 @@
 //! Interner: distinct words to dense ids, one table a worker.
 //!
-//! Words of up to 15 bytes are distinguished by their keys (`key`), longer ones byte for byte in an arena.
+//! Words of up to 15 bytes are distinguished by their keys (`key`), longer ones byte for byte.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use std::hash::BuildHasher;
 
 use crate::storage::key::Key;
+use crate::storage::strings::Strings;
 
 #[derive(Default)]
 pub struct Interner {
     short: HashMap<Key, u32, FixedState>,
     long: HashTable<u32>,
-    arena: String,
-    /// Bounds of word `id` in the arena are `bounds[id]..bounds[id + 1]`.
-    bounds: Vec<usize>,
+    /// By id.
+    words: Strings,
 }
 
 impl Interner {
-    pub fn new() -> Self {
-        Self { bounds: vec![0], ..Self::default() }
-    }
-
     pub fn len(&self) -> usize {
-        self.bounds.len() - 1
+        self.words.len()
     }
 
     pub fn word(&self, id: u32) -> &str {
-        &self.arena[self.bounds[id as usize]..self.bounds[id as usize + 1]]
+        self.words.get(id as usize)
     }
 
     /// The id of a word, new or known.
     #[inline]
     pub fn intern(&mut self, word: &str) -> u32 {
-        self.intern_at(word, 0, word.len())
-    }
-
-    /// The id of a word that stands in a text, which is faster than where it stands alone.
-    #[inline]
-    pub fn intern_at(&mut self, text: &str, start: usize, end: usize) -> u32 {
         let next = self.len() as u32;
-        let word = &text[start..end];
-        if let Some(key) = Key::of(text.as_bytes(), start, end) {
-            let id = *self.short.entry(key).or_insert(next);
-            if id == next {
-                self.append(word);
+        let id = match Key::of(word.as_bytes(), 0, word.len()) {
+            Some(key) => *self.short.entry(key).or_insert(next),
+            None => {
+                let (hash, words) = (hash_long(word), &self.words);
+                let known = self.long.find(hash, |&id| words.get(id as usize) == word).copied();
+                known.unwrap_or_else(|| {
+                    self.long.insert_unique(hash, next, |&id| hash_long(words.get(id as usize)));
+                    next
+                })
             }
-            return id;
+        };
+        if id == next {
+            self.words.push(word);
         }
-        let hash = hash_long(word);
-        let (arena, bounds) = (&self.arena, &self.bounds);
-        let found = self.long.find(hash, |&id| &arena[bounds[id as usize]..bounds[id as usize + 1]] == word);
-        if let Some(&id) = found {
-            return id;
-        }
-        self.append(word);
-        let (arena, bounds) = (&self.arena, &self.bounds);
-        self.long.insert_unique(hash, next, |&id| hash_long(&arena[bounds[id as usize]..bounds[id as usize + 1]]));
-        next
+        id
     }
 
     /// The id of a known word.
@@ -67,11 +54,6 @@ impl Interner {
             return self.short.get(&key).copied();
         }
         self.long.find(hash_long(word), |&id| self.word(id) == word).copied()
-    }
-
-    fn append(&mut self, word: &str) {
-        self.arena.push_str(word);
-        self.bounds.push(self.arena.len());
     }
 }
 

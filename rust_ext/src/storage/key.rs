@@ -75,6 +75,14 @@ impl From<Key> for Hashed {
     }
 }
 
+/// A bijection of 64 bits that leaves no structure (the end of SplitMix64).
+#[inline]
+pub fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! Whoever walks over words knows the next ones. The table can be told of a key some steps before it is asked for
 //! (`prefetch`), so that several waits overlap. Keys and values stand apart, by linear probing; nothing is ever removed.
 
+use crate::storage::buffer::prefetch;
 use crate::storage::key::{Hashed, Key};
 
 /// Free places are a quarter of all at least.
@@ -56,18 +57,9 @@ impl<V: Copy + Default> KeyTable<V> {
     /// Fetch what `get` and `entry` will read of a key.
     #[inline(always)]
     pub fn prefetch(&self, Hashed { hash, .. }: Hashed) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let home = self.home(hash);
-            // SAFETY: every x86-64 processor has the instruction; it reads nothing, and both places are in bounds.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(self.keys.as_ptr().add(home).cast());
-                _mm_prefetch::<_MM_HINT_T0>(self.values.as_ptr().add(home).cast());
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = hash;
+        let home = self.home(hash);
+        prefetch(&self.keys[home]);
+        prefetch(&self.values[home]);
     }
 
     #[inline(always)]

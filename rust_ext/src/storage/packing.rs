@@ -135,6 +135,12 @@ pub mod tests {
         }
     }
 
+    /// Those below a bound, which each has for itself.
+    pub fn draws_below(state: u64) -> impl FnMut(usize) -> usize {
+        let mut draw = draws(state);
+        move |bound| draw() as u32 as usize % bound
+    }
+
     /// A page of numbers from `least` to `least` + the greatest of so many bits, both of which are there.
     pub fn numbers<T: Number>(bits: u32, least: u64, len: usize) -> Vec<T> {
         let greatest = greatest(bits);

@@ -40,8 +40,6 @@ pub struct Place {
     /// block. `free` hands back all of it.
     num_bytes: usize,
     /// None: as in memory.
-    /// Said for each page, as the two kinds stand side by side: pages that were written before packing began are not
-    /// rewritten.
     packing: Option<Packing>,
 }
 
@@ -49,7 +47,6 @@ pub struct Place {
 /// overlap. So threads read and write pages at the same time without a lock: only the choice of places needs one.
 pub struct Spill {
     /// Read and written at given places, so threads share them without a common position.
-    /// As many as `State::ends`.
     files: Vec<File>,
     /// Pages are packed once so many bytes of the files have been in use.
     pack_from: u64,
@@ -164,7 +161,6 @@ impl Spill {
     /// packed fills its place.
     fn write_bytes(&self, bytes: &[u8], packing: Option<Packing>) -> io::Result<Place> {
         let num_bytes = bytes.len().next_multiple_of(BLOCK_BYTES);
-        // The place is taken before the write, and no other thread can be given it meanwhile.
         let (file, start) = self.take(num_bytes as u64);
         let place = Place { file, start, num_bytes, packing };
         match self.files[file].write_all_at(bytes, start) {
@@ -183,7 +179,6 @@ impl Spill {
         state.free.take(num_bytes).unwrap_or_else(|| {
             let file = state.next;
             state.next = (file + 1) % NUM_FILES;
-            // The file itself grows with the write. Until then no thread reads there, because no thread has the place.
             state.ends[file] += num_bytes;
             (file, state.ends[file] - num_bytes)
         })
@@ -200,7 +195,6 @@ impl Spill {
     pub fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> io::Result<()> {
         let Some(packing) = place.packing else {
             let start = place.start + (from * size_of::<T>()) as u64;
-            // Straight to where the caller wants them: as in memory, nothing is to be done to them.
             return self.files[place.file].read_exact_at(bytes_of_mut(numbers), start);
         };
         // `unpack` loads eight bytes at a time, so it needs room past the last one; what lies there is masked out.
@@ -214,8 +208,6 @@ impl Spill {
     }
 
     /// The page is not read again.
-    /// It takes the place, and `read` borrows it: so the compiler sees to it that no thread reads a page while its
-    /// bytes are given to another one.
     pub fn free(&self, place: Place) {
         self.state().free.add(place.file, place.start, place.num_bytes as u64);
     }

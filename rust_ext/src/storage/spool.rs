@@ -41,7 +41,6 @@ use crate::storage::packing::Number;
 /// documents of a page in stretches, at different times and by different threads, each number once: at 0 the page is
 /// needed no more, and is given back.
 struct Sealed {
-    /// Becomes `Gone` at `left == 0`, and is never anything else again.
     page: Page,
     /// Begins at the length of a page, as no page is sealed before it is full. If callers broke the rule and read a
     /// number last twice, the page would go too early, and a later reading would find `Gone`: an error, never other
@@ -62,8 +61,6 @@ pub struct Spool<T: Number> {
     /// others stay as they are.
     sealed: Vec<Mutex<Sealed>>,
     /// None until the first number comes.
-    /// So a spool that stays empty costs no page: on each level there is one for each partition of each share, and
-    /// some may get nothing.
     open: Option<Block>,
     /// Start of the open page as numbers (null where there is none). A copy of what `open` says, so that `push` costs a
     /// comparison and a write.
@@ -192,8 +189,6 @@ impl<T: Number> Spool<T> {
     /// each spool. After an error the page that could not be written is in memory as before, and readable.
     pub fn evict(&self) -> Result<()> {
         for sealed in &self.sealed {
-            // Locked while it is written: whoever reads this page waits, and finds it in memory or on disk, never in
-            // between.
             let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
             if let Page::Memory(block) = &sealed.page {
                 // Asked for each page: what other spools give back meanwhile counts too. Two threads may both see one
@@ -231,7 +226,6 @@ impl<T: Number> Spool<T> {
             }
             match self.sealed.get(number) {
                 Some(sealed) => {
-                    // The lock of the page that was fetched is free again: a thread holds one at a time.
                     let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
                     match &sealed.page {
                         Page::Memory(block) => out.extend_from_slice(&numbers_of(block)[from..from + count]),
@@ -242,10 +236,7 @@ impl<T: Number> Spool<T> {
                         }
                         Page::Gone => return Err(Error::Artifact("a page of a spool was used up".into())),
                     }
-                    // After the numbers have come: a reading that failed does not count as one.
                     if last {
-                        // Under the lock, so of several threads that read stretches of this page, exactly one sees it
-                        // come to 0.
                         sealed.left -= count;
                         if sealed.left == 0 {
                             self.store.give_up(std::mem::replace(&mut sealed.page, Page::Gone));
@@ -253,7 +244,6 @@ impl<T: Number> Spool<T> {
                     }
                 }
                 None => {
-                    // No lock: appending takes `&mut self`, which cannot exist while this borrows the spool.
                     let open = self.open.as_ref().map_or(&[][..], numbers_of);
                     out.extend_from_slice(&open[from..from + count]);
                 }
@@ -273,8 +263,6 @@ impl<T: Number> Spool<T> {
     /// `self` by value says that no other thread holds the spool. What `read` with `last` has used up already is an
     /// error there.
     pub fn into_reader(mut self) -> Reader<T> {
-        // Pages and open page are moved out, so the drop of `self` at the end finds nothing to give back a second
-        // time.
         let mut pages: Vec<(Page, usize)> = std::mem::take(&mut self.sealed)
             .into_iter()
             .map(|sealed| sealed.into_inner().unwrap_or_else(PoisonError::into_inner))

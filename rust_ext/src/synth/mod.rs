@@ -13,6 +13,8 @@ mod rng;
 
 use std::sync::LazyLock;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use rayon::prelude::*;
 
 pub use note::Span;
@@ -37,6 +39,13 @@ impl Language {
         }
     }
 
+    pub fn date(self, (year, month, day): (u32, u32, u32)) -> String {
+        match self {
+            Self::English => format!("{month:02}/{day:02}/{year}"),
+            Self::French => format!("{day:02}/{month:02}/{year}"),
+        }
+    }
+
     fn lexicon(self) -> &'static Lexicon {
         match self {
             Self::English => &ENGLISH,
@@ -47,123 +56,42 @@ impl Language {
 
 static ENGLISH: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::read(include_str!("../../words/english/hospital.txt")));
 static FRENCH: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::read(include_str!("../../words/french/hospital.txt")));
-static PARTS: LazyLock<NameParts> = LazyLock::new(|| NameParts::read(include_str!("../../words/any/hospital.txt")));
+/// Parts of invented surnames and words, and domains of mail, in whatever language.
+static PARTS: LazyLock<Lists> = LazyLock::new(|| Lexicon::read(include_str!("../../words/any/hospital.txt")).lists);
 
-/// Entries of a list, in its order.
-pub type List = Vec<&'static str>;
-
-/// A condition and what goes with it: the coherence a model can learn.
-pub struct Condition {
-    pub name: &'static str,
-    pub group: &'static str,
-    pub symptoms: List,
-    pub findings: List,
-    pub drugs: List,
-    pub doses: List,
-    pub exams: List,
-    pub plans: List,
-}
+/// Lists by name, with their entries in order; one that is missing is a mistake of ours, and a panic.
+pub type Lists = HashMap<&'static str, Vec<&'static str>, FixedState>;
 
 /// The words of one language. `{…}` in a template is filled from the condition, the person or the visit.
 pub struct Lexicon {
-    pub first_names: [List; 2],
-    pub last_names: List,
-    pub cities: List,
-    pub streets: List,
-    pub hospitals: List,
-    pub conditions: Vec<Condition>,
-    pub headers: List,
-    pub openings: List,
-    pub bodies: List,
-    pub endings: List,
-    pub signatures: List,
-    pub social: List,
-    pub rare_facts: List,
-    pub rare_heads: List,
-    pub rare_tails: List,
-    pub rare_things: List,
-    pub public: List,
-    pub titles: List,
-    pub sexes: List,
+    pub lists: Lists,
+    /// Of each condition its name, its group and what goes with it, the coherence that a model can learn: under "symptom" all
+    /// symptoms.
+    pub conditions: Vec<Lists>,
 }
 
-/// Parts of invented surnames and words, and domains of mail, in whatever language.
-pub struct NameParts {
-    pub heads: List,
-    pub middles: List,
-    pub tails: List,
-    pub syllables: List,
-    pub domains: List,
-}
-
-/// Take a list out of those of a file, with its `\n` as line ends; one that is missing is a mistake of ours.
-fn take(lists: &mut Vec<(&'static str, List)>, name: &str) -> List {
-    let Some(at) = lists.iter().position(|list| list.0 == name) else { panic!("hospital: no list {name:?}") };
-    let with_line_ends = |line: &'static str| -> &'static str {
-        if line.contains("\\n") { line.replace("\\n", "\n").leak() } else { line }
-    };
-    lists.swap_remove(at).1.into_iter().map(with_line_ends).collect()
-}
+const FIRST_NAMES: [&str; 2] = ["first names of women", "first names of men"];
 
 impl Lexicon {
+    /// From the lists of a file, with its `\n` as line ends.
     fn read(text: &'static str) -> Self {
-        let (conditions, mut lists): (Vec<_>, Vec<_>) =
-            sections(text).into_iter().partition(|list| list.0 == "condition");
-        let mut list = |name| take(&mut lists, name);
-        Self {
-            first_names: [list("first names of women"), list("first names of men")],
-            last_names: list("last names"),
-            cities: list("cities"),
-            streets: list("streets"),
-            hospitals: list("hospitals"),
-            headers: list("headers"),
-            openings: list("openings"),
-            bodies: list("bodies"),
-            endings: list("endings"),
-            signatures: list("signatures"),
-            social: list("social"),
-            rare_facts: list("rare facts"),
-            rare_heads: list("beginnings of invented words"),
-            rare_tails: list("ends of invented words"),
-            rare_things: list("rare things"),
-            public: list("public"),
-            titles: list("titles"),
-            sexes: list("sexes"),
-            conditions: conditions.into_iter().map(|(_, lines)| Condition::read(&lines)).collect(),
-        }
-    }
-}
-
-impl Condition {
-    fn read(lines: &[&'static str]) -> Self {
-        let all = |key: &str| -> List {
-            let of_key = |line: &&'static str| line.strip_prefix(key)?.strip_prefix(": ");
-            lines.iter().filter_map(of_key).collect()
+        let (conditions, lists): (Vec<_>, Vec<_>) = sections(text).into_iter().partition(|list| list.0 == "condition");
+        let with_line_ends = |line: &'static str| -> &'static str {
+            if line.contains("\\n") { line.replace("\\n", "\n").leak() } else { line }
         };
-        let one = |key| all(key).first().copied().unwrap_or_default();
+        let of_condition = |lines: Vec<&'static str>| {
+            let mut lists = Lists::default();
+            for (key, value) in lines.into_iter().filter_map(|line| line.split_once(": ")) {
+                lists.entry(key).or_default().push(value);
+            }
+            lists
+        };
         Self {
-            name: one("name"),
-            group: one("group"),
-            symptoms: all("symptom"),
-            findings: all("finding"),
-            drugs: all("drug"),
-            doses: all("dose"),
-            exams: all("exam"),
-            plans: all("plan"),
-        }
-    }
-}
-
-impl NameParts {
-    fn read(text: &'static str) -> Self {
-        let mut lists = sections(text);
-        let mut list = |name| take(&mut lists, name);
-        Self {
-            heads: list("beginnings of surnames"),
-            middles: list("middles of surnames"),
-            tails: list("ends of surnames"),
-            syllables: list("syllables"),
-            domains: list("domains of mail"),
+            lists: lists
+                .into_iter()
+                .map(|(name, lines)| (name, lines.into_iter().map(with_line_ends).collect()))
+                .collect(),
+            conditions: conditions.into_iter().map(|(_, lines)| of_condition(lines)).collect(),
         }
     }
 }

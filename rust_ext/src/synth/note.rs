@@ -2,7 +2,7 @@
 
 use super::person::{Person, Piece, split_template};
 use super::rng::Rng;
-use super::{Condition, Document, Language, Lexicon, PARTS, Settings, language_of, rng_of};
+use super::{Document, FIRST_NAMES, Language, Lexicon, Lists, PARTS, Settings, language_of, rng_of};
 
 const VISITS: u64 = 3;
 const PUBLIC: u64 = 4;
@@ -72,7 +72,7 @@ struct Visit<'a> {
     settings: &'a Settings,
     person: &'a Person,
     lexicon: &'static Lexicon,
-    condition: &'static Condition,
+    condition: &'static Lists,
     clinician: Clinician,
     date: (u32, u32, u32),
     rng: Rng,
@@ -115,7 +115,7 @@ pub fn notes_of(settings: &Settings, individual: u64) -> Vec<Document> {
             individual,
             household: person.household,
             text: note.text,
-            label: condition.group,
+            label: condition["group"][0],
             spans: note.spans,
         });
     }
@@ -127,10 +127,10 @@ impl Visit<'_> {
         let target = (self.settings.words_per_document as f64 * (0.7 + 0.6 * self.rng.uniform())) as usize;
         let lexicon = self.lexicon;
         let mut note = Note::default();
-        let header = self.rng.pick(&lexicon.headers);
+        let header = self.rng.pick(&lexicon.lists["headers"]);
         self.fill(&mut note, header);
         note.push("\n");
-        let opening = self.rng.pick(&lexicon.openings);
+        let opening = self.rng.pick(&lexicon.lists["openings"]);
         self.fill(&mut note, opening);
         let mut rare = 0;
         let mut told_social = false;
@@ -147,14 +147,14 @@ impl Visit<'_> {
                 self.fill(&mut note, &sentence);
                 rare += 1;
             } else if !told_social && self.rng.chance(0.2) {
-                let sentence = self.rng.pick(&lexicon.social);
+                let sentence = self.rng.pick(&lexicon.lists["social"]);
                 self.fill(&mut note, sentence);
                 told_social = true;
             } else if !copied.is_empty() && self.rng.chance(0.12) {
                 let (sentence, spans) = &copied[self.rng.below(copied.len())];
                 note.push_with_spans(sentence, spans);
             } else {
-                let template = self.rng.pick(&lexicon.bodies);
+                let template = self.rng.pick(&lexicon.lists["bodies"]);
                 let mut sentence = Note::default();
                 self.fill(&mut sentence, template);
                 note.push_with_spans(&sentence.text, &sentence.spans);
@@ -164,10 +164,10 @@ impl Visit<'_> {
             }
         }
         note.push("\n");
-        let ending = self.rng.pick(&lexicon.endings);
+        let ending = self.rng.pick(&lexicon.lists["endings"]);
         self.fill(&mut note, ending);
         note.push("\n");
-        let signature = self.rng.pick(&lexicon.signatures);
+        let signature = self.rng.pick(&lexicon.lists["signatures"]);
         self.fill(&mut note, signature);
         note.push("\n");
         note
@@ -188,10 +188,10 @@ impl Visit<'_> {
             "name" => note.identity(&format!("{} {}", person.first_name, person.last_name), "NAME"),
             "first" => note.identity(&person.first_name, "NAME"),
             "last" => note.identity(&person.last_name, "NAME"),
-            "title" => note.push(self.lexicon.titles[person.sex]),
-            "sex" => note.push(self.lexicon.sexes[person.sex]),
-            "birth" => note.identity(&self.format_date(person.birth), "DATE"),
-            "date" => note.identity(&self.format_date(self.date), "DATE"),
+            "title" => note.push(self.lexicon.lists["titles"][person.sex]),
+            "sex" => note.push(self.lexicon.lists["sexes"][person.sex]),
+            "birth" => note.identity(&person.language.date(person.birth), "DATE"),
+            "date" => note.identity(&person.language.date(self.date), "DATE"),
             "age" => note.identity(&self.age().to_string(), "AGE"),
             "mrn" => note.identity(&person.mrn, "ID"),
             "ssn" => {
@@ -226,33 +226,20 @@ impl Visit<'_> {
         let before_birthday = (self.date.1, self.date.2) < (birth.1, birth.2);
         self.date.0 - birth.0 - u32::from(before_birthday)
     }
-
-    fn format_date(&self, (year, month, day): (u32, u32, u32)) -> String {
-        match self.person.language {
-            Language::English => format!("{month:02}/{day:02}/{year}"),
-            Language::French => format!("{day:02}/{month:02}/{year}"),
-        }
-    }
 }
 
 /// A sentence about no individual: filled from the condition and small numbers.
-fn general(slot: &str, condition: &Condition, rng: &mut Rng) -> String {
+fn general(slot: &str, condition: &Lists, rng: &mut Rng) -> String {
     match slot {
-        "condition" => condition.name.to_owned(),
-        "symptom" => rng.pick(&condition.symptoms).to_owned(),
-        "finding" => rng.pick(&condition.findings).to_owned(),
-        "drug" => rng.pick(&condition.drugs).to_owned(),
-        "dose" => rng.pick(&condition.doses).to_owned(),
-        "exam" => rng.pick(&condition.exams).to_owned(),
-        "plan" => rng.pick(&condition.plans).to_owned(),
+        "condition" => condition["name"][0].to_owned(),
         "number" => (1 + rng.below(12)).to_string(),
-        _ => String::new(),
+        _ => condition.get(slot).map(|list| rng.pick(list).to_owned()).unwrap_or_default(),
     }
 }
 
 /// An invented word: its rank falls off like 1 / rank, and frequent ones are short.
 fn invented(rng: &mut Rng, vocabulary: usize) -> String {
-    let syllables = &PARTS.syllables;
+    let syllables = &PARTS["syllables"];
     let mut rank = rng.zipf(vocabulary) + syllables.len();
     let mut word = String::new();
     while rank > 0 {
@@ -282,9 +269,12 @@ fn clinician_of(settings: &Settings, language: Language, number: usize) -> Clini
     let lexicon = language.lexicon();
     let mut rng = rng_of(settings, CLINICIAN, number as u64);
     let sex = rng.below(2);
-    let first = rng.pick(&lexicon.first_names[sex]);
-    let last = rng.pick(&lexicon.last_names);
-    Clinician { name: format!("{first} {last}"), hospital: lexicon.hospitals[number % lexicon.hospitals.len()] }
+    let first = rng.pick(&lexicon.lists[FIRST_NAMES[sex]]);
+    let last = rng.pick(&lexicon.lists["last names"]);
+    Clinician {
+        name: format!("{first} {last}"),
+        hospital: lexicon.lists["hospitals"][number % lexicon.lists["hospitals"].len()],
+    }
 }
 
 /// Days after 2012-01-01, in a calendar of 28-day months: dates are always valid.
@@ -302,7 +292,8 @@ pub fn public_text(settings: &Settings, number: u64) -> String {
     let mut note = Note::default();
     while note.num_words < target {
         // The body sentences of notes name no individual; the identities of a header or signature never appear here.
-        let template = if rng.chance(0.5) { rng.pick(&lexicon.bodies) } else { rng.pick(&lexicon.public) };
+        let template =
+            if rng.chance(0.5) { rng.pick(&lexicon.lists["bodies"]) } else { rng.pick(&lexicon.lists["public"]) };
         if ["{name}", "{first}", "{last}", "{doctor}", "{hospital}", "{date}", "{age}"]
             .iter()
             .any(|slot| template.contains(slot))
@@ -315,8 +306,8 @@ pub fn public_text(settings: &Settings, number: u64) -> String {
         for piece in split_template(template) {
             match piece {
                 Piece::Text(text) => note.push(text),
-                Piece::Slot("title") => note.push(lexicon.titles[rng.below(2)]),
-                Piece::Slot("sex") => note.push(lexicon.sexes[rng.below(2)]),
+                Piece::Slot("title") => note.push(lexicon.lists["titles"][rng.below(2)]),
+                Piece::Slot("sex") => note.push(lexicon.lists["sexes"][rng.below(2)]),
                 Piece::Slot(slot) => {
                     let value = note.cased(general(slot, condition, &mut rng));
                     note.push(&value);

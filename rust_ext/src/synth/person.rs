@@ -1,7 +1,7 @@
 //! Who an individual is: the fields of the record.
 
 use super::rng::Rng;
-use super::{Language, PARTS, Settings, language_of, rng_of};
+use super::{FIRST_NAMES, Language, PARTS, Settings, language_of, rng_of};
 
 /// The record of one individual.
 pub struct Person {
@@ -35,10 +35,10 @@ impl Person {
         let language = language_of(settings, household);
         let lexicon = language.lexicon();
         let mut home = rng_of(settings, HOUSEHOLD, household);
-        let last_name = surname(&mut home, &lexicon.last_names, household);
-        let city = lexicon.cities[home.zipf(lexicon.cities.len())];
+        let last_name = surname(&mut home, &lexicon.lists["last names"], household);
+        let city = lexicon.lists["cities"][home.zipf(lexicon.lists["cities"].len())];
         let number = 1 + home.below(180);
-        let street = home.pick(&lexicon.streets);
+        let street = home.pick(&lexicon.lists["streets"]);
         let (address, zip) = match language {
             Language::English => (format!("{number} {street}"), format!("{:05}", 10_000 + home.below(89_999))),
             Language::French => {
@@ -47,12 +47,17 @@ impl Person {
         };
         let mut rng = rng_of(settings, PERSON, individual);
         let sex = rng.below(2);
-        let first_name = rng.pick(&lexicon.first_names[sex]).to_owned();
+        let first_name = rng.pick(&lexicon.lists[FIRST_NAMES[sex]]).to_owned();
         // Before the first visit there can be (2012).
         let birth = (1925 + rng.below(87) as u32, 1 + rng.below(12) as u32, 1 + rng.below(28) as u32);
         let phone = phone(&mut rng, language);
-        let email =
-            format!("{}.{}{}@{}", ascii(&first_name), ascii(&last_name), rng.below(90) + 10, rng.pick(&PARTS.domains));
+        let email = format!(
+            "{}.{}{}@{}",
+            ascii(&first_name),
+            ascii(&last_name),
+            rng.below(90) + 10,
+            rng.pick(&PARTS["domains of mail"])
+        );
         let mrn = format!("{:08}", 10_000_000 + scramble(individual));
         let ssn = social_number(&mut rng, language, sex, birth);
         let num_rare = 2 + rng.below(3);
@@ -87,7 +92,12 @@ fn surname(rng: &mut Rng, list: &[&str], household: u64) -> String {
     if rng.chance(0.5) {
         return list[rng.zipf(list.len())].to_owned();
     }
-    let name = format!("{}{}{}", rng.pick(&PARTS.heads), rng.pick(&PARTS.middles), rng.pick(&PARTS.tails));
+    let name = format!(
+        "{}{}{}",
+        rng.pick(&PARTS["beginnings of surnames"]),
+        rng.pick(&PARTS["middles of surnames"]),
+        rng.pick(&PARTS["ends of surnames"])
+    );
     if rng.chance(0.1) { format!("{name}-{}", list[(household as usize) % list.len()]) } else { name }
 }
 
@@ -124,23 +134,22 @@ fn social_number(rng: &mut Rng, language: Language, sex: usize, birth: (u32, u32
 
 /// A fact that few share: "worked as a harpsichord tuner in Velmora".
 fn rare_fact(rng: &mut Rng, lexicon: &super::Lexicon) -> String {
-    let invented = || {
-        move |rng: &mut Rng| {
-            let mut word = String::from(rng.pick(&lexicon.rare_heads));
-            for _ in 0..rng.below(2) + 1 {
-                word.push_str(rng.pick(&PARTS.syllables));
-            }
-            word.push_str(rng.pick(&lexicon.rare_tails));
-            word
+    let push_invented = |fact: &mut String, rng: &mut Rng| {
+        fact.push_str(rng.pick(&lexicon.lists["beginnings of invented words"]));
+        for _ in 0..rng.below(2) + 1 {
+            fact.push_str(rng.pick(&PARTS["syllables"]));
         }
+        fact.push_str(rng.pick(&lexicon.lists["ends of invented words"]));
     };
-    let template = rng.pick(&lexicon.rare_facts);
+    let template = rng.pick(&lexicon.lists["rare facts"]);
     let mut fact = String::new();
     for piece in split_template(template) {
         match piece {
             Piece::Text(text) => fact.push_str(text),
-            Piece::Slot("thing") => fact.push_str(lexicon.rare_things[rng.zipf(lexicon.rare_things.len())]),
-            Piece::Slot(_) => fact.push_str(&invented()(rng)),
+            Piece::Slot("thing") => {
+                fact.push_str(lexicon.lists["rare things"][rng.zipf(lexicon.lists["rare things"].len())])
+            }
+            Piece::Slot(_) => push_invented(&mut fact, rng),
         }
     }
     fact

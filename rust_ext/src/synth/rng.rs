@@ -1,5 +1,7 @@
 //! A small counter-based generator: splitmix64 over a hash of (seed, purpose, number). Stable for ever; not for secrets.
 
+use crate::storage::key::mix;
+
 pub struct Rng(u64);
 
 impl Rng {
@@ -13,10 +15,7 @@ impl Rng {
 
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        mix(self.0)
     }
 
     /// Uniform in 0..bound.

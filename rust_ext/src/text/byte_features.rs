@@ -158,6 +158,7 @@ mod avx2 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     #[test]
     fn a_text_is_looked_at_closely_only_where_it_may_have_something() {
@@ -212,13 +213,12 @@ mod tests {
     #[test]
     fn every_instruction_set_sees_the_same() {
         const BYTES: [&[u8]; 5] = [b" aB1.", b"1\n \r-x", b"a &%\\=|>\t \xc3", b" a  b12,\n", b" \xc3\xa9a  "];
-        let mut number = 1u32;
+        let mut draw = draws_below(1);
         for round in 0..4_000 {
             let bytes = BYTES[round % BYTES.len()];
             let text: Vec<u8> = std::iter::repeat_with(|| {
-                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 // Long stretches of nothing, so that what is rare is seen by itself.
-                if number >> 28 < 13 { b'x' } else { bytes[(number >> 12) as usize % bytes.len()] }
+                if draw(16) < 13 { b'x' } else { bytes[draw(bytes.len())] }
             })
             .take(round % 200)
             .collect();

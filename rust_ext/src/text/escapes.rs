@@ -168,34 +168,10 @@ fn named(name: &str) -> Option<char> {
         Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave Uacute Ucirc Uuml Yacute THORN szlig \
         agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc iuml eth ntilde ograve oacute ocirc \
         otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
-    const OTHERS: &[(&str, char)] = &[
-        ("amp", '&'),
-        ("lt", '<'),
-        ("gt", '>'),
-        ("quot", '"'),
-        ("apos", '\''),
-        ("OElig", 'Œ'),
-        ("oelig", 'œ'),
-        ("Scaron", 'Š'),
-        ("scaron", 'š'),
-        ("Yuml", 'Ÿ'),
-        ("ndash", '–'),
-        ("mdash", '—'),
-        ("lsquo", '‘'),
-        ("rsquo", '’'),
-        ("ldquo", '“'),
-        ("rdquo", '”'),
-        ("sbquo", '‚'),
-        ("bdquo", '„'),
-        ("hellip", '…'),
-        ("euro", '€'),
-        ("bull", '•'),
-        ("Zcaron", 'Ž'),
-        ("zcaron", 'ž'),
-        ("Ccaron", 'Č'),
-        ("ccaron", 'č'),
-    ];
-    if let Some(&(_, char)) = OTHERS.iter().find(|(other, _)| *other == name) {
+    const OTHERS: &str = "amp=& lt=< gt=> quot=\" apos=' OElig=Œ oelig=œ Scaron=Š scaron=š Yuml=Ÿ ndash=– mdash=— lsquo=‘ rsquo=’ \
+        ldquo=“ rdquo=” sbquo=‚ bdquo=„ hellip=… euro=€ bull=• Zcaron=Ž zcaron=ž Ccaron=Č ccaron=č";
+    let of_name = |entry: &'static str| entry.strip_prefix(name)?.strip_prefix('=')?.chars().next();
+    if let Some(char) = OTHERS.split(' ').find_map(of_name) {
         return Some(char);
     }
     let place = LATIN.split_ascii_whitespace().position(|other| other == name)?;
@@ -375,34 +351,7 @@ fn byte_of(char: char) -> Option<u8> {
 
 /// Signs that stand right behind a word.
 fn follows_words(char: char) -> bool {
-    matches!(
-        char,
-        '«' | '»'
-            | '’'
-            | '‘'
-            | '“'
-            | '”'
-            | '„'
-            | '‚'
-            | '…'
-            | '–'
-            | '—'
-            | '•'
-            | '›'
-            | '‹'
-            | '™'
-            | '®'
-            | '°'
-            | '²'
-            | '³'
-            | '¹'
-            | 'º'
-            | 'ª'
-            | '\u{a0}'
-            | '\u{ad}'
-            | '´'
-            | '·'
-    )
+    "«»’‘“”„‚…–—•›‹™®°²³¹ºª\u{a0}\u{ad}´·".contains(char)
 }
 
 /// `\XFC\`, `\XC3BC\`, `\.br\`: HL7.

@@ -149,34 +149,25 @@ pub fn fold_plain(text: &str) -> Option<Folded> {
 const SLOW: u8 = 0x80;
 
 /// The one ASCII byte that U+0080 to U+07FF fold to: most of what is not ASCII in European texts.
-static PLAIN_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
-    let mut table = [SLOW; 0x780];
-    let mut plain = String::new();
-    for (c, byte) in ('\u{80}'..='\u{7ff}').zip(&mut table) {
-        plain.clear();
-        push_plain(c, &mut plain);
-        if let [one] = *plain.as_bytes() {
-            *byte = one;
-        }
-    }
-    table
-});
+static PLAIN_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| table_of(push_plain, |_| true));
 
 /// The one letter or digit of ASCII that U+0080 to U+07FF fold to for names; what may be a space takes the long way.
-static FOLD_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
+static FOLD_OF_TWO_BYTES: LazyLock<[u8; 0x780]> =
+    LazyLock::new(|| table_of(|c, to| push_folded(to, c, Surface::Fold), |one| one.is_ascii_alphanumeric()));
+
+fn table_of(push: fn(char, &mut String), is_taken: fn(u8) -> bool) -> [u8; 0x780] {
     let mut table = [SLOW; 0x780];
-    let mut plain = String::new();
     for (c, byte) in ('\u{80}'..='\u{7ff}').zip(&mut table) {
-        plain.clear();
-        push_folded(&mut plain, c, Surface::Fold);
+        let mut plain = String::new();
+        push(c, &mut plain);
         if let [one] = *plain.as_bytes()
-            && one.is_ascii_alphanumeric()
+            && is_taken(one)
         {
             *byte = one;
         }
     }
     table
-});
+}
 
 fn push_plain(c: char, to: &mut String) {
     match c {

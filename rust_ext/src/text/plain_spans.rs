@@ -177,17 +177,16 @@ pub fn push_ascii(to: &mut String, text: &str, start: usize, end: usize, lower: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     #[test]
     fn stops_are_those_of_each_byte() {
-        let (mut number, mut text) = (1u32, String::new());
+        let (mut draw, mut text) = (draws_below(1), String::new());
         for length in 0..400 {
             text.clear();
             while text.len() < length {
-                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let rare = number >> 27 < 4;
-                text.push(if rare { [' ', '\n', 'é', '\u{b}', 'Z', '7'][(number >> 10) as usize % 6] } else { 'x' });
-                text.push_str([" ", "", "A"][(number >> 20) as usize % 3]);
+                text.push(if draw(8) == 0 { [' ', '\n', 'é', '\u{b}', 'Z', '7'][draw(6)] } else { 'x' });
+                text.push_str([" ", "", "A"][draw(3)]);
             }
             let bytes = text.as_bytes();
             let is_stop = |at: usize, white: bool| {

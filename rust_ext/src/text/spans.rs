@@ -2,7 +2,7 @@
 //!
 //! In the interface, spans count characters (Unicode code points, end exclusive); in the core, they count bytes. This file holds
 //! both conversions and the rule that a word is direct if it meets a span in at least one character. The characters of a span
-//! outside words (punctuation, symbols) are as direct as its words: [`gaps_in_spans`] returns their positions.
+//! outside words (punctuation, symbols) are as direct as its words: [`mark_spans`] returns their positions too.
 
 use std::ops::Range;
 
@@ -164,23 +164,6 @@ pub fn words_met((from, to): (&[u32], &[u32]), span: &Range<usize>) -> Range<usi
     first..first + num
 }
 
-/// 1 for each word that meets a span of its document in at least one character.
-pub fn cover_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Vec<u8>> {
-    words.check(texts.len())?;
-    spans.check(texts.len())?;
-    let parts: Vec<Vec<u8>> = rows(texts.len())
-        .map(|row| {
-            let own = words.of(row);
-            let mut mask = vec![0u8; own.0.len()];
-            for span in spans.in_bytes(row, texts.get(row))? {
-                mask[words_met(own, &span)].fill(1);
-            }
-            Ok(mask)
-        })
-        .collect::<Result<_>>()?;
-    Ok(parts.concat())
-}
-
 /// What spans hold of a batch of documents.
 pub struct Marked {
     /// Words of its document that each span meets: the first, and one past the last.
@@ -192,7 +175,7 @@ pub struct Marked {
     pub gaps: Words,
 }
 
-/// The words that spans meet, and what they hold between words; characters are counted once for both.
+/// The words that spans meet in at least one character, and what they hold between words.
 pub fn mark_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Marked> {
     words.check(texts.len())?;
     spans.check(texts.len())?;
@@ -221,15 +204,6 @@ pub fn mark_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Mark
 
 /// Where spans hold something else than words and white space: the bytes of each such run, in order and separately. A span that
 /// cuts a character from its marks holds both: a tokenizer may have them as one.
-pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Words> {
-    words.check(texts.len())?;
-    spans.check(texts.len())?;
-    let parts: Vec<Vec<Bounds>> = rows(texts.len())
-        .map(|row| Ok(gaps_of(texts.get(row), words.of(row), spans.in_bytes(row, texts.get(row))?)))
-        .collect::<Result<_>>()?;
-    Ok(Words::from_parts(&parts))
-}
-
 fn gaps_of(text: &str, words: (&[u32], &[u32]), mut spans: Vec<Range<usize>>) -> Vec<Bounds> {
     spans.retain(|span| !span.is_empty());
     spans.iter_mut().for_each(|span| *span = whole_clusters(text, span.clone()));

@@ -4,7 +4,6 @@
 //! bytes as `str` is undefined behaviour. So every column is checked once, on the way in, and the error names the row.
 
 use arrow_array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray, cast::AsArray};
-use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 
 use crate::error::{Error, Result};
@@ -20,20 +19,25 @@ pub enum Texts {
 impl Texts {
     /// Borrow an Arrow array; `column` names it in errors.
     pub fn new(array: &ArrayRef, column: &str) -> Result<Self> {
-        if let Some(row) = first_null(array.nulls()) {
+        if let Some(row) = array.nulls().and_then(|nulls| nulls.iter().position(|is_there| !is_there)) {
             return Err(Error::Corpus(format!("column {column}: row {row} is null")));
         }
-        let texts = match array.data_type() {
-            DataType::Utf8 => Texts::Small(array.as_string::<i32>().clone()),
-            DataType::LargeUtf8 => Texts::Large(array.as_string::<i64>().clone()),
-            DataType::Utf8View => Texts::View(array.as_string_view().clone()),
-            other => {
-                return Err(Error::Corpus(format!("column {column}: expected strings, got {other}")));
-            }
+        let Some(texts) = Self::unchecked(array) else {
+            return Err(Error::Corpus(format!("column {column}: expected strings, got {}", array.data_type())));
         };
         match texts.first_invalid() {
             Some(row) => Err(Error::Corpus(format!("column {column}: row {row} is not valid UTF-8"))),
             None => Ok(texts),
+        }
+    }
+
+    /// None for what is not strings.
+    fn unchecked(array: &ArrayRef) -> Option<Self> {
+        match array.data_type() {
+            DataType::Utf8 => Some(Texts::Small(array.as_string::<i32>().clone())),
+            DataType::LargeUtf8 => Some(Texts::Large(array.as_string::<i64>().clone())),
+            DataType::Utf8View => Some(Texts::View(array.as_string_view().clone())),
+            _ => None,
         }
     }
 
@@ -109,16 +113,5 @@ impl Texts {
 
 /// The first row of a column of strings (nulls allowed) that is not valid UTF-8; None for any other type.
 pub fn first_invalid(array: &ArrayRef) -> Option<usize> {
-    let texts = match array.data_type() {
-        DataType::Utf8 => Texts::Small(array.as_string::<i32>().clone()),
-        DataType::LargeUtf8 => Texts::Large(array.as_string::<i64>().clone()),
-        DataType::Utf8View => Texts::View(array.as_string_view().clone()),
-        _ => return None,
-    };
-    texts.first_invalid()
-}
-
-fn first_null(nulls: Option<&NullBuffer>) -> Option<usize> {
-    let nulls = nulls?;
-    (0..nulls.len()).find(|&row| nulls.is_null(row))
+    Texts::unchecked(array)?.first_invalid()
 }

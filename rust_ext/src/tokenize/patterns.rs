@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::pretokens::{Class, HIGH, class, low_bytes, shortened, space_at};
+use super::pretokens::{Class, HIGH, class, end_of_word, low_bytes, shortened, space_at};
 use crate::storage::key::load;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,8 @@ const GPT4O: [&str; 4] = [
 ];
 
 impl Pattern {
-    const ALL: Self = Self { kind: Kind::Gpt2, digits: usize::MAX, shortens: true, spaces: usize::MAX };
+    /// GPT-2's own: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
+    pub(super) const ALL: Self = Self { kind: Kind::Gpt2, digits: usize::MAX, shortens: true, spaces: usize::MAX };
 
     /// The one of a `tokenizer.json`'s list of pre-tokenizers.
     pub fn of(steps: &[Value]) -> Option<Self> {
@@ -117,9 +118,7 @@ impl Pattern {
                 return behind_line;
             }
             let word = at;
-            while at < text.len() && space_at(text, at).is_none() {
-                at = next_character(bytes, at);
-            }
+            at = end_of_word(text, at);
             if at == text.len() || at == word || self.kind == Kind::Gpt2 || !is_line(bytes[at]) {
                 return at;
             }
@@ -240,12 +239,6 @@ fn is_line(byte: u8) -> bool {
 /// Letters of Latin alphabets with accents and without; other letters are not asked for.
 fn is_latin_letter(c: char) -> bool {
     c.is_ascii_alphabetic() || matches!(c, 'À'..='ɏ') && !matches!(c, '×' | '÷')
-}
-
-#[inline]
-fn next_character(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at + 1..];
-    at + 1 + rest.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count()
 }
 
 #[inline]

@@ -296,17 +296,12 @@ fn by_token(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     /// Pseudo-random bits, each set in one of `in_so_many`.
-    fn drawn(seed: u64, len: usize, in_so_many: u64) -> Vec<bool> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        (0..len).map(|_| next().is_multiple_of(in_so_many)).collect()
+    fn drawn(seed: u64, len: usize, in_so_many: usize) -> Vec<bool> {
+        let mut draw = draws_below(seed);
+        (0..len).map(|_| draw(in_so_many) == 0).collect()
     }
 
     fn bytes_of(bits: &[bool]) -> Vec<u8> {

@@ -47,15 +47,13 @@ impl Cut {
 
     /// Call `emit(start, end)` with the byte bounds of each pretoken, in order.
     #[inline]
-    pub fn for_each<E>(self, text: &str, emit: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
-        match self {
-            Cut::Bert => cut_bert(text.as_bytes(), emit),
-            Cut::ByteLevel => cut_bytelevel(text, emit),
-            Cut::Pattern(pattern) => {
-                let mut emit = emit;
-                self.chunks(text).try_for_each(|(start, end)| pattern.split(text.as_bytes(), start, end, &mut emit))
-            }
-        }
+    pub fn for_each<E>(self, text: &str, mut emit: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
+        let pattern = match self {
+            Cut::Bert => return cut_bert(text.as_bytes(), emit),
+            Cut::ByteLevel => Pattern::ALL,
+            Cut::Pattern(pattern) => pattern,
+        };
+        self.chunks(text).try_for_each(|(start, end)| pattern.split(text.as_bytes(), start, end, &mut emit))
     }
 
     /// Whether a space belongs to the word behind it.
@@ -234,18 +232,8 @@ fn cut_bert<E>(bytes: &[u8], mut emit: impl FnMut(usize, usize) -> Result<(), E>
     Ok(())
 }
 
-/// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-fn cut_bytelevel<E>(text: &str, mut emit: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
-    for (start, end) in Cut::ByteLevel.chunks(text) {
-        let chunk = &text.as_bytes()[start..end];
-        let word = chunk.is_ascii() && !chunk.last().is_some_and(|&byte| class(byte) == Class::Space);
-        if word { cut_ascii(text.as_bytes(), start, end, &mut emit)? } else { emit(start, end)? }
-    }
-    Ok(())
-}
-
 /// Where the word that begins at `at` ends.
-fn end_of_word(text: &str, mut at: usize) -> usize {
+pub(super) fn end_of_word(text: &str, mut at: usize) -> usize {
     while at < text.len() && space_at(text, at).is_none() {
         at += 1;
         while !text.is_char_boundary(at) {
@@ -265,35 +253,6 @@ pub(super) fn space_at(text: &str, at: usize) -> Option<usize> {
     }
 }
 
-/// The pretokens of an ASCII word, which may begin with one space.
-fn cut_ascii<E>(
-    bytes: &[u8],
-    start: usize,
-    end: usize,
-    emit: &mut impl FnMut(usize, usize) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut at = start;
-    while at < end {
-        let from = at;
-        if let Some(len) = shortened(&bytes[at..end], false) {
-            at += len;
-        } else {
-            at += usize::from(bytes[at] == b' ');
-            let kind = |byte: u8| match class(byte) {
-                Class::Letter => 0,
-                Class::Digit => 1,
-                _ => 2,
-            };
-            let first = kind(bytes[at]);
-            while at < end && kind(bytes[at]) == first {
-                at += 1;
-            }
-        }
-        emit(from, at)?;
-    }
-    Ok(())
-}
-
 /// Bytes of a form like `'s` at the start.
 #[inline]
 pub(super) fn shortened(bytes: &[u8], any_case: bool) -> Option<usize> {
@@ -311,6 +270,7 @@ pub(super) fn shortened(bytes: &[u8], any_case: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     fn cut(how: Cut, text: &str) -> Vec<&str> {
         let mut found = Vec::new();
@@ -325,12 +285,8 @@ mod tests {
     /// Texts of up to 40 characters of an alphabet, the same each time.
     fn texts(alphabet: &str, number: usize) -> Vec<String> {
         let alphabet: Vec<char> = alphabet.chars().collect();
-        let mut state = 1u64;
-        let mut draw = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as usize
-        };
-        let mut text = || (0..draw() % 41).map(|_| alphabet[draw() % alphabet.len()]).collect();
+        let mut draw = draws_below(1);
+        let mut text = || (0..draw(41)).map(|_| alphabet[draw(alphabet.len())]).collect();
         (0..number).map(|_| text()).collect()
     }
 
@@ -359,21 +315,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn bert_pretokens() {
-        assert_eq!(cut(Cut::Bert, "Mr. Été-X\t 12/05\n"), ["Mr", ".", "Été", "-", "X", "12", "/", "05"]);
-        assert_eq!(cut(Cut::Bert, "a\u{b}b\u{a0}c"), ["a\u{b}b\u{a0}c"]);
-        assert!(cut(Cut::Bert, " \n").is_empty());
-    }
-
-    #[test]
-    fn bytelevel_pretokens() {
-        assert_eq!(cut(Cut::ByteLevel, "He's 12mg,\n\n ok"), ["He", "'s", " 12", "mg", ",", "\n\n", " ok"]);
-        assert_eq!(cut(Cut::ByteLevel, "  a \n"), [" ", " a", " \n"]);
-        assert_eq!(cut(Cut::ByteLevel, "a\nb \u{a0}c"), ["a", "\n", "b", " ", "\u{a0}", "c"]);
-        assert_eq!(cut(Cut::ByteLevel, "it''s 'll été's"), ["it", "''", "s", " '", "ll", " été's"]);
-        assert!(cut(Cut::ByteLevel, "").is_empty());
     }
 }

@@ -11,10 +11,11 @@ use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 use serde_json::Value;
-use tokenizers::{Model, Tokenizer};
+use tokenizers::Tokenizer;
 
 use crate::error::{Error, Result};
 use crate::text::surface::Surface;
+use crate::tokenize::tokenizer_check::{fields_of, opened, unknown_of};
 
 /// Bits of the class of a piece: a space before it, first letter upper case, a digit in it, a lower-case letter in it.
 const SPACED: u8 = 1;
@@ -37,18 +38,10 @@ impl ReadWords {
         if words.len() != is_rare.len() {
             return Err(Error::Corpus(format!("{} flags for {} words", is_rare.len(), words.len())));
         }
-        let mut tokenizer: Tokenizer =
-            json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
-        tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|error| Error::Artifact(format!("tokenizer.json: {error}")))?;
+        let mut tokenizer = opened(json)?;
         tokenizer.set_encode_special_tokens(true);
-        let parsed: Value =
-            serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
-        let unknown = match tokenizer.get_model().tokenize("\u{10fffe}") {
-            Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
-            _ => None,
-        };
-        let mut read = Self { pieces: pieces(&tokenizer, &parsed), unknown, surface, rare: HashSet::default() };
+        let (pieces, unknown) = (pieces(&tokenizer, &fields_of(json)?), unknown_of(&tokenizer));
+        let mut read = Self { pieces, unknown, surface, rare: HashSet::default() };
         let spelt: Vec<Option<u64>> = words
             .par_iter()
             .map(|word| {

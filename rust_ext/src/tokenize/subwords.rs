@@ -52,7 +52,8 @@ pub struct WordPiece {
     /// Pieces that begin a word, and those that go on within one, of up to 15 bytes.
     short: [HashMap<Key, u32, FixedState>; 2],
     long: [HashMap<Box<[u8]>, u32, FixedState>; 2],
-    longest: usize,
+    /// Bytes of the longest piece that begins with each byte: of a number few are.
+    longest: Box<[[usize; 256]; 2]>,
     unknown: u32,
     max_len: usize,
 }
@@ -63,7 +64,7 @@ impl WordPiece {
         let mut found = Self {
             short: Default::default(),
             long: Default::default(),
-            longest: 0,
+            longest: Box::new([[0; 256]; 2]),
             unknown: *vocabulary.get(model["unk_token"].as_str()?)?,
             max_len: usize::try_from(model["max_input_chars_per_word"].as_u64()?).ok()?,
         };
@@ -72,7 +73,8 @@ impl WordPiece {
             let forms = [Some(piece), piece.strip_prefix(prefix)];
             for (within, form) in forms.into_iter().enumerate() {
                 let Some(form) = form.filter(|form| !form.is_empty() && form.is_ascii()) else { continue };
-                found.longest = found.longest.max(form.len());
+                let longest = &mut found.longest[within][usize::from(form.as_bytes()[0])];
+                *longest = form.len().max(*longest);
                 match Key::of(form.as_bytes(), 0, form.len()) {
                     Some(key) => _ = found.short[within].insert(key, id),
                     None => _ = found.long[within].insert(form.as_bytes().into(), id),
@@ -87,7 +89,7 @@ impl WordPiece {
         if word.len() <= self.max_len {
             while start < word.len() {
                 let within = usize::from(start > 0);
-                let longest = word.len().min(start + self.longest);
+                let longest = word.len().min(start + self.longest[within][usize::from(word[start])]);
                 let fits = (start + 1..=longest).rev().find_map(|end| {
                     let id = match Key::of(word, start, end) {
                         Some(key) => self.short[within].get(&key),
@@ -192,36 +194,4 @@ impl Bpe {
 
 fn pair(left: u32, right: u32) -> u64 {
     u64::from(left) << 32 | u64::from(right)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cut(model: &str, word: &str, spaced: bool) -> Option<Vec<Subword>> {
-        let subwords = Subwords::of(&serde_json::from_str(model).unwrap()).unwrap();
-        let mut pieces = Vec::new();
-        subwords.of_word(word.as_bytes(), spaced, &mut pieces).map(|()| pieces)
-    }
-
-    #[test]
-    fn wordpiece_takes_the_longest_that_fits_or_nothing() {
-        let model = r###"{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 8, "vocab": {"[UNK]": 0, "a": 1, "ab": 2, "##c": 3, "##cd": 4, "##d": 5, "c": 6}}"###;
-        assert_eq!(cut(model, "abcd", false).unwrap(), [(2, 0, 2), (4, 2, 4)]);
-        assert_eq!(cut(model, "acc", false).unwrap(), [(1, 0, 1), (3, 1, 2), (3, 2, 3)]);
-        assert_eq!(cut(model, "cb", false).unwrap(), [(0, 0, 2)]); // nothing goes on with b
-        assert_eq!(cut(model, "abccccccc", false).unwrap(), [(0, 0, 9)]); // too long
-    }
-
-    #[test]
-    fn bpe_joins_by_rank_then_from_the_left() {
-        let model = r#"{"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "aa": 3, "ab": 4, "Ġa": 5, "aab": 6},
-            "merges": ["a b", ["a", "a"], "Ġ a", "aa b"]}"#;
-        assert_eq!(cut(model, "aaa", false).unwrap(), [(3, 0, 2), (0, 2, 3)]);
-        assert_eq!(cut(model, "aab", false).unwrap(), [(0, 0, 1), (4, 1, 3)]); // b is joined before aa is
-        assert_eq!(cut(model, "ab", true).unwrap(), [(2, 0, 1), (4, 1, 3)]);
-        assert_eq!(cut(model, "a", true).unwrap(), [(5, 0, 2)]);
-        assert_eq!(cut(model, "ac", false), None); // what has no id of its own is the library's
-    }
 }

@@ -5,6 +5,7 @@
 //! case) have a known bound.
 
 use serde_json::Value;
+use tokenizers::{Model, Tokenizer};
 
 use crate::error::{Error, Result};
 
@@ -12,6 +13,28 @@ use crate::error::{Error, Result};
 const MOST_PER_CHARACTER: u64 = 100;
 /// The most tokens of a document's byte; published tokenizers make up to 11.
 const MOST_TOKENS_PER_BYTE: usize = 100;
+
+/// The tokenizer of a `tokenizer.json`, which neither cuts nor pads.
+pub fn opened(json: &str) -> Result<Tokenizer> {
+    let mut tokenizer: Tokenizer =
+        json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
+    tokenizer.with_padding(None);
+    let untruncated = tokenizer.with_truncation(None).map(|_| ());
+    untruncated.map_err(|_| Error::Artifact("tokenizer.json cannot be used (its truncation is wrong)".into()))?;
+    Ok(tokenizer)
+}
+
+pub fn fields_of(json: &str) -> Result<Value> {
+    serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))
+}
+
+/// What the model answers to a character that no vocabulary holds; models without an unknown token answer nothing or several bytes.
+pub fn unknown_of(tokenizer: &Tokenizer) -> Option<u32> {
+    match tokenizer.get_model().tokenize("\u{10fffe}") {
+        Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
+        _ => None,
+    }
+}
 
 /// Refuse a tokenizer whose normaliser can make a text too long, or that makes other tokens of a text each time.
 pub fn check_expansion(tokenizer: &Value) -> Result<()> {

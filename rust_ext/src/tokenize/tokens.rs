@@ -21,7 +21,7 @@ use align::{Aligner, Buffer, Document};
 use memory::{Memory, Piece};
 use misplaced::Misplaced;
 use rayon::prelude::*;
-use tokenizers::{Model, Tokenizer};
+use tokenizers::Tokenizer;
 
 use crate::error::{Error, Result};
 use crate::text::spans::check_mask;
@@ -31,7 +31,7 @@ use crate::tokenize::charsmap::Charsmap;
 use crate::tokenize::packed::{Aligned, Packed};
 use crate::tokenize::pretokens::Cut;
 use crate::tokenize::subwords::Subwords;
-use crate::tokenize::tokenizer_check::{check_expansion, check_length};
+use crate::tokenize::tokenizer_check::{check_expansion, check_length, fields_of, opened, unknown_of};
 use crate::tokenize::whole::Cutting;
 
 pub struct TokenEncoder {
@@ -59,17 +59,13 @@ const SHARE: usize = 1 << 17;
 const MAX_SPARES: usize = 256;
 
 /// Tokens of a batch, in the order of its documents.
+#[derive(Default)]
 pub struct Tokens {
     pub doc_offsets: Vec<i64>,
-    shares: Vec<Buffer>,
-}
-
-/// Where the tokens of a batch go, one entry a token each.
-pub struct Columns<'a> {
-    pub input_ids: &'a mut [u32],
-    pub word_ids: &'a mut [i32],
-    pub flags: &'a mut [u8],
-    pub ngram_starts: &'a mut [u8],
+    pub input_ids: Vec<u32>,
+    pub word_ids: Vec<i32>,
+    pub flags: Vec<u8>,
+    pub ngram_starts: Vec<u8>,
 }
 
 impl TokenEncoder {
@@ -77,17 +73,9 @@ impl TokenEncoder {
     /// ordinary text: a document must not be able to write `[MASK]`. Where the model itself has it as a piece (Unigram,
     /// WordPiece without a split at punctuation), the unknown token stands in its place.
     pub fn new(json: &str, num_threads: usize) -> Result<Self> {
-        let mut tokenizer: Tokenizer =
-            json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
-        tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|error| Error::Artifact(format!("tokenizer.json: {error}")))?;
+        let mut tokenizer = opened(json)?;
         tokenizer.set_encode_special_tokens(true);
-        // What the model answers to a character that no vocabulary holds; models without an unknown token answer nothing
-        // or several bytes.
-        let unknown = match tokenizer.get_model().tokenize("\u{10fffe}") {
-            Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
-            _ => None,
-        };
+        let unknown = unknown_of(&tokenizer);
         let misplaced = Misplaced::of(tokenizer.get_model());
         let mut special: Vec<u32> = tokenizer
             .get_added_tokens_decoder()
@@ -96,8 +84,7 @@ impl TokenEncoder {
             .map(|(&id, _)| id)
             .collect();
         special.sort_unstable();
-        let parsed: serde_json::Value =
-            serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+        let parsed = fields_of(json)?;
         check_expansion(&parsed)?;
         let lowercase = parsed["normalizer"]["type"] == "BertNormalizer" && parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
@@ -146,7 +133,15 @@ impl TokenEncoder {
     ) -> Result<Tokens> {
         let shares = self.encode_shares(texts, words, (flags, ngram_starts), gaps, |tokens, _| Ok(tokens))?;
         let doc_offsets = ends_of(shares.iter().flat_map(|(_, lengths)| lengths));
-        Ok(Tokens { doc_offsets, shares: shares.into_iter().map(|(tokens, _)| tokens).collect() })
+        let mut all = Tokens { doc_offsets, ..Tokens::default() };
+        for (share, _) in shares {
+            all.input_ids.extend_from_slice(&share.ids[..share.len]);
+            all.word_ids.extend_from_slice(&share.words[..share.len]);
+            all.flags.extend_from_slice(&share.flags[..share.len]);
+            all.ngram_starts.extend_from_slice(&share.starts[..share.len]);
+            self.put_back(share);
+        }
+        Ok(all)
     }
 
     /// Packed tokens of the texts as [`TokenEncoder::encode`] gives them, and their offsets by document. Sparse columns
@@ -171,7 +166,7 @@ impl TokenEncoder {
             let packed = Packed::of(&aligned, lengths, wide).ok_or_else(|| {
                 Error::Corpus("the tokenizer gives the tokens of a document in another order than their words".into())
             });
-            self.put_back([tokens]);
+            self.put_back(tokens);
             packed
         })?;
         let mut first = 0;
@@ -225,32 +220,12 @@ impl TokenEncoder {
             .collect()
     }
 
-    /// Fill columns of [`Tokens::len`] entries.
-    pub fn write(&self, tokens: Tokens, columns: Columns<'_>) {
-        let Columns { mut input_ids, mut word_ids, mut flags, mut ngram_starts } = columns;
-        let mut jobs = Vec::with_capacity(tokens.shares.len());
-        for share in &tokens.shares {
-            let (ids, words, own_flags, starts);
-            (ids, input_ids) = input_ids.split_at_mut(share.len);
-            (words, word_ids) = word_ids.split_at_mut(share.len);
-            (own_flags, flags) = flags.split_at_mut(share.len);
-            (starts, ngram_starts) = ngram_starts.split_at_mut(share.len);
-            jobs.push((share, ids, words, own_flags, starts));
-        }
-        jobs.into_par_iter().with_max_len(1).for_each(|(share, ids, words, flags, starts)| {
-            ids.copy_from_slice(&share.ids[..share.len]);
-            words.copy_from_slice(&share.words[..share.len]);
-            flags.copy_from_slice(&share.flags[..share.len]);
-            starts.copy_from_slice(&share.starts[..share.len]);
-        });
-        self.put_back(tokens.shares);
-    }
-
-    /// Keep buffers for the next batch, but for those that one long document made large.
-    fn put_back(&self, buffers: impl IntoIterator<Item = Buffer>) {
+    /// Keep a buffer for the next batch, but for one that a long document made large.
+    fn put_back(&self, buffer: Buffer) {
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        spares.extend(buffers.into_iter().filter(|buffer| buffer.ids.len() <= 2 * SHARE));
-        spares.truncate(MAX_SPARES);
+        if buffer.ids.len() <= 2 * SHARE && spares.len() < MAX_SPARES {
+            spares.push(buffer);
+        }
     }
 
     /// A memory that no other thread has; waits for one where there are more threads than memories.
@@ -278,12 +253,6 @@ impl TokenEncoder {
             Some(cut) => self.tokenise_by_pretokens(cut, text, memory, push),
             None => self.tokenise(text, push),
         }
-    }
-}
-
-impl Tokens {
-    pub fn len(&self) -> usize {
-        self.shares.iter().map(|share| share.len).sum()
     }
 }
 

@@ -382,6 +382,23 @@ def test_scores_do_not_change_with_batch_size_or_padding(store: TokenStore, batc
         assert_equal_scores(together, apart)
 
 
+@pytest.mark.parametrize(("objective", "special"), [("clm", CAUSAL), ("mlm", MASKED)])
+def test_short_windows_are_not_padded_to_long_ones(objective: str, special: SpecialIds) -> None:
+    store, cells = store_of(*([(5,)] * n for n in [60] * 30 + [6] * 30)), list[int]()
+    model = gpt2() if objective == "clm" else bert()
+    model.get_input_embeddings().register_forward_pre_hook(lambda _, given: cells.append(given[0].numel()))
+    score_models([model], objective, store, special, folds=1, window_length=64, device="cpu")
+    assert 0 < sum(cells) <= 1.1 * (store.num_tokens + store.num_documents * special.num_added)
+
+
+def test_a_scored_model_makes_its_activations_in_one_pass(store: TokenStore) -> None:
+    model, ids = gpt2(), torch.arange(4, 40)[None]
+    written_out = model(ids).logits
+    score_causal(model, store, CAUSAL, device="cpu")
+    assert [type(block.mlp.act) for block in model.transformer.h] == [torch.nn.GELU, torch.nn.GELU]
+    torch.testing.assert_close(model(ids).logits, written_out, rtol=1e-5, atol=1e-5)
+
+
 def test_scores_do_not_change_with_the_logits_held_at_once(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = score_masked(bert(), store, MASKED, device="cpu")
     monkeypatch.setattr("reticent.audit.scoring.scores.MAX_LOGITS", {"cpu": 1})

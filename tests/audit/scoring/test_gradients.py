@@ -118,9 +118,9 @@ def test_many_documents_at_once_have_the_norms_of_each_alone(
     at_once, alone = [], []
     whole = gradients._Layers.norms
 
-    def norms(layers: Any, question: Any) -> np.ndarray:
-        at_once.append(question.num_documents)
-        return whole(layers, question)
+    def norms(layers: Any, questions: Any) -> np.ndarray:
+        at_once.append(questions[0].num_documents)
+        return whole(layers, questions)
 
     monkeypatch.setattr(gradients._Layers, "norms", norms)
     for found in (at_once, alone):
@@ -134,6 +134,14 @@ def test_many_documents_at_once_have_the_norms_of_each_alone(
     assert (bool(said), max(at_once[1:], default=1) > 1) == ((True, False) if name in NOT_TOLD_APART else (False, True))
     assert trained == [weight for weight in model.parameters() if weight.requires_grad]
     assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_short_ends_of_documents_are_not_padded_to_whole_windows() -> None:
+    cells: list[int] = []
+    store, model = make_store(*([(5, place, 0) for place in range(17)] for _ in range(40))), toy_model("gpt2")
+    model.get_input_embeddings().register_forward_pre_hook(lambda _, given: cells.append(given[0].numel()))
+    gradient_norms(model, "clm", store, CAUSAL, store.flags == 0, np.arange(40), window_length=16, device="cpu")
+    assert 40 * 17 < sum(cells) < 40 * 2 * 14
 
 
 def test_a_document_that_is_not_asked_or_has_no_such_token_has_no_norm() -> None:

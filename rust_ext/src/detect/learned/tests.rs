@@ -6,16 +6,13 @@ use super::features::HashKey;
 use super::model::{Room, Transitions, each_row, viterbi};
 use super::train::{Lessons, Settings, learn};
 use super::{LANES, WIDTH};
+use crate::storage::packing::tests::draws;
 use crate::text::texts::Texts;
 
 /// A stream of numbers between -2 and 2.
-fn numbers(mut state: u64) -> impl FnMut() -> f32 {
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1u64 << 22) as f32 - 2.0
-    }
+fn numbers(state: u64) -> impl FnMut() -> f32 {
+    let mut draw = draws(state);
+    move || (draw() >> 40) as f32 / (1u64 << 22) as f32 - 2.0
 }
 
 fn score(labels: &[u8], scores: &[[f32; WIDTH]], transitions: &Transitions) -> Option<f32> {

@@ -82,7 +82,7 @@ pub fn learn(key: HashKey, lessons: &Lessons<'_>, settings: &Settings) -> Result
         return Err(Error::Policy("two features of a tagger have one hash; choose another key".into()));
     }
     let table = Table::new(&all.iter().map(|&(key, _, base)| (key, base)).collect::<Vec<_>>());
-    let seen = Seen::read(&key, &table, &kept, lessons, settings, &order)?;
+    let seen = Seen::read(&key, &table, &kept, lessons, settings)?;
     let mut fit = Fit::new(num_rows as usize, &seen, settings);
     fit.run(&seen, settings);
     // In the order of the keys, and as coarse as they are written.
@@ -106,9 +106,16 @@ fn coarse(weight: f32, largest: f32) -> f32 {
     (weight / largest * STEPS).round() * (largest / STEPS)
 }
 
-fn read(reader: &mut Reader<'_>, lessons: &Lessons<'_>, row: usize) -> Result<()> {
-    reader.read(lessons.texts.get(row), &(lessons.hints)(row)?);
-    Ok(())
+impl<'a> Lessons<'a> {
+    /// A reader of the documents; `table` None: of every symbol.
+    fn reader(&self, key: &'a HashKey, table: Option<&'a Table>, settings: &Settings) -> Reader<'a> {
+        Reader::new(key, table, None, self.common, settings.affixes, self.names, Memo::default())
+    }
+
+    fn read(&self, reader: &mut Reader<'_>, row: usize) -> Result<()> {
+        reader.read(self.texts.get(row), &(self.hints)(row)?);
+        Ok(())
+    }
 }
 
 /// Individuals that have each symbol in each of its places.
@@ -117,9 +124,9 @@ fn read(reader: &mut Reader<'_>, lessons: &Lessons<'_>, row: usize) -> Result<()
 /// head of a field, which may hold one: so nobody who asks the tagger can tell a name of exactly k individuals from one of none.
 fn common_symbols(key: &HashKey, lessons: &Lessons<'_>, settings: &Settings, order: &[usize]) -> Result<PlaceCounts> {
     let (mut counts, mut unmarked) = (PlaceCounts::default(), Counts::default());
-    let mut reader = Reader::new(key, None, None, lessons.common, settings.affixes, lessons.names, Memo::default());
+    let mut reader = lessons.reader(key, None, settings);
     for &row in order {
-        read(&mut reader, lessons, row)?;
+        lessons.read(&mut reader, row)?;
         let individual = lessons.individuals[row] + 1;
         let labels = labels_of(&reader, (lessons.marks)(row)?);
         for at in 0..reader.units.len() {
@@ -185,10 +192,9 @@ fn common_pairs(
     order: &[usize],
 ) -> Result<Vec<u64>> {
     let mut counts = Counts::default();
-    let mut reader =
-        Reader::new(key, Some(table), None, lessons.common, settings.affixes, lessons.names, Memo::default());
+    let mut reader = lessons.reader(key, Some(table), settings);
     for &row in order {
-        read(&mut reader, lessons, row)?;
+        lessons.read(&mut reader, row)?;
         let individual = lessons.individuals[row] + 1;
         for at in 0..reader.units.len() {
             reader.each_pair(at, |pair| see(counts.entry(pair).or_default(), individual));
@@ -211,21 +217,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(
-        key: &HashKey,
-        table: &Table,
-        kept: &[bool],
-        lessons: &Lessons<'_>,
-        settings: &Settings,
-        order: &[usize],
-    ) -> Result<Self> {
+    fn read(key: &HashKey, table: &Table, kept: &[bool], lessons: &Lessons<'_>, settings: &Settings) -> Result<Self> {
         let mut seen = Self { offsets: vec![0], rows: Vec::new(), labels: Vec::new(), stretches: Vec::new(), used: 1 };
-        let mut reader =
-            Reader::new(key, Some(table), None, lessons.common, settings.affixes, lessons.names, Memo::default());
-        let mut documents = order.to_vec();
-        documents.sort_unstable();
-        for row in documents {
-            read(&mut reader, lessons, row)?;
+        let mut reader = lessons.reader(key, Some(table), settings);
+        for row in 0..lessons.texts.len() {
+            lessons.read(&mut reader, row)?;
             let text = lessons.texts.get(row);
             let labels = labels_of(&reader, (lessons.marks)(row)?);
             let mut first = 0;

@@ -24,7 +24,6 @@ pub(super) struct Placed {
     /// Compared for being equal, and to sort; a unit's number has no other meaning here.
     pub(super) unit: u32,
     /// The run whose stream the words are in.
-    /// It decides the table that turns ids into numbers, too (`numbers_of`).
     pub(super) run: u32,
     /// In words from the beginning of the stream. `len` is the same on every level: the stream of level n has a place for each
     /// word, whether an n-gram begins there or not.
@@ -46,7 +45,6 @@ pub(super) fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
 /// All documents that were written down.
 pub(super) struct Documents {
     /// By run.
-    /// Shared by all threads, which read ranges of them; nothing writes to them any more.
     pub(super) streams: Vec<Spool<u32>>,
     /// All documents of a unit are neighbours, and the units of the subset come before the others.
     /// Both are what `shares` cuts by. Never sorted again: on levels above 2 the streams lie in this order.
@@ -68,7 +66,6 @@ impl Documents {
                 Placed { unit, run: number as u32, start, len, counted }
             };
             order.extend(run.documents.iter().map(place));
-            // Place in the list = number of the run: that is what `Placed::run` refers to.
             streams.push(run.stream);
             let side = usize::from(!run.of_subset);
             sides.push(side);
@@ -84,7 +81,6 @@ impl Documents {
         let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
         units.par_sort_unstable_by_key(|unit| (sides[unit[0].run as usize], unit[0].run, unit[0].start));
         let order = units.concat();
-        // The side was the first key of the second sort, and is the same for all documents of a unit.
         let num_of_subset = order.partition_point(|document| sides[document.run as usize] == 0);
         Self { streams, order, num_of_subset, num_gone }
     }
@@ -120,7 +116,6 @@ impl Documents {
 /// one unit has most of the text, one thread has most of the work.
 pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     let words = |documents: &[Placed]| documents.iter().map(|document| document.len as usize + 1).sum::<usize>();
-    // Words and not documents or units: time and memory of a share go by its words.
     let target = words(order).div_ceil(num_shares.max(1));
     let mut shares = Vec::new();
     let (mut first, mut at, mut held) = (0, 0, 0);
@@ -173,12 +168,10 @@ pub(super) fn count_words(
             }
             Ok(())
         })?;
-        // The last units mean nothing outside this share.
         Ok(counts.into_iter().map(|entry| entry.1).collect())
     };
     // One share a task. A share at work has a table of all words, so a thread must not begin a second one beside the
     // first.
-    // The caller says how many shares are at work by how many it gives: memory is bounded there and not here.
     shares.par_iter().with_max_len(1).map(count).collect()
 }
 

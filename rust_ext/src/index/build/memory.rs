@@ -108,7 +108,6 @@ impl IndexBuilder {
             runs.iter().try_for_each(|run| run.stream.evict())?;
             self.store.release_idle();
         }
-        // Asked even where nothing had to move: the words alone may be more than the limit.
         Ok(limit.holds(held))
     }
 

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::index::counts::Counted;
 use crate::index::levels::Share;
 use crate::index::ngram_index::check_min_support;
-use crate::index::parts::{self, Part};
+use crate::index::parts::Part;
 
 impl IndexBuilder {
     /// Phases 2 to 4; the builder is used up. `min_support` is that of the index of all documents: nothing is pruned here.
@@ -38,12 +38,13 @@ impl IndexBuilder {
         let Counted { words, whole, subset } = counted;
         let mut counts = if has_subset { subset } else { whole };
         counts.resize(words.len());
-        Ok(Part::new(parts::Words {
+        Ok(Part {
             max_n: self.max_n,
             surface: self.surface,
             min_support,
             num_units,
             num_documents,
+            n: 1,
             num_counted,
             lens,
             units,
@@ -51,6 +52,9 @@ impl IndexBuilder {
             words,
             occurrences: counts.occurrences,
             support: counts.support,
-        }))
+            levels: Vec::new(),
+            open: (Vec::new(), Vec::new()),
+            globals: Vec::new(),
+        })
     }
 }

@@ -76,7 +76,6 @@ impl IndexBuilder {
         if !spooled.is_empty() {
             // Closed dictionaries may be many, and a table for each would not fit into memory. One at a time is read (one for
             // each thread), and the run's stream is rewritten with it; after that the runs share the identity as their table.
-            // After the tables of the runs in memory, where `numbers_of` looks for it.
             numbers.push((0..counted.words.len() as u32).collect());
             // One run a task: runs are few and large, so a thread that took two would leave another one idle at the end.
             let runs = runs[num_in_memory..].par_iter_mut();

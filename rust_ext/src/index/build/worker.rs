@@ -20,7 +20,6 @@ use crate::text::words::{Bounds, Scanner};
 /// Where one document's words stand in the stream of its run. 24 bytes a document stay in memory, whatever the limit.
 #[derive(Clone, Copy)]
 pub(super) struct Document {
-    /// Never `LEFT_OUT`: documents that are left out reach no worker.
     pub(super) unit: u32,
     /// Number of its words in the stream. Where only words are counted, these are the words that its visit had not seen.
     /// 32 bits are enough: a text is shorter than 4 GiB (`check_length`), and a word takes a byte or more.
@@ -47,9 +46,7 @@ pub(super) struct Run {
 pub(super) struct Worker {
     /// Of spellings, in the order in which they came. Its ids are what the stream of `run` holds.
     pub(super) dictionary: Dictionary,
-    /// Belongs to the dictionary: the two are closed, and handed back, together.
     pub(super) run: Run,
-    /// Kept from call to call for its scratch memory, as are the two lists below.
     pub(super) scanner: Scanner,
     /// Room for the words of the document at hand, and for their ids.
     pub(super) bounds: Vec<Bounds>,

@@ -1,15 +1,15 @@
 use std::collections::{HashMap, HashSet};
 
 use super::*;
+use crate::storage::packing::tests::draws_below;
 
 #[test]
 fn ids_and_counts_match_a_map() {
     let mut text = String::new();
-    let mut state = 1u64;
+    let mut draw = draws_below(1);
     for _ in 0..50_000 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let number = (state >> 40) % 9_000;
-        text += &"abcdefgh".repeat(number as usize % 4)[..];
+        let number = draw(9_000);
+        text += &"abcdefgh".repeat(number % 4)[..];
         text += &format!("é{number} ");
     }
     let bounds: Vec<(u32, u32)> = text

@@ -45,14 +45,12 @@ pub(super) struct Tables<'a, E> {
     /// The number and not the key says that a slot is free: 0 is the key of the first left id with right id 0.
     slots: Vec<(E, u32)>,
     /// By number of the pair.
-    /// As long as the number of taken slots.
     pairs: Vec<Pair>,
     /// Distinct keys and the numbers of their pairs; ascending by key once all entries have been counted.
     order: Vec<(E, u32)>,
     /// Number of the pair of each entry, in the order of entries: the last ones, where `Entries::stored` has the first.
     numbers: Vec<u32>,
     /// Number of the pair -> rank + 1 among the kept pairs of the partition, or 0.
-    /// By number and not by key, as entries know their pair by its number.
     ranks: Vec<u32>,
 }
 
@@ -97,7 +95,6 @@ impl<'a, E: Entry> Tables<'a, E> {
     /// level in any case.
     fn take_room(&mut self) -> Result<()> {
         let per_pair = size_of::<Pair>() + size_of::<(E, u32)>() + 7 * size_of::<u32>();
-        // By slots and not by pairs: the table is what has been allocated, however full it is.
         let slots = self.slots.len() * 3 / 2 * size_of::<(E, u32)>();
         let needed = slots + self.pairs.len() * per_pair + self.numbers.capacity() * 4;
         if needed > self.taken {
@@ -111,7 +108,6 @@ impl<'a, E: Entry> Tables<'a, E> {
     ///
     /// The result depends on the entries alone. Numbers of pairs depend on the order of shares, and none of them leaves: keys
     /// and supports are sorted, and entries get ranks.
-    /// `self` is dropped with the call, and its room with it. The columns go to the level, or to the store, right afterwards.
     pub(super) fn count_partition(
         mut self,
         lists: Vec<Spool<E>>,
@@ -132,7 +128,6 @@ impl<'a, E: Entry> Tables<'a, E> {
             _ => self.order.iter().map(|&(_, pair)| of_subset(pair)).collect(),
         };
         let (keys, support, weights) = self.rank_pairs(plan, number, settings);
-        // After the pairs have ranks, and by then the pages of the entries are free for the results.
         let results = if settings.next { self.rank_entries(counted, store)? } else { Vec::new() };
         Ok(Partition { keys, support, support_of_subset, weights, results })
     }
@@ -164,7 +159,6 @@ impl<'a, E: Entry> Tables<'a, E> {
                     // An addition and no branch: whether a pair repeats within a unit is hard to guess for a processor.
                     found.support += u32::from(found.last_unit != unit);
                     found.last_unit = unit;
-                    // The number and not the rank: ranks are known when all pairs are.
                     if next {
                         self.numbers.push(pair);
                     }
@@ -207,7 +201,6 @@ impl<'a, E: Entry> Tables<'a, E> {
             // Listed whatever its support: a pair that is not kept is one that identifies.
             support.push(pair_support);
             if next && pair_support >= min_support {
-                // Rank + 1 is the length after the push; 0 is left for pairs that are not kept.
                 weights.push(self.pairs[pair as usize].occurrences);
                 self.ranks[pair as usize] = weights.len() as u32;
             }
@@ -266,7 +259,6 @@ impl<'a, E: Entry> Tables<'a, E> {
         self.pairs.push(Pair { last_unit: 0, support: 0, occurrences: 0 });
         self.slots[place] = (key, self.pairs.len() as u32);
         let number = self.pairs.len() as u32 - 1;
-        // After the pair was put in its slot: the place is of no use any more, and the number does not depend on it.
         if self.pairs.len() * 2 > self.slots.len() {
             self.grow();
         }
@@ -280,7 +272,6 @@ impl<'a, E: Entry> Tables<'a, E> {
         let new = vec![(E::default(), 0); self.slots.len() * 2];
         let old = std::mem::replace(&mut self.slots, new);
         let mask = self.slots.len() - 1;
-        // Without a comparison: keys in a table are distinct.
         for slot in old.into_iter().filter(|slot| slot.1 > 0) {
             let mut place = place_of(slot.0, mask + 1);
             while self.slots[place].1 > 0 {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use super::*;
 use crate::error::Error;
 use crate::index::design;
+use crate::storage::packing::tests::draws_below;
 use crate::storage::spool::tests::packing_store;
 
 /// Documents of ids + 1 (0: no id), by unit, by share.
@@ -26,16 +27,12 @@ fn plan_of(weights: &[u32], names: Vec<u32>, max_partitions: usize) -> Plan {
 
 /// The same each time; small ids are frequent.
 fn corpus(num_shares: u64, num_ids: u64, num_documents: u64) -> Corpus {
-    let mut state = num_ids;
-    let mut draw = move |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % below
-    };
-    let unit = |number: u64, draw: &mut dyn FnMut(u64) -> u64| {
+    let mut draw = draws_below(num_ids);
+    let unit = |number: u64, draw: &mut dyn FnMut(usize) -> usize| {
         // One unit of each share has a hundred times as many documents; some documents are empty or one id long.
         let num_documents = if number == 1 { 100 } else { draw(4) };
-        let document = |draw: &mut dyn FnMut(u64) -> u64| {
-            let (len, below) = (draw(30), draw(num_ids + 1) + 1);
+        let document = |draw: &mut dyn FnMut(usize) -> usize| {
+            let (len, below) = (draw(30), draw(num_ids as usize + 1) + 1);
             (0..len).map(|_| draw(below) as u32).collect()
         };
         (0..num_documents).map(|_| document(draw)).collect()

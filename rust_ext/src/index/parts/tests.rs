@@ -2,20 +2,17 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::index::build::IndexBuilder;
+use crate::storage::packing::tests::draws_below;
 use crate::text::texts::Texts;
 
 /// Documents of units, drawn from few words so that n-grams of every length repeat. The same each time.
 fn documents(seed: u64, num: usize) -> Vec<(u32, String)> {
-    let mut state = seed;
-    let mut draw = move |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % below
-    };
+    let mut draw = draws_below(seed);
     let words =
         ["fever", "Fever", "été", "e\u{301}te\u{301}", "cough", "no", "病", "at", "x1", "Dupont", "\u{10ffff}a"];
-    let document = |draw: &mut dyn FnMut(u64) -> u64| {
+    let document = |draw: &mut dyn FnMut(usize) -> usize| {
         let len = draw(25);
-        (0..len).map(|_| words[(draw(11) * draw(11) / 10) as usize]).collect::<Vec<_>>().join(" ")
+        (0..len).map(|_| words[draw(11) * draw(11) / 10]).collect::<Vec<_>>().join(" ")
     };
     (0..num).map(|_| (draw(12) as u32, document(&mut draw))).collect()
 }

@@ -25,7 +25,6 @@ use crate::storage::strings::Strings;
 use crate::text::surface::Surface;
 
 /// Words whose counts are fetched into the cache before they are needed.
-/// As many as the dictionary looks ahead for the same reason: the memory is far, and reached at random.
 const AHEAD: usize = 16;
 
 /// A dictionary that takes no more words: its distinct surfaces in byte order, and the place of each of its words among them.
@@ -46,8 +45,6 @@ pub(super) enum Numbers {
 }
 
 impl Numbers {
-    /// At the end only, which is all that a spool can do. The merge needs no more: it comes to the words of a
-    /// dictionary in order.
     pub(super) fn push(&mut self, number: u32) -> Result<()> {
         match self {
             Self::Memory(numbers) => numbers.push(number),
@@ -56,7 +53,6 @@ impl Numbers {
         Ok(())
     }
 
-    /// In memory as a whole, for look-ups at random.
     pub(super) fn into_vec(self) -> Result<Vec<u32>> {
         match self {
             Self::Memory(numbers) => Ok(numbers),
@@ -68,7 +64,6 @@ impl Numbers {
 /// The words of a sorted dictionary with what was counted of each, in byte order and each once. So a word is its
 /// place, and all columns are equally long but the subset's.
 pub(super) enum Names {
-    /// To be borrowed from while dictionaries are merged.
     Memory(Counted),
     /// Length and bytes of each surface, one after the other; how often each was seen; its support so far; and whether all of
     /// it was counted in the subset. (A closed dictionary has documents of one side alone, so its counts in the subset are
@@ -95,7 +90,6 @@ impl Sorted {
         // With room for all words, so that no column is in memory twice while it grows. Surfaces that become one
         // leave some of it unused.
         let mut sorted = Counted::with_capacity(&words, !subset.support.is_empty());
-        // Written at random, once: the only such pass over a column, and why the next heads are looked at ahead.
         let mut places = vec![0u32; words.len()];
         for (at, head) in order.iter().enumerate() {
             if let Some(ahead) = order.get(at + AHEAD) {
@@ -111,7 +105,6 @@ impl Sorted {
     }
 
     /// Distinct surfaces, and their bytes.
-    /// The same in memory and on disk: what is reckoned from it must not depend on where a dictionary is.
     pub fn size(&self) -> Size {
         match &self.names {
             Names::Memory(counted) => Size::of(&counted.words),
@@ -142,7 +135,6 @@ impl Sorted {
         }
         occurrences.extend(&counted.whole.occurrences)?;
         support.extend(&counted.whole.support)?;
-        // The words in memory are freed with `self`: up to here they are there beside their pages.
         Ok(Self { names: Names::Spooled(bytes, occurrences, support, of_subset), places: Numbers::Spooled(places) })
     }
 }

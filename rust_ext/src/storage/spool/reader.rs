@@ -99,7 +99,6 @@ impl<T: Number> Reader<T> {
         }
         match page {
             Page::Memory(block) => {
-                // No copy: the page itself becomes the one at hand.
                 if let Some(used) = self.block.replace(block) {
                     self.store.give_back(used);
                 }

@@ -53,10 +53,8 @@ pub(super) struct State {
     /// All memory. Only ever grows, so that blocks stay valid.
     slabs: Vec<Buffer<u64>>,
     /// Blocks without a holder. Their words have no meaning, and the system may have taken them back.
-    /// The one that came last is taken first: it is the most likely to be in a cache of the processor.
     idle: Vec<Block>,
     /// Blocks with a holder.
-    /// They are counted, and not the slabs: what is idle can go back to the system (`release_idle`).
     pub(super) num_pages: usize,
     /// Pages in memory before full ones go to disk. No bound of `num_pages`: the first page of each spool, and the page that a
     /// reader needs, are handed out in any case.
@@ -119,9 +117,6 @@ impl Store {
     }
 
     /// A page, if the limit allows one more or `needed` says that it must.
-    ///
-    /// Test and count are under one lock, so two threads cannot both get the last page that the limit allows. With
-    /// `needed` the answer is always a page.
     pub(super) fn take(&self, needed: bool) -> Option<Block> {
         let mut state = self.state();
         if !needed && state.num_pages >= state.max_pages {
@@ -129,7 +124,6 @@ impl Store {
         }
         state.num_pages += 1;
         if state.idle.is_empty() {
-            // At least one block, whatever the size of a page: the `pop` below finds one.
             let mut slab = Buffer::new((SLAB_BYTES / 8).max(self.page_words));
             let blocks = slab.chunks_exact_mut(self.page_words);
             let blocks = blocks.map(|words| Block { len: words.len(), start: NonNull::from(words).cast() });
@@ -218,6 +212,5 @@ pub(super) fn numbers_of_mut<T: Number>(block: &mut Block) -> &mut [T] {
 pub(super) enum Page {
     Memory(Block),
     Disk(Place),
-    /// Stands where the page was, so that the pages after it keep their numbers.
     Gone,
 }

@@ -32,7 +32,7 @@ impl TokenEncoder {
                 return Ok(());
             }
             if memory.pieces.len() > MAX_PIECES {
-                (memory.pretokens, memory.bounds, memory.pieces) = (Interner::new(), vec![0], Vec::new());
+                (memory.pretokens, memory.bounds, memory.pieces) = (Interner::default(), vec![0], Vec::new());
             }
             if let Some(known) = memory.pretokens.find(pretoken) {
                 let bounds = memory.bounds[known as usize]..memory.bounds[known as usize + 1];

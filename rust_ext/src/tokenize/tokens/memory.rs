@@ -84,7 +84,7 @@ pub(super) const MAX_BLOCKS: usize = 1 << 20;
 impl Memory {
     pub(super) fn new() -> Self {
         Self {
-            pretokens: Interner::new(),
+            pretokens: Interner::default(),
             bounds: vec![0],
             pieces: Vec::new(),
             subwords: Vec::new(),
