@@ -801,6 +801,14 @@ def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_that_is_named_and_of_no_kind_of_pages_is_listed(tmp_path: Path) -> None:
+    for name in ("a.doc", "b.html", "c"):
+        (tmp_path / name).write_text("<p>text")
+    source = Exports(CorpusConfig(source=f"pages://{tmp_path}/*", individual="(.*)"), tmp_path)
+    assert [row for batch in source.batches(["text"]) for row in batch.column(0).to_pylist()] == ["text"]
+    assert source._unread == [Unread(name, "a kind of file that is not read") for name in ("a.doc", "c")]
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [

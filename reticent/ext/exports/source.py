@@ -205,8 +205,11 @@ class Exports:
             yield from _READERS[self._scheme](data, place)
 
     def _page(self, file: Path, data: bytes, place: str) -> FoundDocument | Unread:
+        kind = SUFFIXES.get(file.suffix.lower())
+        if kind is None:  # it was named, or a glob has it
+            return Unread(place, "a kind of file that is not read")
         try:
-            text = text_of(data, SUFFIXES[file.suffix.lower()])
+            text = text_of(data, kind)
         except UnreadableError as error:
             return Unread(place, str(error))
         return FoundDocument(place, self._individual_of(file, Path(*self._below(file))), text)
