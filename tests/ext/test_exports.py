@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import time
 import zipfile
 from collections import Counter
 from email.message import EmailMessage
@@ -764,6 +765,28 @@ def test_pages_are_opened_twice_and_nothing_beside_them(tmp_path: Path, monkeypa
     assert Counter(map(Path, opened[2:])) == dict.fromkeys(tmp_path.glob("*/note.html"), 2)  # it is no run folder
 
 
+def test_the_table_of_individuals_is_read_once_for_both_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "_BYTES", 1)
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        (tmp_path / "in" / f"{number}.txt").write_text("note")
+    (tmp_path / "owners.csv").write_text("doc_id,individual_id\n" + "".join(f"{each},p{each}\n" for each in range(4)))
+    asked, read = list[str](), exports.owners_of_table
+
+    def slow(table: str, columns: Any) -> dict[str, str]:
+        asked.append(table)
+        time.sleep(0.2)
+        return read(table, columns)
+
+    monkeypatch.setattr(exports, "owners_of_table", slow)
+    settings = CorpusConfig(source=f"pages://{tmp_path / 'in'}", individuals=str(tmp_path / "owners.csv"))
+    (batch,) = Exports(settings, tmp_path).batches(["individual_id"])
+    assert batch.column(0).to_pylist() == ["p0", "p1", "p2", "p3"]
+    assert asked == [settings.individuals]
+
+
 def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:
     for name, data in (("p1/a.rtf", rtf(["one"])), ("p2/b.docx", docx(["two"])), ("p2/c.pdf", pdf("three"))):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -776,6 +799,14 @@ def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:
         ("p2", "two"),
         ("p2", "three"),
     ]
+
+
+def test_a_file_that_is_named_and_of_no_kind_of_pages_is_listed(tmp_path: Path) -> None:
+    for name in ("a.doc", "b.html", "c"):
+        (tmp_path / name).write_text("<p>text")
+    source = Exports(CorpusConfig(source=f"pages://{tmp_path}/*", individual="(.*)"), tmp_path)
+    assert [row for batch in source.batches(["text"]) for row in batch.column(0).to_pylist()] == ["text"]
+    assert source._unread == [Unread(name, "a kind of file that is not read") for name in ("a.doc", "c")]
 
 
 @pytest.mark.parametrize(

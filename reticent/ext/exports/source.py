@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -153,6 +153,7 @@ class Exports:
     def _read_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
         """Every file and what is in it; two threads read pages, since lxml needs no lock for most of its work."""
         if self._scheme == "pages":
+            _ = self._individual_of  # its table is read before two threads ask for it
             for files, found in worked_ahead(self._stretches(), self._pages):
                 yield from zip(files, found, strict=True)
         else:
@@ -204,8 +205,11 @@ class Exports:
             yield from _READERS[self._scheme](data, place)
 
     def _page(self, file: Path, data: bytes, place: str) -> FoundDocument | Unread:
+        kind = SUFFIXES.get(file.suffix.lower())
+        if kind is None:  # it was named, or a glob has it
+            return Unread(place, "a kind of file that is not read")
         try:
-            text = text_of(data, SUFFIXES[file.suffix.lower()])
+            text = text_of(data, kind)
         except UnreadableError as error:
             return Unread(place, str(error))
         return FoundDocument(place, self._individual_of(file, Path(*self._below(file))), text)
@@ -213,8 +217,8 @@ class Exports:
     @cached_property
     def _individual_of(self) -> Callable[[Path, Path], str]:
         settings = self._settings
-        owners = partial(owners_of_table, settings.individuals, settings) if settings.individuals is not None else None
-        return individual_of(settings.individual, cache(owners) if owners is not None else None)
+        owners = owners_of_table(settings.individuals, settings) if settings.individuals is not None else None
+        return individual_of(settings.individual, (lambda: owners) if owners is not None else None)
 
     @cached_property
     def _depth(self) -> int:
