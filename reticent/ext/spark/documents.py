@@ -162,7 +162,7 @@ def open_documents(
         A part is held in memory by one task: 64 to 256 MB of text is a good size. Default: as many as the source has
         partitions, and at least two a core.
     unencrypted : bool
-        See :func:`reticent.ext.spark.check_session`.
+        See :func:`reticent.spark.check_session`.
     warn : called with each warning about the session, and about what is not read
 
     Raises
