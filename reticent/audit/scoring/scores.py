@@ -343,7 +343,7 @@ class Scorer:
     ):
         self.world = world or World()
         self.device = self.world.device(device)
-        self.models: list[Any] = [fused_activations(model.to(device=self.device).eval()) for model in models]  # type: ignore
+        self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
         self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
         is_known = special.end is not None and all(special.end < model.config.vocab_size for model in self.models)
@@ -386,6 +386,10 @@ class Scorer:
 
     def run(self, objective: str, *, folds: int, all_occurrences: bool = False, seed: int = 0) -> None:
         """Score every token of the store once; parameters as of `score_models`."""
+        with fused_activations(*self.models):
+            self._run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
+
+    def _run(self, objective: str, *, folds: int, all_occurrences: bool, seed: int) -> None:
         if objective != "mlm":
             for numbers, batch in self.batches():
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
