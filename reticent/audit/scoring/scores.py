@@ -372,11 +372,12 @@ class Scorer:
         """Return the window numbers of each batch, longest windows first; a GPU takes more rows of shorter windows."""
         order = np.argsort(-self.windows.lengths, kind="stable")
         widths = self.windows.lengths[order] + self.windows.special.num_added
+        rising = -widths.astype(np.float64)  # of integers each search would convert all
         batches, first = [], 0
         while first < len(order):
             width = int(widths[first])
             if self._kind == "cpu":  # what is saved on padding is worth more than long batches
-                num_alike = int(np.searchsorted(-widths, -LEAST_LENGTH * width, side="right")) - first
+                num_alike = int(np.searchsorted(rising, -LEAST_LENGTH * width, side="right")) - first
                 num_rows = min(self.batch_size, self._rows_at_once(self.windows.padded(width)), num_alike)
             else:
                 num_rows = max(self.batch_size, self._max_cells // width)
