@@ -429,14 +429,24 @@ def whole_inputs(
     return inputs
 
 
-def fused_activations(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the model with torch's own approximate GELU in place of the one that transformers writes out in eight
-    passes over memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
-    for module in model.modules():
-        for name, child in module.named_children():
-            if type(child).__name__ == "NewGELUActivation":
-                setattr(module, name, torch.nn.GELU(approximate="tanh"))
-    return model
+@contextmanager
+def fused_activations(*models: PreTrainedModel) -> Iterator[None]:
+    """Give the models torch's own approximate GELU within the context, in place of the one that transformers writes out
+    in eight passes over memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
+    found = [
+        (module, name, child)
+        for model in models
+        for module in model.modules()
+        for name, child in module.named_children()
+        if type(child).__name__ == "NewGELUActivation"
+    ]
+    for module, name, _ in found:
+        setattr(module, name, torch.nn.GELU(approximate="tanh"))
+    try:
+        yield
+    finally:
+        for module, name, child in found:
+            setattr(module, name, child)
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:

@@ -19,3 +19,5 @@ FILES = [
 def test_the_examples_of_a_module_hold(file: Path) -> None:
     module = import_module(".".join(file.with_suffix("").parts).removesuffix(".__init__"))
     assert doctest.testmod(module).failed == 0
+    found = sum(len(test.examples) for test in doctest.DocTestFinder().find(module))
+    assert found == (ROOT / file).read_text(encoding="utf-8").count(">>> ")

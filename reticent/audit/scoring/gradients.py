@@ -115,31 +115,32 @@ def gradient_norms(
         A norm is not a number.
     """
     where = pick_device(device)
-    net: Any = fused_activations(model.to(device=where).eval())  # type: ignore
+    net: Any = model.to(device=where).eval()  # type: ignore
     chosen = mask & (word_folds(store, folds, seed)[0] == 0) if objective == "mlm" else mask
     asked = _Asked(cut_windows(store, window_length, special), chosen, objective, net)
     norms, layers, is_checked, done = np.full(store.num_documents, np.nan), _Layers.of(net), False, 0
-    for group in asked.batches(documents):
-        questions = asked.of(group) if layers is not None and asked.fits(group) else None
-        if layers is not None and questions is not None and not is_checked:
-            is_checked = True
-            if not layers.agree(asked.of(group[:1]), asked.gradients(group[0])):
-                layers = None
-        if layers is not None and questions is not None:
-            norms[group] = layers.norms(questions)
-        else:
-            for document in group.tolist():
-                found = asked.gradients(document)
-                if found:
-                    parts = [gradient.float() for gradient in found.values()]
-                    norms[document] = float(torch.stack(torch._foreach_norm(parts)).norm())
-        count = asked.counts(group)
-        norms[group] = np.where(count > 0, norms[group] / np.maximum(count, 1), np.nan)
-        if not np.isfinite(norms[group][count > 0]).all():
-            raise TrainingError("gradients: a norm is not a number; did training diverge?")
-        done += len(group)
-        if progress:
-            progress(done)
+    with fused_activations(net):
+        for group in asked.batches(documents):
+            questions = asked.of(group) if layers is not None and asked.fits(group) else None
+            if layers is not None and questions is not None and not is_checked:
+                is_checked = True
+                if not layers.agree(asked.of(group[:1]), asked.gradients(group[0])):
+                    layers = None
+            if layers is not None and questions is not None:
+                norms[group] = layers.norms(questions)
+            else:
+                for document in group.tolist():
+                    found = asked.gradients(document)
+                    if found:
+                        parts = [gradient.float() for gradient in found.values()]
+                        norms[document] = float(torch.stack(torch._foreach_norm(parts)).norm())
+            count = asked.counts(group)
+            norms[group] = np.where(count > 0, norms[group] / np.maximum(count, 1), np.nan)
+            if not np.isfinite(norms[group][count > 0]).all():
+                raise TrainingError("gradients: a norm is not a number; did training diverge?")
+            done += len(group)
+            if progress:
+                progress(done)
     net.zero_grad(set_to_none=True)
     return norms
 

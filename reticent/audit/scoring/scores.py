@@ -343,7 +343,7 @@ class Scorer:
     ):
         self.world = world or World()
         self.device = self.world.device(device)
-        self.models: list[Any] = [fused_activations(model.to(device=self.device).eval()) for model in models]  # type: ignore
+        self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
         self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
         is_known = special.end is not None and all(special.end < model.config.vocab_size for model in self.models)
@@ -372,11 +372,12 @@ class Scorer:
         """Return the window numbers of each batch, longest windows first; a GPU takes more rows of shorter windows."""
         order = np.argsort(-self.windows.lengths, kind="stable")
         widths = self.windows.lengths[order] + self.windows.special.num_added
+        rising = -widths.astype(np.float64)  # of integers each search would convert all
         batches, first = [], 0
         while first < len(order):
             width = int(widths[first])
             if self._kind == "cpu":  # what is saved on padding is worth more than long batches
-                num_alike = int(np.searchsorted(-widths, -LEAST_LENGTH * width, side="right")) - first
+                num_alike = int(np.searchsorted(rising, -LEAST_LENGTH * width, side="right")) - first
                 num_rows = min(self.batch_size, self._rows_at_once(self.windows.padded(width)), num_alike)
             else:
                 num_rows = max(self.batch_size, self._max_cells // width)
@@ -386,6 +387,10 @@ class Scorer:
 
     def run(self, objective: str, *, folds: int, all_occurrences: bool = False, seed: int = 0) -> None:
         """Score every token of the store once; parameters as of `score_models`."""
+        with fused_activations(*self.models):
+            self._run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
+
+    def _run(self, objective: str, *, folds: int, all_occurrences: bool, seed: int) -> None:
         if objective != "mlm":
             for numbers, batch in self.batches():
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import json
 import math
 from pathlib import Path
@@ -24,8 +23,6 @@ from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect import make_detectors
 from reticent.ext.propile import probe as propile
-from reticent.ext.propile import prompts as propile_prompts
-from reticent.ext.propile import templates as propile_templates
 from reticent.ext.propile.evidence import answers_table, density, share_estimate, summarise
 from reticent.ext.propile.measure import probe_models
 from reticent.ext.propile.probe import exposed_share, normalised_likelihood, paired_test, probe_target, within_queries
@@ -73,12 +70,6 @@ def few_people() -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
-
-
-@pytest.mark.parametrize("module", [propile, propile_prompts, propile_templates])
-def test_examples_hold(module: Any) -> None:
-    found = doctest.testmod(module)
-    assert (found.failed, found.attempted > 0) == (0, True)
 
 
 def test_normalised_likelihood_is_the_geometric_mean() -> None:

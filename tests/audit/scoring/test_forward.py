@@ -6,6 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from transformers import (
 )
 
 from reticent.audit.scoring import scores as scoring
+from reticent.audit.scoring.gradients import gradient_norms
 from reticent.audit.scoring.scores import score_causal, score_information, score_masked, score_models, word_folds
 from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import COLUMNS, TokenScores
@@ -36,7 +38,7 @@ from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.attention import without_padding_warning
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head
+from reticent.trainer.models import fused_activations, lm_head
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -391,12 +393,26 @@ def test_short_windows_are_not_padded_to_long_ones(objective: str, special: Spec
     assert 0 < sum(cells) <= 1.1 * (store.num_tokens + store.num_documents * special.num_added)
 
 
-def test_a_scored_model_makes_its_activations_in_one_pass(store: TokenStore) -> None:
-    model, ids = gpt2(), torch.arange(4, 40)[None]
-    written_out = model(ids).logits
-    score_causal(model, store, CAUSAL, device="cpu")
-    assert [type(block.mlp.act) for block in model.transformer.h] == [torch.nn.GELU, torch.nn.GELU]
-    torch.testing.assert_close(model(ids).logits, written_out, rtol=1e-5, atol=1e-5)
+def test_a_scored_model_makes_its_activations_in_one_pass_and_keeps_its_own(store: TokenStore) -> None:
+    """Else a training of the same model, as that which `reticent bench` times, would be another one."""
+    model, ids, seen = gpt2(), torch.arange(4, 40)[None], list[type]()
+    own, written_out = [block.mlp.act for block in model.transformer.h], model(ids).logits
+    assert lm_head(model) is model.lm_head  # found by trial, once
+    hook = model.base_model.register_forward_pre_hook(
+        lambda *_: seen.extend(type(block.mlp.act) for block in model.transformer.h)
+    )
+    for score in (
+        score_causal,
+        partial(gradient_norms, objective="clm", mask=store.flags == 0, documents=np.arange(2)),
+    ):
+        seen.clear()
+        score(model, store=store, special=CAUSAL, device="cpu")
+        assert set(seen) == {torch.nn.GELU}
+        assert [block.mlp.act for block in model.transformer.h] == own
+    hook.remove()
+    assert torch.equal(model(ids).logits, written_out)
+    with fused_activations(model):
+        torch.testing.assert_close(model(ids).logits, written_out, rtol=1e-5, atol=1e-5)
 
 
 def test_scores_do_not_change_with_the_logits_held_at_once(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
