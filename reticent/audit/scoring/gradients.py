@@ -5,12 +5,10 @@ adversary has the weights. Over the tokens that every recipe may teach, the norm
 better than every other attack without shadow models.
 
 Many documents share a batch, and no gradient of a weight is kept: its norm follows from a layer's input and the
-gradient
-of its output (`reticent.trainer.ghost_norms`). A model with a layer that `_kind_of` does not know, or that uses a
-weight
-in another way (a layer that runs twice, a matrix outside of its layer), is measured one document at a time by torch's
-own gradients, and so is a document that is too long for a batch. The first document of a model is measured in both
-ways, which detects such a use.
+gradient of its output (`reticent.trainer.ghost_norms`). A model with a layer that `_kind_of` does not know, or that
+uses a weight in another way (a layer that runs twice, a matrix outside of its layer), is measured one document at a
+time by torch's own gradients, and so is a document that is too long for a batch. The first document of a model is
+measured in both ways, which detects such a use.
 
 Cost: a forward pass, and a backward pass without the gradients of weights; at most `MOST_MEMBERS` and `MOST_OTHERS` are
 sampled, and `MOST_DOCUMENTS` of each.
@@ -65,8 +63,7 @@ def sampled_documents(
     Parameters
     ----------
     individual, is_member : arrays, shape (num_documents,)
-    units : household of each individual, by code; no second individual of one before all have a first. None: each is
-    one
+    units : household of each individual, by code; no second individual of one before all have a first; None: each is one
     """
     codes, first, row = np.unique(individual, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(codes)), np.zeros(len(codes), dtype=bool)
