@@ -63,7 +63,7 @@ def sampled_documents(
     Parameters
     ----------
     individual, is_member : arrays, shape (num_documents,)
-    units : household of each individual, by code; no second individual of one before all have a first; None: each is one
+    units : household of each individual, by code; each has a first individual before any has a second; None: none
     """
     codes, first, row = np.unique(individual, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(codes)), np.zeros(len(codes), dtype=bool)
