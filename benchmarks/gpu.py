@@ -5,13 +5,14 @@
     python -m benchmarks.gpu --prepared FOLDER --out RESULTS      # the tests that skip without a GPU, then benchmarks
 
 The first is in order of worth: `benchmarks.throughput` in most of the time, then the tests that skip without a GPU,
-then, where MTSamples is (RETICENT_DATA), `benchmarks.tagging_speed` and the grid of `studies.holes` in the time that is
-left (``--holes-base NAME=FOLDER`` chooses its base model; cells that are done stay done). Throughput needs numpy,
-pyarrow, numba, torch, transformers and pydantic, and Opacus for DP-SGD; the rest also Polars and the Rust core. A
-machine with a GPU often has little else: what is missing is said, and ``--prepare`` writes what ``--prepared`` needs
-and cannot make there, token stores, documents, pydantic, and the packages that carry models. Each part runs by itself,
-in the time that the ones before it left: a part that fails or is stopped does not stop the others. ``RESULTS`` gets a
-log of each, the records, and ``summary.json``, after each part.
+then, where MTSamples is (RETICENT_DATA), `benchmarks.tagging_speed`, a model of a billion weights judged by the command
+(`studies.egress`) and the grid of `studies.holes` in the time that is left (``--holes-base NAME=FOLDER`` chooses its
+base model; cells that are done stay done). Throughput needs numpy, pyarrow, numba, torch, transformers and pydantic,
+and Opacus for DP-SGD; the rest also Polars and the Rust core. A machine with a GPU often has little else: what is
+missing is said, and ``--prepare`` writes what ``--prepared`` needs and cannot make there, token stores, documents,
+pydantic, and the packages that carry models. Each part runs by itself, in the time that the ones before it left: a part
+that fails or is stopped does not stop the others. ``RESULTS`` gets a log of each, the records, and ``summary.json``,
+after each part.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ def fast_parts(out: Path, size: str, time_limit: float, base: str | None) -> Ite
     yield cuda_tests(share=0.5)
     tagging = ("benchmarks.tagging_speed", "--size", size)
     yield Part(name="tagging", command=tagging, needs=("pydantic", "reticent._rust"), share=0.5)
+    egress = ("studies.egress", "--size", "toy" if size == "toy" else "billion", "--part", "commands")
+    yield Part(name="egress", command=egress, needs=("pydantic", "polars", "reticent._rust"), share=0.5)
     grid = ("--size", "gpu" if base else "quick", *(("--base", base) if base else ()))
     if size == "toy":
         grid = ("--size", "toy", "--arms", "clm")

@@ -15,6 +15,7 @@ scores by the code of a run.
   else, is asked for these by what is known of a person; beside it one that read as many notes of others.
 
     python -m studies.egress [--size toy|cpu] [--work FOLDER] [--part NAME]
+    python -m studies.egress --size billion --part commands        # time and memory at a billion weights: a GPU
 
 Size cpu keeps what it made under ``--work``, and a second start goes on from there. The models are in the packages of
 the dependency group ``models``; size toy makes its own.
@@ -75,7 +76,11 @@ QUICK = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much of it all is done: reports of which half are trained on, and that nobody trains on; their words."""
+    """How much of it all is done: reports of which half are trained on, and that nobody trains on; their words.
+
+    ``layers`` are those of a model of random weights, 2,048 numbers wide, that the command judges in place of the
+    packages' models: time and memory do not depend on the weights, and 20 layers have a billion of them.
+    """
 
     own: int
     untouched: int
@@ -89,6 +94,7 @@ class Size:
     commanded: int = 120
     people: int
     taught: int = 40
+    layers: int = 0
 
 
 SIZES = {
@@ -97,6 +103,10 @@ SIZES = {
         commanded=20, people=24, taught=1,
     ),
     "cpu": Size(own=120, untouched=600, words=20, epochs=4, small_epochs=3, length=96, num_relabelled=1000, people=480),
+    "billion": Size(
+        own=2, untouched=100, words=300, epochs=1, small_epochs=1, length=1024, num_relabelled=1, commanded=100,
+        people=0, layers=20,
+    ),
 }  # fmt: skip
 
 
@@ -369,6 +379,29 @@ def served(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
+@contextmanager
+def device_memory() -> Iterator[list[int]]:
+    """Yield a list of one number: the most MiB of the GPU's memory that were in use until now, 0 without a GPU."""
+    import torch
+
+    most, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            free, total = torch.cuda.mem_get_info()
+            most[0] = max(most[0], (total - free) // 2**20)
+
+    thread = threading.Thread(target=watch)
+    if torch.cuda.is_available():
+        thread.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        if thread.is_alive():
+            thread.join()
+
+
 def commands(work: Path, rows: list[dict[str, Any]], models: dict[str, Path]) -> list[dict[str, Any]]:
     """Judge each of these models by the command, as a stranger would, to a dossier that is signed."""
     found, folder = [], work / "commands"
@@ -383,9 +416,11 @@ def commands(work: Path, rows: list[dict[str, Any]], models: dict[str, Path]) ->
         words = ["audit-model", str(model), "--documents", "notes.parquet", "--members", "members.txt", "--out", name]
         words += ["--statement", STATEMENT, "--set", "dossier.key=key", "--set", "audit.num_bootstrap=200", "--quiet"]
         words += QUICK if name != "minilm" else []  # an encoder without a head is asked by its states alone
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         command = [sys.executable, "-m", "reticent", *words]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        with device_memory() as most:
+            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - started
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         checked = [sys.executable, "-m", "reticent", "dossier", "verify", f"{name}/dossier", "--signers", "signers"]
         verified = subprocess.run(checked, cwd=folder, check=False, capture_output=True, text=True)
@@ -400,6 +435,8 @@ def commands(work: Path, rows: list[dict[str, Any]], models: dict[str, Path]) ->
                 "verified": verified.returncode == 0,
                 "cpu_seconds": round(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, 1),
                 "peak_mib": used.ru_maxrss // 1024,
+                "seconds": round(seconds, 1),
+                "device_mib": most[0],
             }
         )
     return found
@@ -519,10 +556,12 @@ def tables(record: Mapping[str, Any]) -> str:
         heads = ["model that read; diagnoses", "an adversary knows", "told", "placebo", "by the cue alone"]
         found.append(markdown([*heads, "people of the smallest group"], cells))
     if asked := record.get("commands"):
-        shown = {
+        columns = {
             "model": "by the command, model", "reports": "reports", "verdict": "verdict",
             "verified": "signature verified", "cpu_seconds": "CPU seconds", "peak_mib": "MiB at the peak",
+            "seconds": "seconds", "device_mib": "MiB of the GPU",
         }  # fmt: skip
+        shown = {name: head for name, head in columns.items() if all(row.get(name) for row in asked["models"])}
         found.append(markdown(list(shown.values()), [[row[name] for name in shown] for row in asked["models"]]))
     if behind := record.get("served"):
         areas = ", ".join(f"{name} {estimate_text(one['auc'], 2)}" for name, one in behind["attacks"].items())
@@ -537,12 +576,13 @@ def run(size: str, work: Path | None = None, parts: Sequence[str] = PARTS) -> No
         return
     from fixtures.models import toy_model, toy_tokenizer
 
+    from reticent.trainer.foundation import new_model
     from reticent.trainer.given import write_given
     from studies.foundation_models import package_folder
 
     of, found = SIZES[size], dict[str, Any]()
     packages = {name: package_folder(name) for name in ("minilm", "smollm2")}
-    if size != "toy" and None in packages.values():
+    if size == "cpu" and None in packages.values():
         print("skipped: the packages of the group models are not installed")
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -552,7 +592,7 @@ def run(size: str, work: Path | None = None, parts: Sequence[str] = PARTS) -> No
         names = sorted(row["individual_id"] for row in own)
         members = random.Random(SEED).sample(names, len(names) // 2)
         texts = [row["text"] for row in own if row["individual_id"] in set(members)]
-        if not (small := work / "small").exists():
+        if not (small := work / "small").exists() and not of.layers:
             toy_model("gpt2", hidden_size=48, max_length=of.length).save_pretrained(small / "base")
             (small / "base" / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
             fine_tune(small / "base", texts, of, of.small_epochs, 2e-2, small)
@@ -560,7 +600,12 @@ def run(size: str, work: Path | None = None, parts: Sequence[str] = PARTS) -> No
         if not large.exists() and {"outside", "served"} & set(parts):
             write_given(str(packages["smollm2"]), None, "clm", large / "base")
             fine_tune(large / "base", texts, of, of.epochs, 1e-3, large)
-        models = {name: path for name, path in packages.items() if path} if size != "toy" else {"toy": small / "base"}
+        models = {name: path for name, path in packages.items() if path} if size == "cpu" else {"toy": small / "base"}
+        if of.layers:
+            models = {"random": work / "random"}
+            large_shape = {"hidden_size": 2048, "num_layers": of.layers, "num_heads": 16, "max_length": of.length}
+            new_model("gpt2", toy_tokenizer("gpt2"), **large_shape).save_pretrained(models["random"])
+            (models["random"] / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
         with ScoredOnce():
             for part in parts:
                 if (kept := work / f"{part}.json").exists():
@@ -585,7 +630,7 @@ def run(size: str, work: Path | None = None, parts: Sequence[str] = PARTS) -> No
                 print(f"{part}: {found[part]['cpu_seconds']} CPU seconds", flush=True)
     command = f"python -m studies.egress --size {size}"
     about = {"seed": SEED, "command": command, "settings": vars_of(of)}
-    write_record("egress", {**about, **found}, size, STUDIES)
+    write_record("egress" if size == "cpu" else f"egress-{size}", {**about, **found}, size, STUDIES)
 
 
 def vars_of(size: Size) -> dict[str, Any]:

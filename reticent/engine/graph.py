@@ -251,7 +251,8 @@ def _count_distinct(
 
 
 def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Draw sets of shared words; return whether each singles out the unit it was drawn from: int8, shape (S, max_m).
+    """Draw sets of 1 to ``max_m`` words, each shared by several units; return whether a set occurs in one unit alone,
+    int8, shape (num_samples, max_m).
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
     of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit

@@ -251,9 +251,9 @@ class LeftOut:
         return marked
 
     def adding(self, documents: Iterable[pa.RecordBatch | pa.Table], texts: set[bytes]) -> LeftOut:
-        """Return the record extended by these newly excluded documents (doc_id, individual_id, SHA-256).
+        """Return the record extended by these newly excluded documents (doc_id, individual_id, SHA-256 of the text).
 
-        ``texts``: SHA-256 of the texts of those who stay; a text that several share is no mark of one of them.
+        ``texts``: SHA-256 of the texts that stay; a text that several share does not identify one of them.
         """
         rows = [self.table]
         for batch in documents:

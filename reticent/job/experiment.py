@@ -169,8 +169,8 @@ def _synthetic(size: Size) -> int:
 
 
 def _with_reach(text: str, num_individuals: int | None) -> str:
-    """Return the job file preceded by comments on what it can show; with shadow models where they can show that
-    membership is within its threshold.
+    """Return the job file with comments on its statistical power at the top; with shadow models if there are enough
+    individuals for *within*.
     """
     job = parse_job(parse_toml(text))
     sides = None if num_individuals is None else expected_sides(job, num_individuals)

@@ -46,8 +46,9 @@ def write_ledger(
     special: SpecialIds,
     **more: Any,
 ) -> None:
-    """Write the private record of a training: recipe, settings, counts, the counts and protection of each epoch, and
-    ``more`` (JSON values)."""
+    """Write a training's private record: recipe, settings, totals, each epoch's counts of targets and protected tokens,
+    and ``more`` (JSON values).
+    """
     content = {
         "format": FORMAT,
         "recipe": recipe.to_dict(),

@@ -131,7 +131,9 @@ _CLAIM = re.compile("|".join(map(re.escape, FORBIDDEN)), re.IGNORECASE)
 
 
 def without_claims(value: Any) -> Any:
-    """Return a nested value without the claims that no report may make (`FORBIDDEN`)."""
+    """Return a copy of nested JSON values without the keys in `FORBIDDEN`: claims, such as anonymity, that no report
+    may make.
+    """
     if isinstance(value, Mapping):
         return {without_claims(key): without_claims(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -278,8 +278,9 @@ def _part(about: About, of: str) -> str:
 
 
 def _emission(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk that identifiers are emitted: predicted, generated, ranked in place, by
-    individual."""
+    """Yield the numbers of the risk *emission*: identifiers predicted, generated, ranked at their own positions, and by
+    individual.
+    """
     model, written, hidden = subject.model, subject.model.generated, subject.model.all_occurrences
     ways: tuple[tuple[str, Mapping[Part, Excess] | None], ...] = (
         ("{} predicted, members less held-out people", model.excess),

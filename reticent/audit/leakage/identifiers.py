@@ -177,7 +177,9 @@ class Identifiers:
         self.individuals = self.words.individuals[self.places]
 
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
-        """Return the number of distinct n-grams that are protected, but not identifiers by coarse surface forms."""
+        """Return the number of distinct n-grams that support protects as they are written, but not once they are
+        compared by coarse surface forms.
+        """
         following, total = continues(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)

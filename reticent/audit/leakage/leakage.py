@@ -669,7 +669,9 @@ class LeakageAudit:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """The adversaries' graphs of low-cost membership, by share of the documents."""
+        """Graphs of identifiers and individuals that adversaries know in the low-cost membership attack, one for each
+        share of the documents.
+        """
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Return (last hidden states, key-value cache or None) of a forward pass; logits in place of states without
-    ``head``.
+    """Run a forward pass and return (last hidden states, key-value cache or None); without a ``head`` the logits take
+    the place of the states.
 
     Parameters
     ----------

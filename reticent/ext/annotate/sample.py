@@ -212,7 +212,9 @@ def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, 
 
 
 def _within(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
-    """Return classes, by value and of equal numbers of documents, within each group."""
+    """Return each document's quantile class of ``values`` within its group, ``num`` classes of equal numbers of
+    documents.
+    """
     result = np.zeros(len(values), dtype=np.int64)
     for number in np.unique(group):
         own = np.flatnonzero(group == number)

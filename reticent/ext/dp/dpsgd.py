@@ -893,8 +893,9 @@ class PrivateStep:
         self.noisy.wrap(optimizer)
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the epoch's steps with their Poisson samples, functions of (secret seed, step of the training).
-        Windows may change with the epoch's text; documents and units do not."""
+        """Return the epoch's steps with their Poisson samples, determined by the secret seed and the step's number in
+        the training. Windows may differ between epochs; documents and units do not.
+        """
         self.units = find_units(windows, self.privacy.unit, self.privacy.max_documents)
         size = self.plan.steps_per_epoch
         before = (state.epoch - 1) * size

@@ -52,5 +52,5 @@ def _as_accuracy(advantage: Estimate) -> Estimate:
 
 
 def _over_individuals(estimate: Estimate) -> Estimate:
-    """Return the estimate of pairs with individuals as unit, two a pair."""
+    """Return the estimate with n counted in individuals, two for each pair; value and interval stay."""
     return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

@@ -312,7 +312,8 @@ def in_place(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InPlace:
-    """Return the ranks of identifiers at their own positions, and the share extracted within given numbers of samples.
+    """Return the ranks of identifiers among candidates at their own positions, and the share that given numbers of
+    samples extract.
 
     The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
     identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as

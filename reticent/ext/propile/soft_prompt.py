@@ -281,7 +281,9 @@ def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPro
 def write_soft_prompt(
     folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
 ) -> None:
-    """Write a soft prompt as an artefact, ``soft_prompt.safetensors`` and ``history.json``, private as the subjects."""
+    """Write a soft prompt as ``soft_prompt.safetensors`` and ``history.json``, readable by the owner alone: it was
+    learned from individuals.
+    """
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
         save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")

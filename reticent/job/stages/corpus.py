@@ -93,7 +93,7 @@ def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, An
 
 
 def _drop_withdrawn(run: Run) -> None:
-    """Rewrite the run folder's documents where a list of withdrawals names one of their individuals now."""
+    """Rewrite the run folder's documents without individuals who have withdrawn since, if there are any."""
     place, artefact, lists = run.folder / NAME, corpus_artefact(run.job), run.job.corpus.withdrawn
     about: dict[str, Any] = {"kind": artefact.kind, "config": artefact.settings, "inputs": artefact.inputs}
     if not lists or not is_up_to_date(place, **about, check=run.verified.verify):

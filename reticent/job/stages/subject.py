@@ -94,7 +94,7 @@ def _take(
 
 
 def list_settings(run: Run) -> dict[str, Any]:
-    """Return the settings that a given split depends on: the digest of the list of members."""
+    """Return the manifest's settings for a split given by a list of members: the digest of that list."""
     subject = run.job.subject
     assert subject is not None
     if subject.members is not None:
