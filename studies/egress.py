@@ -561,7 +561,7 @@ def tables(record: Mapping[str, Any]) -> str:
             "verified": "signature verified", "cpu_seconds": "CPU seconds", "peak_mib": "MiB at the peak",
             "seconds": "seconds", "device_mib": "MiB of the GPU",
         }  # fmt: skip
-        shown = {name: head for name, head in columns.items() if all(row.get(name) for row in asked["models"])}
+        shown = {name: head for name, head in columns.items() if all(name in row for row in asked["models"])}
         found.append(markdown(list(shown.values()), [[row[name] for name in shown] for row in asked["models"]]))
     if behind := record.get("served"):
         areas = ", ".join(f"{name} {estimate_text(one['auc'], 2)}" for name, one in behind["attacks"].items())

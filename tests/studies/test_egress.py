@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from fixtures.places import ROOT
 
-from studies.egress import SIZES, told
+from studies.egress import SIZES, tables, told
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -24,3 +26,9 @@ def test_diagnoses_that_members_notes_state_are_told_and_those_of_other_peoples_
             assert cell["placebo"]["low"] <= 0 <= cell["placebo"]["high"]
             assert cell["cue_only"]["low"] <= 0
         assert all(cell["told"]["low"] <= 0 for cell in of_others.values())
+
+
+def test_a_dossier_whose_signature_does_not_hold_is_told() -> None:
+    record = json.loads((ROOT / "studies" / "record" / "egress.json").read_text())
+    record["commands"]["models"][0] |= {"model": "toy", "verified": False}
+    assert "| toy | 120 | not shown | False |" in tables(record)
