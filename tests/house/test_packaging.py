@@ -46,6 +46,22 @@ def test_both_recipes_copy_the_same_files_and_run_the_same_script() -> None:
         assert source == "dist/" or (ROOT / source).is_file()
 
 
+def test_both_recipes_start_from_one_image_named_by_its_digest() -> None:
+    container = (PACKAGING / "Containerfile").read_text()
+    apptainer = (PACKAGING / "reticent.def").read_text()
+    bases = [
+        re.search(pattern, text, re.MULTILINE)
+        for pattern, text in (
+            (r"^ARG BASE=docker\.io/library/(python@sha256:[0-9a-f]{64})$", container),
+            (r"^From: (python@sha256:[0-9a-f]{64})$", apptainer),
+        )
+    ]
+    assert bases[0] is not None
+    assert bases[1] is not None
+    assert bases[0][1] == bases[1][1]
+    assert re.findall(r"^FROM (.*)$", container, re.MULTILINE) == ["$BASE"]
+
+
 def test_an_image_has_the_extras_that_a_whole_run_imports() -> None:
     """The engine alone needs no torch, so the lowest set of extras is not enough for `reticent run`."""
     script = (PACKAGING / "install.sh").read_text()
