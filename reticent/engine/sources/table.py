@@ -85,16 +85,17 @@ SOURCES: Final[Mapping[str, SourceRow]] = MappingProxyType({row.scheme: row for 
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source is an address (URL), not a local path."""
+    """Whether a document source is an address (URL), not a local path."""
     return "://" in source
 
 
 def row_of(address: str) -> SourceRow:
-    """Return the table row for the scheme of an address, which `check_address` has accepted."""
+    """Return the description of the source kind (a row of the table of sources) for an address, by its scheme."""
     return SOURCES[_scheme_of(address)]
 
 
 def _scheme_of(source: str) -> str:
+    """Return the scheme of an address, in lower case: what precedes "://"."""
     return source.partition("://")[0].lower()
 
 
@@ -230,7 +231,7 @@ _CREDENTIALS: Final = "credentials come from the environment and the files of th
 
 
 def shown(source: str) -> str:
-    """Return the part of an address shown in messages and manifests: without user and parameters."""
+    """Return an address without user name and parameters, as messages and manifests show it."""
     parts = urlsplit(source)
     if _scheme_of(source).endswith("abfs"):  # its container stands where others have a user
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
