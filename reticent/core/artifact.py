@@ -224,7 +224,7 @@ def discard(backup: Path, under: Path) -> None:
 
 
 def backup_of(path: Path) -> Path:
-    """Return the path where the old result is kept while the new one is moved into place."""
+    """Return the path to which the old result at ``path`` is moved while a new one replaces it."""
     return path.parent / f".{path.name}.old"
 
 
@@ -239,13 +239,14 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Return temporary folders of an interrupted writer of ``path``, and its backup if that holds a result."""
+    """Return the temporary folders that an interrupted writer of ``path`` left, and its backup if that holds a
+    result."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
 
 def is_vacant(path: Path) -> bool:
-    """Whether a path is free for a rename: nothing exists there, or only the empty folder of an interrupted move."""
+    """Whether a new result can be renamed to this path: nothing exists there, or only an empty folder."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
@@ -261,7 +262,7 @@ def artifacts_in(folder: Path) -> list[Path]:
 
 
 def interrupted_in(folder: Path) -> list[Path]:
-    """Return the paths in a run folder, links followed, next to which an interrupted writer left files."""
+    """Return the paths of artefacts in a run folder, links followed, next to which an interrupted writer left files."""
     found = set()
     for name, folders, files in os.walk(folder, followlinks=True):
         real = Path(os.path.realpath(name))
@@ -562,7 +563,7 @@ def delete_artifact(path: Path) -> None:
 
 
 def nest_artifact(path: Path, name: str) -> None:
-    """Move the artefact at ``path`` to ``path/name`` atomically; do nothing if there is none."""
+    """Move the artefact at ``path`` to its own subfolder ``path/name`` atomically; do nothing if there is none."""
     if not (path / MANIFEST).exists():
         return
     with locked(path):
@@ -639,7 +640,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def written_reason(error: Exception) -> str:
-    """Return why writing failed: the system's message, or the type of the error."""
+    """Return why a write failed, as text: the operating system's message, or the name of the error's type."""
     number = _errno(error)
     return type(error).__name__ if number is None else os.strerror(number)
 
@@ -655,7 +656,7 @@ def _errno(error: Exception) -> int | None:
 
 
 def _own_digest(content: dict[str, Any]) -> str:
-    """Return the SHA-256 of a manifest's own content, counts included."""
+    """Return the SHA-256 of a manifest's content (a dict), counts included."""
     return hashlib.sha256(canonical(content)).hexdigest()
 
 
@@ -697,7 +698,8 @@ def _replace(path: Path, temporary: Path) -> None:
 
 
 def _recover(path: Path) -> None:
-    """Restore an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
+    """Restore the old result where a crash interrupted its replacement, and delete the leftovers of an interrupted
+    writer of ``path``."""
     for leftover in leftovers_of(path):
         if leftover != backup_of(path):
             delete(leftover)
@@ -904,7 +906,8 @@ def require_new(out: Path) -> None:
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Turn an `OSError` in the ``with`` block into an `ArtifactError` that names ``out``: a full disk names no file."""
+    """Raise an `OSError` of the ``with`` block as an `ArtifactError` that names ``out``, as the error of a full disk
+    names no file."""
     try:
         yield
     except OSError as error:
@@ -915,8 +918,8 @@ def writing_to(out: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
-    """Create the folder ``out`` (mode 0700) for the ``with`` block to fill; after an error or signal, what it holds is
-    deleted again.
+    """Create the folder ``out`` (mode 0700) for the ``with`` block to fill; after an error or signal it is absent or
+    empty again, as before.
 
     The folder has its name from the beginning, since an empty one may be a disk that no other can take the place of.
 

@@ -148,7 +148,8 @@ class Plan:
         self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
     def advance(self, share: float, began: float = 0.0) -> None:
-        """Set the completed share of the running step. The first report says where a resumed step began."""
+        """Set the completed share (0 to 1) of the running step; ``began`` is the share that a resumed step had done
+        before."""
         if self.running is None:
             return
         if self._seen is None:
@@ -166,7 +167,7 @@ class Plan:
         return work
 
     def stop(self) -> None:
-        """Forget the running step, as it failed."""
+        """Reset the running step to none, as it failed."""
         self.running = None
 
     def skip(self, name: str) -> None:
@@ -206,7 +207,7 @@ class Plan:
 
     @property
     def left(self) -> list[Work]:
-        """Steps that are not done, including the running one."""
+        """Steps of the plan that are not done, including the running one."""
         return [step for step in self.steps.values() if step.name not in self.done]
 
     def what(self) -> str:

@@ -41,7 +41,8 @@ def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path
 
 
 def check_weight_files(folder: Path) -> None:
-    """Raise `ArtifactError` if a loader would read weights from outside this folder, or from a hidden file."""
+    """Raise `ArtifactError` if a model folder names weight files outside itself or hidden ones, or holds an adapter
+    (whose base weights are elsewhere)."""
     for index in sorted(folder.glob("*.index.json")):
         content = read_json(index)
         names = content.get("weight_map") if isinstance(content, dict) else None

@@ -72,7 +72,7 @@ _SIMPLE: dict[str, str] = {
 
 
 def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | None = None) -> str:
-    """Return a message that lists every invalid field and why; values are quoted only if they are numbers, as others
+    """Return a message that lists every invalid setting and why; values are quoted only if they are numbers, as others
     may be private. ``kind`` is the class that was validated: similar known fields are suggested for an unknown one."""
     lines: list[str] = []
     told: set[str] = set()
@@ -265,7 +265,7 @@ def _is_published(name: str, field: FieldInfo) -> bool:
 
 
 def _is_closed(kind: Any) -> bool:
-    """Whether a type holds only numbers, booleans and words of closed lists."""
+    """Whether a type annotation allows only numbers, booleans and fixed words (`Literal`)."""
     if get_origin(kind) is Literal or kind is Ellipsis:
         return True
     if isinstance(kind, type) and not get_args(kind):

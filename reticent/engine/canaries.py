@@ -325,12 +325,13 @@ def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.nda
 
 
 def write_canaries(canaries: pa.Table, folder: Path) -> None:
-    """Write ``canaries.parquet``: secrets, inclusion coins and carriers."""
+    """Write the table of canaries (secrets, inclusion coin flips, carriers) to ``canaries.parquet``."""
     pq.write_table(canaries, folder / "canaries.parquet", compression="zstd")
 
 
 def open_canaries(folder: Path | str) -> Planted:
-    """Return the canaries in the folder of :func:`write_canaries` and :func:`plant`, or raise `ArtifactError`."""
+    """Return the canaries and their positions as stored by :func:`write_canaries` and :func:`plant`; `ArtifactError` if
+    they cannot be read."""
     tables = []
     for name, schema in (("canaries", _CANARIES), ("places", _PLACES)):
         path = Path(folder) / f"{name}.parquet"
@@ -391,7 +392,7 @@ def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokeni
 
 
 def open_planted(folder: Path | str) -> Corpus:
-    """Return the documents that :func:`plant` wrote as a corpus; every column has its standard name."""
+    """Return the corpus with inserted canaries that :func:`plant` wrote; every column has its standard name."""
 
     path = Path(folder) / "documents"
     there = set(pq.read_schema(path / "part-00000.parquet").names) & set(DOCUMENTS.names)

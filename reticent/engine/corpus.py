@@ -253,7 +253,8 @@ class Corpus:
             self.scan()
 
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
-        """Read every mapped column of every document, so that an invalid value raises before any result is made.
+        """Read and check every mapped column of every document, so that an invalid value raises `CorpusError` before
+        any result is made.
 
         Raises the errors of :meth:`batches` and :meth:`scan`, for the first document that is bad. Cost: one pass over
         the text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
@@ -270,10 +271,12 @@ class Corpus:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return self.scan().num_rows
 
     @property
     def num_individuals(self) -> int:
+        """Number of distinct individuals."""
         return _count_distinct(self.scan().column("individual_id"))
 
     def documents_of_fragments(self) -> list[int]:

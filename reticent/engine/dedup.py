@@ -115,7 +115,7 @@ def find_copies(
 
 
 def write_left_out(left_out: pa.Table, folder: Path | str) -> None:
-    """Write the table of documents to leave out to ``left_out.parquet`` (secret)."""
+    """Write the table of duplicate documents to leave out to ``left_out.parquet`` (secret)."""
     pq.write_table(left_out, Path(folder) / "left_out.parquet", compression="zstd")
 
 

@@ -136,11 +136,11 @@ class FlaggedWords:
         return placed(error, partial(self.place, part))
 
     def place(self, part: Part, row: int) -> str:
-        """Return the file and row of a document of a batch as text."""
+        """Return file and row of a document of a batch as text for an error message."""
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
 
     def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
-        """Raise `CorpusError` if a document has words but no token, since it would be skipped silently."""
+        """Raise `CorpusError` if a document of the batch has words but no token, since it would be skipped silently."""
         num_words = np.diff(words.doc_offsets)
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):

@@ -76,7 +76,7 @@ class WordIds:
 
 
 def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np.ndarray]:
-    """Return the support of the n-gram that starts at each word, for n = 1 to ``max_n``: uint32 arrays (W,).
+    """Return, for n = 1 to ``max_n``, the support of the n-gram that starts at each word: a list of uint32 arrays (W,).
 
     0 where the document ends before the n-gram does. An n-gram that the index has not kept has one individual.
 

@@ -116,8 +116,8 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def missing_rows(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> np.ndarray:
-    """Return the rows whose id is a word for a missing value (``NULL``, ``nan``, ``-``) that is not in ``real``; null
-    ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
+    """Return the row numbers whose id is a word for a missing value (``NULL``, ``nan``, ``-``) that is not in ``real``;
+    null ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     # The core's distinct ids in place of pyarrow's functions, which take 10 MB.
     names, codes = _rust.sorted_codes(ids.fill_null("") if ids.null_count else ids)
@@ -146,7 +146,8 @@ def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: 
 
 
 def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
-    """Return the groups of ids that fold to the same form. Cost: a hash of each row, and a fold of each distinct id."""
+    """Return groups of ids that differ in spelling only (their folded forms are equal). Cost: a hash of each row, and a
+    fold of each distinct id."""
 
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     return Spellings(*_rust.id_groups(ids))

@@ -94,7 +94,8 @@ class SurrogateNames:
 
 
 def name_lists(language: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the realistic names of a language by kind (`KINDS`); the English ones if the language has none."""
+    """Return the built-in realistic names of a language by kind (`KINDS`); the English ones if the language has
+    none."""
     tables = _read(REALISTIC)
     return tables.get(language, tables["en"])
 
@@ -111,7 +112,7 @@ def _make_pool(source: str, language: str) -> NamePool:
 
 @lru_cache(maxsize=2)
 def _read(source: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Return language -> kind -> distinct names, read from a TOML file or the built-in lists."""
+    """Return a dict from language to kind to distinct names, read from a TOML file or the built-in lists."""
     try:
         tables = tomllib.loads((_FILE if source == REALISTIC else Path(source)).read_text(encoding="utf-8"))
     except OSError as error:

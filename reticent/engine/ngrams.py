@@ -51,7 +51,7 @@ class NgramIndex:
     # ------------------------------------------------------------------ look-ups
 
     def support(self, ngram: str) -> int:
-        """Return how many units use a word or an n-gram; the text is segmented and normalised as the documents were.
+        """Return how many units (individuals or households) use a word or n-gram, given as text.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class NgramIndex:
         return isinstance(ngram, str) and self.support(ngram) > 0
 
     def _words_of(self, text: str) -> list[str]:
-        """Return the words of a text, normalised to this index's surface (spelling) rule."""
+        """Return the words of a text, normalised as this index does (exact, casefolded or folded)."""
 
         texts = pa.array([text], pa.large_string())
         words = pa.record_batch(_rust.segment(texts, num_threads=1).surfaces(texts)).column("word")
@@ -147,6 +147,7 @@ class NgramIndex:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents counted."""
         return self._core.num_documents
 
     @property
@@ -156,6 +157,7 @@ class NgramIndex:
 
     @property
     def num_occurrences(self) -> int:
+        """Number of occurrences of all words."""
         return self._core.num_occurrences
 
     @property
@@ -202,7 +204,7 @@ class NgramIndex:
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
-        """Return an index of the same words with other supports, integers (num_words,), and max_n 1."""
+        """Return an index of the same words with these supports, integers (num_words,), and no longer n-grams."""
         words = self.words()
         columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
         return NgramIndex.from_tables(
@@ -212,7 +214,8 @@ class NgramIndex:
 
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
-        """Return the index of tables as `words` and `level` return them; `ArtifactError` if they do not fit together.
+        """Return an index made from its tables, as `words` and `level` return them; `ArtifactError` if they do not fit
+        together.
 
         A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
         it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
@@ -223,11 +226,11 @@ class NgramIndex:
     # ------------------------------------------------------------------ sums and protection
 
     def merge(self, other: NgramIndex) -> NgramIndex:
-        """Return the index of the union of two document sets that share no unit (both with ``min_support`` 1)."""
+        """Return the index of the documents of both indexes, which must share no unit (both with ``min_support`` 1)."""
         return NgramIndex(self._core.merge(other._core))
 
     def prune(self, min_support: int) -> NgramIndex:
-        """Return this index reduced to a greater ``min_support``, as the same documents would give it."""
+        """Return a copy of the index with a greater ``min_support``, equal to one built with it."""
         return NgramIndex(self._core.prune(min_support))
 
     def update(
@@ -267,8 +270,8 @@ class NgramIndex:
         return self._core.number_words(texts, words, num_threads=num_threads)
 
     def blacklist(self) -> _rust.Blacklist:
-        """Return an empty set of word forms to protect everywhere; it refuses forms that are too common by this
-        index."""
+        """Return an empty set of word forms to protect everywhere; by this index, forms that are too common are
+        protected in their own unit's documents only."""
         return _rust.Blacklist(surface=self.surface, index=self._core)
 
     def numbering(

@@ -171,7 +171,7 @@ class PackedTokens:
             first = end
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
-        """Return the entries of the column ``name`` for the tokens of documents ``first`` to ``end``, exclusive."""
+        """Return the column ``name`` for the tokens of documents ``first`` to ``end``, exclusive."""
         if name == "input_ids":
             return self._ids(first, end)
         if name == "word_ids":
@@ -192,7 +192,7 @@ class PackedTokens:
         return tokens - start, lengths
 
     def has_flag(self, flags: int) -> bool:
-        """Whether any token has one of these flag bits."""
+        """Whether any token has one of these protection flags."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
     def _ids(self, first: int, end: int) -> np.ndarray:
@@ -286,7 +286,7 @@ def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
 
 
 def ascends(numbers: np.ndarray, end: int) -> bool:
-    """Whether these numbers are strictly ascending, and from 0 to ``end``, exclusive."""
+    """Whether these numbers ascend strictly and lie between 0 and ``end``, exclusive."""
     return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
 
 
@@ -378,7 +378,8 @@ def _damaged_error(folder: Path) -> ArtifactError:
 
 
 def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """Return a Parquet table of a folder; `ArtifactError` if it cannot be read or has another schema version."""
+    """Return a Parquet table ``name`` of a folder; `ArtifactError` if it cannot be read or has another schema
+    version."""
     table = _Table(folder, name, schema)
     try:
         return table.read().combine_chunks()

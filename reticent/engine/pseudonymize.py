@@ -127,7 +127,7 @@ class OffsetMap:
         return bounds[0], bounds[1]
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return the map as list columns old_start, old_end, new_start, new_end, one row per document."""
+        """Return the offset map as Arrow list columns old_start, old_end, new_start, new_end, one row per document."""
         offsets = pa.array(self.offsets.astype(np.int32))
         names = ("old_start", "old_end", "new_start", "new_end")
         return {
@@ -136,7 +136,7 @@ class OffsetMap:
 
     @classmethod
     def from_columns(cls, table: pa.Table | pa.RecordBatch) -> OffsetMap:
-        """Return the map that `columns` stored in this table."""
+        """Return the offset map stored in this table by `columns`."""
         lists = [_one_array(table.column(name)) for name in ("old_start", "old_end", "new_start", "new_end")]
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(lists[0]).to_numpy(zero_copy_only=False))])
         flat = (pc.list_flatten(array).to_numpy(zero_copy_only=False).astype(np.int64) for array in lists)

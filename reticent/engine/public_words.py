@@ -37,6 +37,7 @@ NUM_DRAWN, NUM_JOINED, NUM_NUMBERS = 2_500, 3_000, 40
 
 
 def _split_words(text: str) -> list[str]:
+    """Return the words of a text separated by white space."""
     return text.split()
 
 
@@ -85,7 +86,7 @@ class PublicWords:
     source: str
 
     def digest(self) -> str:
-        """Return the SHA-256, hexadecimal, of the words in their order."""
+        """Return the SHA-256, hexadecimal, of the words, in their order."""
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
 

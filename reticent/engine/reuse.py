@@ -31,7 +31,8 @@ def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
 
 
 def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.ndarray:
-    """Return ``rows`` (as from `rows_before`) with -1 for documents that now belong to another individual."""
+    """Return ``rows`` (the result of `rows_before`) with -1 for documents that belong to another individual than
+    before."""
     both = np.flatnonzero(rows >= 0)
     old = before.scan().column("individual_id").take(pa.array(rows[both]))
     new = after.scan().column("individual_id").take(pa.array(both))

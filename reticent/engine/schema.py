@@ -120,7 +120,8 @@ UNTOLD: Final = _numeric_schema("token-untold", word=pa.int64(), flag=pa.uint8()
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return the name of an Arrow type without parameters, such as "struct": JSON's field names are data."""
+    """Return the name of an Arrow type without its parameters, such as "struct", as JSON field names in it may be
+    private."""
     return str(kind).partition("<")[0]
 
 

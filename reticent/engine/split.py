@@ -253,7 +253,7 @@ def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarra
 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
-    """Write the split to ``individuals.parquet`` (secret: it holds ids)."""
+    """Write the split (ids, units and splits of all individuals) to ``individuals.parquet`` (secret)."""
 
     import pyarrow.parquet as pq
 

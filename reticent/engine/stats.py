@@ -65,7 +65,8 @@ def corpus_statistics(
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
-    """Return the "corpus" section of the report: counts, shares and cumulative distributions for these splits.
+    """Return the section "corpus" of the report: counts, shares and cumulative distributions of words and identifiers
+    in these splits.
 
     Parameters
     ----------
@@ -249,7 +250,8 @@ def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
 
 
 def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int:
-    """Return the number of distinct n-grams with support below k whose two (n-1)-grams have k or more."""
+    """Return the number of minimal identifying n-grams: distinct n-grams with support below k whose two (n-1)-grams
+    have k or more."""
     if n == 1:
         return int(distinct[:k].sum())
     table, parts = pa.record_batch(index.level(n)), pa.record_batch(index.words() if n == 2 else index.level(n - 1))
@@ -307,7 +309,8 @@ def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dic
 
 
 def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
-    """Return counts of detected spans: rows of label, detector, num_spans, num_documents, num_individuals.
+    """Return counts of detected spans by label and detector: rows of label, detector, num_spans, num_documents,
+    num_individuals.
 
     Labels found in fewer than ``small_cell`` individuals are put together as "other", which is left out where it is
     itself of fewer.

@@ -144,6 +144,7 @@ class TokenStore:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return len(self.individual)
 
     def __len__(self) -> int:
@@ -154,6 +155,7 @@ class TokenStore:
 
     @property
     def num_tokens(self) -> int:
+        """Number of tokens of all documents."""
         return int(self.doc_offsets[-1])
 
     @property
@@ -193,7 +195,7 @@ class TokenStore:
             gather_windows(values, starts, lengths, offset, fill, array)
 
     def has_flag(self, flags: int) -> bool:
-        """Whether any token has one of these flag bits."""
+        """Whether any token has one of these protection flags."""
         if self._packed is not None:
             return self._packed.has_flag(flags)
         return bool(self.num_tokens and np.bitwise_or.reduce(self.flags) & flags)
@@ -230,7 +232,7 @@ class TokenStore:
         return store
 
     def text_fingerprint(self) -> str:
-        """Return the SHA-256, hexadecimal, of everything that training reads, except the flags.
+        """Return the SHA-256, hexadecimal, of everything that training reads, except the protection flags.
 
         Cost: one pass over the tokens for each column.
         """
@@ -242,7 +244,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def flags_fingerprint(self) -> str:
-        """Return the SHA-256, hexadecimal, of tokens, word numbers and flags: all that a check verifies.
+        """Return the SHA-256, hexadecimal, of token ids, word numbers and protection flags.
 
         Cost: one pass over the tokens for each column.
         """
@@ -265,8 +267,8 @@ class TokenStore:
             digest.update(np.ascontiguousarray(block & np.uint8(bits) if name == "flags" else block).data)
 
     def check(self) -> None:
-        """Raise `ArtifactError` if values are invalid: unknown flag bits, or word numbers out of order. Cost: one pass
-        over 5 bytes a token; none for packed tokens, which cannot hold such values."""
+        """Raise `ArtifactError` for unknown flag bits or word numbers out of order. Cost: one pass over 5 bytes a
+        token; none for packed tokens, which cannot hold such values."""
         if self._packed is not None:
             return
         where = self.path if self.path is not None else "token store"

@@ -94,7 +94,7 @@ class TextSample:
 
     @property
     def rows(self) -> np.ndarray:
-        """Corpus rows of the sampled documents, ascending."""
+        """Corpus row numbers of the sampled documents, ascending, int64."""
         return self._rows
 
     def take(self, first: int, batch: pa.RecordBatch) -> None:
@@ -151,7 +151,7 @@ def _read_tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
 
 
 def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
-    """Return a 64-bit hash (splitmix64) of each unit and the seed, uint64."""
+    """Return a 64-bit hash (splitmix64) of each unit code with the seed, uint64."""
     x = units + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

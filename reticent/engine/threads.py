@@ -83,7 +83,7 @@ def in_threads(
 
 
 def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Return ``work(item)`` for each item, in order, computed by as many threads as the Rust core would use.
+    """Return ``work(item)`` for each item, in order, computed in threads (as many as the Rust core uses).
 
     None of them works on when it returns or raises.
     """

@@ -67,7 +67,7 @@ def core_tokenizer(tokenizer: PreTrainedTokenizerFast) -> _rust.LibraryTokenizer
 
 
 def names_in(tokenizer_json: str) -> set[str]:
-    """Return all tokens of a ``tokenizer.json``, including added ones."""
+    """Return the text of all tokens in a ``tokenizer.json``, added ones included."""
     content = parse_json(tokenizer_json)
     vocabulary = content["model"].get("vocab") or {}
     pieces = vocabulary if isinstance(vocabulary, dict) else (piece for piece, _ in vocabulary)

@@ -64,8 +64,8 @@ def update_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Update:
-    """Return the n-gram index of the corpus ``after``, computed from that of ``before`` by counting the changed
-    individuals only; equal, byte for byte, to a rebuilt one.
+    """Return the n-gram index of the corpus ``after`` with counts of changes, computed from that of ``before`` by
+    counting the changed individuals only; its tables are byte-equal to a rebuild.
 
     An individual is counted again where the ids of the documents, the household or the side of the split differ; with
     one member of a household all are. Row groups without documents of theirs are not read.

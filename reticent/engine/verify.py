@@ -125,7 +125,7 @@ def _splits_mask(individuals: Individuals | None, splits: tuple[str, ...] | None
 
 
 def read_spans(reader: SpanReader | None, rows: np.ndarray) -> Spans:
-    """Return the identifier spans of the documents with these corpus rows, ascending."""
+    """Return the detected identifier spans of the documents with these ascending corpus row numbers."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(np.empty(0, dtype=np.int64),) * 3]
     names = [pa.array([], pa.string()).dictionary_encode()]
     at_once = 1 << 15

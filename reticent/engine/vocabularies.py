@@ -14,7 +14,8 @@ END = "<|endoftext|>"
 
 
 def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False) -> str:
-    """Return BERT's ``tokenizer.json`` for a ``vocab.txt``; ``lowercase``: uncased, without accents."""
+    """Return the text of a BERT ``tokenizer.json`` for the vocabulary file ``vocab.txt``; ``lowercase``: an uncased
+    model, without accents."""
     vocabulary = {token: number for number, token in enumerate(_read_lines(vocab_path))}
     missing = [token for token in BERT_SPECIALS if token not in vocabulary]
     if missing:
@@ -36,7 +37,7 @@ def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False)
 
 
 def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) -> str:
-    """Return the ``tokenizer.json`` of a GPT-2 tokenizer with this ``vocab.json`` and ``merges.txt``."""
+    """Return the text of a GPT-2 ``tokenizer.json`` for the vocabulary files ``vocab.json`` and ``merges.txt``."""
     try:
         vocabulary = parse_json(Path(vocab_path).read_bytes())
     except (OSError, ValueError) as error:

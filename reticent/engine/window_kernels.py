@@ -47,8 +47,8 @@ def gather_windows(
 
 @_jit
 def pack_rows(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Return the row, int64, to which each window is assigned when windows of these lengths are packed into rows of
-    ``capacity`` tokens; ``lengths`` descend.
+    """Return the row, int64, to which best-fit packing assigns each window, given the windows' lengths (longest first)
+    and the ``capacity`` of a row in tokens.
 
     Best fit: each goes to the fullest row that has room. With falling lengths the number of rows depends on nothing
     but the lengths, and is at most 11/9 of the fewest possible, plus one. Cost: ``capacity`` steps a window at worst.

@@ -57,7 +57,7 @@ class Registering(Protocol):
         documents."""
 
     def leave_out(self, ids: pa.Array) -> None:
-        """Exclude the documents of these individuals from all later reads."""
+        """Exclude the documents of these individuals from all later reads of the database."""
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
         """Yield doc_id, individual_id and, if available, the text's SHA-256 of each document that `leave_out`
@@ -222,7 +222,7 @@ class LeftOut:
         return bool(self.table.num_rows)
 
     def joined(self, other: LeftOut) -> LeftOut:
-        """Return the union of two records of withdrawals."""
+        """Return the union of two records of withdrawn individuals."""
         rows = pa.concat_tables([self.table, other.table])
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
@@ -496,12 +496,13 @@ def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
-    """Return the first eight bytes of each non-null digest, uint64."""
+    """Return the first eight bytes of each non-null digest as uint64."""
     return np.frombuffer(b"".join(each[:8] for each in digests.drop_null().to_pylist()), dtype=np.uint64)
 
 
 def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
-    """Raise `PolicyError`, with their number, if individuals in the record are neither left out nor opted in again."""
+    """Raise `PolicyError`, with their number, if ``individuals`` contains some that are recorded as withdrawn and are
+    not among the ``settled`` ids."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
     _refuse_return(int(record.people(names, choice).sum()) if record else 0)
@@ -517,7 +518,8 @@ def _refuse_return(back: int) -> None:
 
 
 def refuse_moved(moved: Sequence[pa.Table]) -> None:
-    """Raise `PolicyError` if documents of withdrawn individuals now belong to others; it says how many."""
+    """Raise `PolicyError`, with their number, if there are documents of withdrawn individuals that now belong to
+    others."""
     if count := sum(table.num_rows for table in moved):
         people = len({owner for table in moved for owner in table.column("individual_id").to_pylist()})
         raise PolicyError(

@@ -79,6 +79,7 @@ class NumberedWords:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return len(self.doc_offsets) - 1
 
     def of(self, documents: np.ndarray) -> np.ndarray:

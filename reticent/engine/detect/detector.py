@@ -90,17 +90,20 @@ def find_in_texts(
 
 
 def detection_stage(detector: Any) -> int:
-    """Return when a detector runs: 0 first, 1 if it reads others' spans, 2 if it declares whose it reads."""
+    """Return the order in which a detector runs: 0 first, 1 if it uses other detectors' spans, 2 if it declares which
+    detectors' spans it uses."""
     return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
 
 
 def named(spans: pa.Table, detector: str) -> pa.Table:
-    """Return a table of spans (`BATCH_SPANS`) with a column that names the detector (`FOUND`)."""
+    """Return a table of spans (schema `BATCH_SPANS`) with a column added that has the detector's name (schema
+    `FOUND`)."""
     return spans.append_column(FOUND.field("detector"), pa.array([detector] * len(spans), pa.string()))
 
 
 def found_in(found: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return the spans (`FOUND`) in the documents of these rows (ascending, at least one), renumbered from 0."""
+    """Return the spans (schema `FOUND`) in the documents of these rows (ascending, at least one), with documents
+    renumbered from 0."""
     document = found.column("document").to_numpy()
     place = np.searchsorted(rows, document)
     kept = rows[np.minimum(place, len(rows) - 1)] == document

@@ -263,7 +263,7 @@ def read_key(path: Path | str | None) -> bytes:
 
 
 def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
-    """Return the tagger stored in a file; ``key`` is the one under which its features were hashed.
+    """Return the tagger stored in a file; ``key`` is the key under which its features were hashed.
 
     Raises
     ------

@@ -266,7 +266,7 @@ class SpanCache:
         write_private(self._folder / name, sink.getvalue().to_pybytes())
 
     def _read(self) -> None:
-        """Read all files of the cache; unreadable ones and those of another model are deleted."""
+        """Load all files of the cache; unreadable ones and those of another model are deleted."""
         tables = [SCHEMA.empty_table()]
         self._table, self._used = SCHEMA.empty_table(), np.zeros(0, dtype=bool)
         self._sorted: list[tuple[np.ndarray, np.ndarray]] = []
@@ -335,7 +335,7 @@ def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
 
 
 def delete_cache(folder: Path) -> None:
-    """Delete the span caches of an earlier run under ``folder``, keys first: without them the rest is useless."""
+    """Delete the span caches under ``folder``, their keys first, as the rest is unusable without them."""
     for key in folder.glob(f"*/{KEY}"):
         key.unlink(missing_ok=True)
     if folder.is_dir() and not folder.is_symlink():
@@ -343,8 +343,8 @@ def delete_cache(folder: Path) -> None:
 
 
 def take_cache(folder: Path, before: Path) -> None:
-    """Copy the span caches of another run to ``folder``, except those already there. Keys are copied last: files
-    without a key are unusable, so an interrupted copy is repeated."""
+    """Copy another run's span caches to ``folder``, except those already there. Keys are copied last: files without a
+    key are unusable, so an interrupted copy is repeated."""
     for key in sorted(before.glob(f"*/{KEY}")):
         place = folder / key.parent.name
         if not (place / KEY).exists():

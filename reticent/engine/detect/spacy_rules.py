@@ -55,7 +55,7 @@ class RulesComponent:
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Yield documents with the spans added, processed in batches."""
+        """Yield spaCy documents with the spans of the rules added, processed in batches."""
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
             self._add_spans(batch)

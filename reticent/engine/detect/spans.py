@@ -103,7 +103,7 @@ class SpanFile:
         self.num_spans = 0
 
     def write(self, spans: pa.Table) -> None:
-        """Append a table of spans in document order; all its documents must follow those written before."""
+        """Append a table of spans in document order; no document may precede the last one written before."""
         self.num_spans += spans.num_rows
         table = pa.concat_tables([self._pending, spans])
         group = table.column("document").to_numpy() // DOCUMENTS_PER_GROUP
@@ -152,7 +152,7 @@ def write_quarantine(rows: Sequence[Mapping[str, Any]], folder: Path | str) -> N
 
 
 def quarantined_rows(folder: Path | str) -> np.ndarray:
-    """Return the row numbers of quarantined documents (int64, ascending); empty without a list of them.
+    """Return the row numbers of quarantined documents, int64, ascending; empty if there is no list of them.
 
     Raises
     ------

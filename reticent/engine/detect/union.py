@@ -104,7 +104,7 @@ def detect_spans(
 
 
 def _require_beside(detectors: Sequence[Detector]) -> None:
-    """Raise `PolicyError` if a detector reads the spans of another one that is not in the list."""
+    """Raise `PolicyError` if a detector needs the spans of another detector that is not in the list."""
     names = [detector.name for detector in detectors]
     for detector in detectors:
         if missing := [name for name in getattr(detector, "reads", ()) if name not in names]:
@@ -186,7 +186,8 @@ class _Union:
             num_before += batch.num_rows
 
     def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
-        """Return the results of all detectors for a batch, in their order; those that read others' spans run last."""
+        """Return the results of all detectors for a batch, in the detectors' order; those that use other detectors'
+        spans run last."""
         try:
             together = detect_together(self.detectors, batch)
         except Exception:  # each by itself says which failed, and on which document

@@ -71,7 +71,7 @@ class TextCheck:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TextCheck:
-        """Return the result that `to_dict` wrote; `ArtifactError` if the values are of something else."""
+        """Return the result that `to_dict` converted to ``values``; `ArtifactError` if they are not such a result."""
         try:
             return cls(**{**values, "found_in": tuple(values["found_in"])})
         except (KeyError, TypeError):
@@ -105,7 +105,7 @@ class Spans(NamedTuple):
     names: list[str]
 
     def slice(self, first: int, last: int) -> Spans:
-        """Return the spans of documents ``first`` to ``last``, exclusive."""
+        """Return the spans of documents ``first`` to ``last``, exclusive, with documents renumbered from 0."""
         own = slice(*np.searchsorted(self.owners, [first, last]))
         return Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.labels[own], self.names)
 

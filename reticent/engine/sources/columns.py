@@ -91,7 +91,7 @@ def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarr
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
-    """Return a column cast to its type in `DOCUMENTS`, after checking type, UTF-8 and blank ids."""
+    """Return a column cast to its type in the schema `DOCUMENTS`, after checking type, UTF-8 and blank ids."""
     target = DOCUMENTS.field(name).type
     array = _plain_values(array)
     if name in ("spans", "mentions"):
@@ -141,7 +141,7 @@ def plain_ids(array: pa.Array) -> pa.Array:
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Whether a type holds whole numbers only; some databases keep ids as decimal numbers of scale 0."""
+    """Whether an Arrow type holds whole numbers only (integers, or decimals of scale 0)."""
     return pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
 
 
@@ -228,7 +228,7 @@ def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
-    """Return text as binary without a copy, so that the later UTF-8 check can name the row."""
+    """Return a text column as binary, without a copy, for readers that must not check its UTF-8 yet."""
     views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
     return array.view(views[array.type]) if array.type in views else array
 

@@ -174,7 +174,7 @@ def _find_in_folder(
 
 
 def _named_parts(source: Path) -> list[str]:
-    """Return the parts of a path before the first one with a glob character."""
+    """Return the parts of a path that precede the first one with a glob character."""
     return list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
 
 
@@ -227,7 +227,7 @@ def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _mode(path: Path) -> int | None:
-    """Return the file mode of a path (links followed); None if no file exists."""
+    """Return the mode bits (type and permissions) of a path, links followed; None if no file exists."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -326,7 +326,8 @@ class Files:
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
-        """Return the concatenated SHA-256 of all files, as they were when the first was read; it is computed once.
+        """Return the concatenated SHA-256 of all files, as bytes; computed once, from the files as they were when the
+        first was read.
 
         Raises
         ------
@@ -336,7 +337,7 @@ class Files:
         return self._digests
 
     def require_unchanged(self) -> None:
-        """Raise `CorpusError` unless all files are as they were when the first of them was read.
+        """Raise `CorpusError` if a file has changed since the first of them was read.
 
         Cost: the status of each file; all are hashed again where one was touched.
         """
@@ -392,7 +393,8 @@ def format_options(format: str) -> frozenset[str]:
 
 
 def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Format]:
-    """Return the files of these sources (files, folders and globs), and their format; "auto" determines it by suffix.
+    """Return the document files in these sources (files, folders and globs), and their format; "auto" determines it by
+    suffix.
 
     Raises
     ------

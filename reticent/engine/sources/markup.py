@@ -68,6 +68,7 @@ def _parse_xml(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, st
         raise CorpusError(f"{file} line {parser.CurrentLineNumber}: a document type (DOCTYPE) is not read")
 
     def line() -> int:
+        """Return the current line number of the parser."""
         return parser.CurrentLineNumber
 
     parser.StartDoctypeDeclHandler = refuse
@@ -166,7 +167,8 @@ def _close_broken_tags(data: bytes, repaired: Counter[str]) -> bytes:
 
 
 def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
-    """Return the smoking class of a record; None if it is not annotated."""
+    """Return the smoking class of an i2b2 2006 record, from an XML element's attributes; None if it is not
+    annotated."""
     status = attributes.get("STATUS", "").strip()
     if status and status not in SMOKING_STATUS:
         raise CorpusError(f"{where}: attribute STATUS of a SMOKING is none of {', '.join(SMOKING_STATUS)}")

@@ -19,7 +19,8 @@ from reticent.engine.sources.protocol import CsvSource, Request
 
 
 def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the requested columns of a text file, which is one document; ``request.document`` has its ids.
+    """Yield the requested columns of a text file as one row, as the file is one document; ``request.document`` has its
+    ids.
 
     Raises
     ------

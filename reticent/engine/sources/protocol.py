@@ -101,7 +101,7 @@ class RemoteSource(Source, Protocol):
         """Number of remote objects that were ignored as they are not documents; known after `version`."""
 
     def close(self) -> None:
-        """Release the snapshot and the connection."""
+        """Release the snapshot and the connection of a remote source."""
 
 
 class Fragment(Protocol):
@@ -112,7 +112,7 @@ class Fragment(Protocol):
         """Name of the fragment in error messages, before the row number."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield the fragment's rows as record batches; raises as `Source.batches` does."""
+        """Yield the fragment's rows as record batches with the requested columns; errors as in `Source.batches`."""
 
     def row_groups(self) -> list[int] | None:
         """Return the number of rows of each independently readable part; None if it can only be read whole."""
@@ -134,7 +134,8 @@ class LocalSource(Source, Protocol):
         """Whether batches should be merged before processing, as a file may be a single document."""
 
     def settings(self) -> list[Any]:
-        """Return the reading options besides kind and columns, as JSON values: a part of the fingerprint."""
+        """Return the reading options besides file format and column names, as JSON values for the corpus
+        fingerprint."""
 
 
 def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:

@@ -141,7 +141,7 @@ _PROFILE: Final = re.compile(r"[^:@/]*(?:/[^:@/]*)?|/[^:@]*|[^:@]*\.toml")
 
 
 def _may_hold_password(row: SourceRow, host: str, path: str) -> bool:
-    """Whether host or path of an address has a character that may belong to a misplaced password."""
+    """Whether host or path of an address contains a character that may be part of a misplaced password."""
     plain = unquote(unquote(path))
     if row.scheme == "adbc":
         return not _PROFILE.fullmatch(unquote(unquote(host)) + plain)
