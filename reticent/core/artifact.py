@@ -113,7 +113,8 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """SHA-256, hexadecimal, of everything that identifies the artefact, without counts, versions and times."""
+        """SHA-256, hexadecimal, of everything in the manifest that identifies the artefact: without counts, versions
+        and times."""
         content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
         files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
         content |= {"inputs": self.inputs, "files": files}
@@ -136,7 +137,7 @@ def holds_results(folder: Path) -> bool:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; an empty dict if there is none."""
+    """Return the JSON object in a file; an empty dict if the file is missing or holds none."""
     try:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError):
@@ -145,6 +146,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def format_of(kind: str) -> int:
+    """Return the current format version of a kind of artefact."""
     return FORMATS.get(kind, 1)
 
 
@@ -161,17 +163,18 @@ def require_hash(file: Path, sha256: str) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Return the system's message for an error, with the file name."""
+    """Return the operating system's message for an error, with the file name."""
     said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
     return f"{said}: {error.filename}" if error.filename else said
 
 
 def canonical(content: Any) -> bytes:
-    """Return a value as JSON with sorted keys and without spaces, for hashing."""
+    """Return a value as canonical JSON bytes (sorted keys, no spaces), for hashing."""
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def hash_file(path: Path) -> str:
+    """Return the SHA-256, hexadecimal, of a file; `ArtifactError` if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -196,7 +199,8 @@ def versions() -> dict[str, str]:
 
 
 def delete(path: Path) -> None:
-    """Delete a file or folder; the manifest first, so that a half-deleted artefact is never recovered."""
+    """Delete a file or folder; in a folder the manifest goes first, so that a half-deleted artefact is never taken for
+    a whole one."""
     if path.is_dir():
         (path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(path)
@@ -205,8 +209,8 @@ def delete(path: Path) -> None:
 
 
 def discard(backup: Path, under: Path) -> None:
-    """Delete a backup after renaming it to the temporary name ``under``, by which later runs recognise leftovers; if a
-    full disk prevents that, delete it in place."""
+    """Delete a backup, after renaming it to the temporary name ``under`` so that an interrupted deletion is recognised
+    later; if a full disk prevents the renaming, delete it in place."""
     with suppress(OSError):
         backup.rename(under)
     for left in (under, backup):
@@ -220,28 +224,29 @@ def discard(backup: Path, under: Path) -> None:
 
 
 def backup_of(path: Path) -> Path:
-    """Return the path where the old result is kept while the new one is moved into place."""
+    """Return the path to which the old result at ``path`` is moved while a new one replaces it."""
     return path.parent / f".{path.name}.old"
 
 
 def temporary_of(path: Path) -> Path:
-    """Return a new path for a result that is not finished."""
+    """Return a new temporary path, next to ``path``, for a result that is not finished."""
     return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Return the folders from which interrupted writers of ``path`` can resume."""
+    """Return the partly written folders from which an interrupted writer of ``path`` can resume."""
     return list(path.parent.glob(f".{glob.escape(path.name)}.part-{'[0-9a-f]' * 12}"))
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Return temporary folders of an interrupted writer of ``path``, and its backup if that holds a result."""
+    """Return the temporary folders that an interrupted writer of ``path`` left, and its backup if that holds a
+    result."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
 
 def is_vacant(path: Path) -> bool:
-    """Whether a path is free for a rename: nothing exists there, or only the empty folder of an interrupted move."""
+    """Whether a new result can be renamed to this path: nothing exists there, or only an empty folder."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
@@ -257,7 +262,7 @@ def artifacts_in(folder: Path) -> list[Path]:
 
 
 def interrupted_in(folder: Path) -> list[Path]:
-    """Return the paths in a run folder, links followed, next to which an interrupted writer left files."""
+    """Return the paths of artefacts in a run folder, links followed, next to which an interrupted writer left files."""
     found = set()
     for name, folders, files in os.walk(folder, followlinks=True):
         real = Path(os.path.realpath(name))
@@ -345,13 +350,15 @@ class HashedFile:
             left = left[self._file.write(left) :]
 
     def close(self) -> None:
+        """Close the file, and remember its SHA-256 for `written_digest`."""
         about = os.fstat(self._file.fileno())
         _known[about.st_dev, about.st_ino] = (about.st_size, about.st_mtime_ns, self._digest.hexdigest())
         self._file.close()
 
 
 def written_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file that this process wrote, once; None for any other file, or one changed since."""
+    """Return the SHA-256 of a file that this process wrote through `HashedFile`; None for any other file, a changed
+    one, or a second call."""
     about = path.stat()
     size, changed, digest = _known.pop((about.st_dev, about.st_ino), (-1, -1, ""))
     return digest if (size, changed) == (about.st_size, about.st_mtime_ns) else None
@@ -369,7 +376,8 @@ class ArtifactWriter:
 def write_artifact(
     path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None = None
 ) -> Iterator[ArtifactWriter]:
-    """Yield a writer whose folder becomes the artefact at ``path`` if the ``with`` block ends without an error.
+    """Yield a writer with a temporary folder, which becomes the artefact at ``path`` if the ``with`` block ends without
+    an error.
 
     A link is followed: the artefact it leads to is replaced, the link stays.
 
@@ -402,6 +410,7 @@ def write_artifact(
 def _write_whole(
     path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None
 ) -> Iterator[ArtifactWriter]:
+    """Yield the writer of `write_artifact`, with the artefact's lock held and leftovers of earlier writers removed."""
     make_private_folder(path.parent)
     with locked(path):
         _recover(path)
@@ -433,7 +442,7 @@ def _write_whole(
 
 
 def _is_begun(part: Path) -> bool:
-    """Whether an unfinished folder holds a state file to resume from."""
+    """Whether an unfinished folder holds a state file from which writing can resume."""
     return next(part.rglob(STATE), None) is not None
 
 
@@ -524,7 +533,8 @@ def is_up_to_date(
 
 
 def fingerprint(path: Path | str) -> str:
-    """Return the SHA-256 of an artefact (its manifest), a file or a folder's files. Cost: one pass over them.
+    """Return the SHA-256 of an artefact (from its verified manifest), of a file, or of all files of a folder. Cost: one
+    pass over them.
 
     Raises
     ------
@@ -553,7 +563,7 @@ def delete_artifact(path: Path) -> None:
 
 
 def nest_artifact(path: Path, name: str) -> None:
-    """Move the artefact at ``path`` to ``path/name`` atomically; do nothing if there is none."""
+    """Move the artefact at ``path`` to its own subfolder ``path/name`` atomically; do nothing if there is none."""
     if not (path / MANIFEST).exists():
         return
     with locked(path):
@@ -584,8 +594,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def recover_folder(folder: Path) -> None:
-    """Recover or delete what interrupted writers left in a run folder, also for stages not in the current job, so that
-    no document text remains in a forgotten file. Artefacts in use by another process are left alone.
+    """Restore or delete what interrupted writers left in a run folder, so that no document text remains in a forgotten
+    file; artefacts in use by another process are left alone.
 
     Raises
     ------
@@ -607,7 +617,8 @@ def recover_folder(folder: Path) -> None:
 
 
 def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Path:
-    """Return the folder in which a resumable writer makes the artefact with this configuration and these inputs."""
+    """Return the path of the folder in which a resumable writer prepares the artefact with this configuration and these
+    inputs."""
     path = Path(os.path.realpath(path))
     digest = hashlib.sha256(canonical([kind, format_of(kind), config, inputs])).hexdigest()
     return path.parent / f".{path.name}.part-{digest[:12]}"
@@ -629,7 +640,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def written_reason(error: Exception) -> str:
-    """Return why writing failed: the system's message, or the type of the error."""
+    """Return why a write failed, as text: the operating system's message, or the name of the error's type."""
     number = _errno(error)
     return type(error).__name__ if number is None else os.strerror(number)
 
@@ -645,12 +656,12 @@ def _errno(error: Exception) -> int | None:
 
 
 def _own_digest(content: dict[str, Any]) -> str:
-    """Return the SHA-256 of a manifest's own content, counts included."""
+    """Return the SHA-256 of a manifest's content (a dict), counts included."""
     return hashlib.sha256(canonical(content)).hexdigest()
 
 
 def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], counts: dict[str, Any]) -> None:
-    """Make every file durable and private, then write the manifest."""
+    """Flush every file to disk and make it private (mode 0600), then write the manifest with all hashes."""
     files = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         file.chmod(0o600)
@@ -687,7 +698,8 @@ def _replace(path: Path, temporary: Path) -> None:
 
 
 def _recover(path: Path) -> None:
-    """Restore an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
+    """Restore the old result where a crash interrupted its replacement, and delete the leftovers of an interrupted
+    writer of ``path``."""
     for leftover in leftovers_of(path):
         if leftover != backup_of(path):
             delete(leftover)
@@ -734,7 +746,8 @@ LARGE = 1 << 20
 _State = tuple[int, ...]
 
 
-def _state_of(path: Path) -> _State:
+def _file_status(path: Path) -> _State:
+    """Return device, inode, size and times of a file, which change with its content."""
     about = path.stat()
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
@@ -751,7 +764,7 @@ class VerifiedFiles:
 
     def __init__(self, folder: Path, *, reread: bool = False):
         self._folder = folder
-        self._known: dict[str, tuple[_State, str]] = {} if reread else self._read()
+        self._known: dict[str, tuple[_State, str]] = {} if reread else self._read_cache()
         self._saved = dict(self._known)
         self._made: list[Path] = []
 
@@ -760,10 +773,10 @@ class VerifiedFiles:
         for name, about in manifest.files.items():
             file = path / name
             try:
-                state = _state_of(file)
+                state = _file_status(file)
             except OSError:
                 raise ArtifactError(f"{file}: missing") from None
-            if self._known.get(self._name(file)) != (state, about["sha256"]):
+            if self._known.get(self._relative_name(file)) != (state, about["sha256"]):
                 require_hash(file, about["sha256"])
                 self._remember(file, state, about["sha256"])
 
@@ -775,8 +788,8 @@ class VerifiedFiles:
         OSError
             It cannot be read.
         """
-        state = _state_of(file)
-        known = self._known.get(self._name(file))
+        state = _file_status(file)
+        known = self._known.get(self._relative_name(file))
         if known is not None and known[0] == state:
             return bytes.fromhex(known[1])
         with file.open("rb") as stream:
@@ -786,17 +799,17 @@ class VerifiedFiles:
         return digest.digest()
 
     def made(self, path: Path) -> None:
-        """Register an artefact that this process wrote, and so has hashed; `save` records its files."""
+        """Register an artefact that this process wrote, so that `save` records the hashes of its files."""
         self._made.append(path)
 
     def save(self) -> None:
-        """Write the cache for the next process. A failure to write costs time only."""
+        """Write the cache of verified hashes for the next process; a failure to write costs time only."""
         for path in self._made:
             with suppress(OSError):
                 # The manifest is written after all files: what changed later is not what was hashed.
                 end = (path / MANIFEST).stat().st_ctime_ns
                 for name, about in read_object(path / MANIFEST)["files"].items():
-                    state = _state_of(path / name)
+                    state = _file_status(path / name)
                     if state[-1] <= end:
                         self._remember(path / name, state, about["sha256"])
         self._made.clear()
@@ -808,10 +821,12 @@ class VerifiedFiles:
                 self._saved = dict(self._known)
 
     def _remember(self, file: Path, state: _State, digest: str) -> None:
-        if time.time_ns() - state[-1] > SETTLED * 1e9 and _state_of(file) == state:
-            self._known[self._name(file)] = (state, digest)
+        """Add a file's hash to the cache, unless the file changed in the last moments or since ``state`` was taken."""
+        if time.time_ns() - state[-1] > SETTLED * 1e9 and _file_status(file) == state:
+            self._known[self._relative_name(file)] = (state, digest)
 
-    def _read(self) -> dict[str, tuple[_State, str]]:
+    def _read_cache(self) -> dict[str, tuple[_State, str]]:
+        """Return the stored cache: file name -> file status and SHA-256; empty if it cannot be used."""
         content = read_object(self._folder / VERIFIED)
         try:
             if content["format"] != FORMAT_VERIFIED:
@@ -820,7 +835,8 @@ class VerifiedFiles:
         except (AttributeError, KeyError, TypeError, ValueError):  # made again
             return {}
 
-    def _name(self, path: Path) -> str:
+    def _relative_name(self, path: Path) -> str:
+        """Return the path of a file relative to the run folder."""
         return os.path.relpath(path, self._folder)
 
 
@@ -837,22 +853,23 @@ HELD = ".held"
 
 @contextmanager
 def held_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary folder (mode 0700) in ``parent`` (default: the system's), and delete it at the end.
+    """Yield a temporary folder (mode 0700) in ``parent`` (default: the system's), locked as in use, and delete it at
+    the end of the block.
 
     Those that :func:`delete_left` finds are deleted first.
     """
     parent = parent or Path(tempfile.gettempdir())
     delete_left(prefix, parent)
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
-    with made, _held(Path(made.name)):
+    with made, _lock_folder(Path(made.name)):
         yield Path(made.name)
 
 
 def delete_left(prefix: str, parent: Path) -> None:
-    """Delete this user's temporary folders with this prefix whose process has died; those of living ones are locked."""
+    """Delete this user's temporary folders with this prefix whose process has died; those in use are locked."""
     for left in parent.glob(f"{prefix}*"):
         try:
-            with _held(left, fcntl.LOCK_NB, new=False):
+            with _lock_folder(left, fcntl.LOCK_NB, new=False):
                 if left.stat().st_uid == os.getuid():
                     shutil.rmtree(left, ignore_errors=True)
         except OSError:
@@ -860,9 +877,9 @@ def delete_left(prefix: str, parent: Path) -> None:
 
 
 @contextmanager
-def _held(folder: Path, wait: int = 0, *, new: bool = True) -> Iterator[None]:
-    """Lock a folder as in use until the block or the process ends; with ``LOCK_NB`` raise `OSError` if another process
-    has it. The lock is on a file in the folder, as network file systems share such locks between hosts."""
+def _lock_folder(folder: Path, wait: int = 0, *, new: bool = True) -> Iterator[None]:
+    """Hold a lock on a folder for the ``with`` block; with ``LOCK_NB``, raise `OSError` if another process has it. The
+    lock is on a file in the folder, as network file systems share such locks between hosts."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
@@ -889,7 +906,8 @@ def require_new(out: Path) -> None:
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Turn an `OSError` in the ``with`` block into an `ArtifactError` that names ``out``: a full disk names no file."""
+    """Raise an `OSError` of the ``with`` block as an `ArtifactError` that names ``out``, as the error of a full disk
+    names no file."""
     try:
         yield
     except OSError as error:
@@ -900,7 +918,8 @@ def writing_to(out: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
-    """Create the folder ``out`` (0700) for the ``with`` block to fill; an error or signal restores what was there.
+    """Create the folder ``out`` (mode 0700) for the ``with`` block to fill; after an error or signal it is absent or
+    empty again, as before.
 
     The folder has its name from the beginning, since an empty one may be a disk that no other can take the place of.
 
@@ -917,13 +936,14 @@ def new_folder(out: Path) -> Iterator[None]:
             yield
     except BaseException:
         with signals_deferred(), suppress(OSError):
-            _empty(out)
+            _delete_content(out)
             if not was_there:
                 out.rmdir()
         raise
 
 
-def _empty(folder: Path) -> None:
+def _delete_content(folder: Path) -> None:
+    """Delete everything in a folder, but not the folder itself."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -19,7 +19,7 @@ DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)
 def check_device(device: str) -> None:
     """Raise `PolicyError` if the text is not a device name; torch is not needed for this."""
     if not DEVICE.fullmatch(device):
-        raise _unknown(device)
+        raise _unknown_error(device)
 
 
 def pick_device(device: str) -> torch.device:
@@ -41,7 +41,7 @@ def pick_device(device: str) -> torch.device:
     try:
         found = torch.empty(1, device=torch.device(device)).device
     except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
-        raise _unknown(device) from None
+        raise _unknown_error(device) from None
     if found.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     return found
@@ -60,7 +60,8 @@ def full_float32() -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _unknown(device: str) -> PolicyError:
+def _unknown_error(device: str) -> PolicyError:
+    """Return the error that a device does not exist on this machine."""
     return PolicyError(
         f"device {device!r}: not on this machine, or not in this build of torch; auto takes what is there"
     )

@@ -42,7 +42,8 @@ class GateError(ReticentError, RuntimeError):
 
 
 def cause(error: Exception) -> str:
-    """Return the system's message for an error, without the file; else its type, as a message may quote text."""
+    """Return the operating system's message for an error, without the file; for other errors the name of their type, as
+    a message may quote text."""
     number = getattr(error, "errno", None)
     if number is None and isinstance(error, FileNotFoundError):  # of Polars
         number = errno.ENOENT

@@ -33,7 +33,7 @@ def clock_time(at: float, now: float) -> str:
 
 
 def span_of(seconds: float) -> str:
-    """Return a duration as text in its two largest units."""
+    """Return a duration as text in its one or two largest units."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
@@ -68,7 +68,7 @@ class Work:
 
     @property
     def sort(self) -> tuple[str, str, str]:
-        """Key for measuring speed: kind, model and recipe (private training is slower than plain, say)."""
+        """Key under which speeds are averaged: kind, model and recipe."""
         return self.kind, self.model, self.recipe
 
 
@@ -79,7 +79,7 @@ class Timings:
         self._path = folder / TIMINGS
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the last log entry of each artefact, by name; unreadable lines are skipped."""
+        """Return the last log entry (seconds, work) of each artefact, by name; unreadable lines are skipped."""
         found: dict[str, dict[str, Any]] = {}
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
@@ -94,7 +94,8 @@ class Timings:
         return found
 
     def add(self, name: str, seconds: float, work: float | None = None) -> None:
-        """Append an entry to the log. Best effort: timings never affect results."""
+        """Append the duration (and tokens processed) of an artefact to the log; errors are ignored, as timings never
+        affect results."""
         line = json.dumps({"name": name, "seconds": round(seconds, 3), "work": work}) + "\n"
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -134,7 +135,7 @@ class Plan:
 
     @staticmethod
     def _count(into: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
-        """Add work and seconds of a step to the totals of its sort, and of its kind and model."""
+        """Add tokens and seconds of a step to two totals: of its kind, model and recipe, and of its kind and model."""
         for key in (step.sort, step.sort[:2]):
             total = into.setdefault(key, [0.0, 0.0])
             total[0] += work
@@ -147,7 +148,8 @@ class Plan:
         self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
     def advance(self, share: float, began: float = 0.0) -> None:
-        """Set the completed share of the running step. The first report says where a resumed step began."""
+        """Set the completed share (0 to 1) of the running step; ``began`` is the share that a resumed step had done
+        before."""
         if self.running is None:
             return
         if self._seen is None:
@@ -155,7 +157,7 @@ class Plan:
         self._share = share
 
     def finish(self) -> float | None:
-        """Mark the running step as done; return the tokens processed in it, None if there is none."""
+        """Mark the running step as done; return the number of tokens processed in it, None if no step is running."""
         step, self.running = self.running, None
         if step is None:
             return None
@@ -165,7 +167,7 @@ class Plan:
         return work
 
     def stop(self) -> None:
-        """Forget the running step, as it failed."""
+        """Reset the running step to none, as it failed."""
         self.running = None
 
     def skip(self, name: str) -> None:
@@ -205,28 +207,29 @@ class Plan:
 
     @property
     def left(self) -> list[Work]:
-        """Steps that are not done, including the running one."""
+        """Steps of the plan that are not done, including the running one."""
         return [step for step in self.steps.values() if step.name not in self.done]
 
     def what(self) -> str:
-        """Return the kinds of steps in the plan, in words."""
+        """Return text that lists the kinds of steps in the plan."""
         classifies = any(step.kind == "classify" for step in self.steps.values())
         return "trainings, classifications and scorings" if classifies else "trainings and scorings"
 
     def unmeasured(self) -> list[str]:
-        """Return the kinds of steps, in words, whose speed is unknown, so that the end cannot be estimated."""
+        """Return texts that name the steps left whose speed is unknown, so that the end cannot be estimated."""
         what = {"train": "training", "classify": "classifying from", "score": "scoring"}
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 
     def line(self, now: float | None = None) -> str:
-        """Return the progress and the expected end in one line of text."""
+        """Return one line of text with the progress and the expected end."""
         said = [f"{len(self.done)} of {len(self.steps)} {self.what()} done"]
         if self.running is not None:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
     def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return the time left, and notes from longest to shortest, to choose from by line width."""
+        """Return texts to show beside a progress bar: the time left, and notes from longest to shortest, of which the
+        caller shows the first that fits."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)
@@ -235,12 +238,12 @@ class Plan:
         return f"{span_of(seconds)} left", (*([f"{end}, {speed:,.0f} tokens/s"] if speed else []), end)
 
     def note(self, now: float | None = None) -> str:
-        """Return the current speed and the expected end as text."""
+        """Return text with the current speed and the expected end."""
         speed = None if self.running is None else self.speed(self.running)
         return (f"{speed:,.0f} tokens/s; " if speed else "") + self.expected(now)
 
     def expected(self, now: float | None = None) -> str:
-        """Return the expected end as text."""
+        """Return text with the expected end, or why it is unknown."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return f"end unknown until measured: {', '.join(self.unmeasured())}"

@@ -23,13 +23,13 @@ MAX_TOML = 1 << 20
 def parse_json(text: str | bytes) -> Any:
     """Return the value of a JSON text; `ValueError`, with a message that quotes nothing, if it is invalid."""
     try:
-        return _bounded(json.loads(text))
+        return _check_depth(json.loads(text))
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"not valid JSON: not UTF-8 (byte {error.start})") from None
     except RecursionError:
-        raise ValueError(_too_deep()) from None
+        raise ValueError(_too_deep_text()) from None
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     if len(text) > MAX_TOML:
         raise ValueError(f"{len(text):,} bytes of TOML: expected at most {MAX_TOML:,}")
     try:
-        return _bounded(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
+        return _check_depth(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
     except tomllib.TOMLDecodeError as error:
         twice = str(error).startswith(("Cannot overwrite", "Cannot declare"))
         more = "; a name is given twice, by lines or as a line and a [table]: one of them has to go" if twice else ""
@@ -45,12 +45,12 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"not valid TOML: not UTF-8 (byte {error.start})") from None
     except RecursionError:
-        raise ValueError(_too_deep()) from None
+        raise ValueError(_too_deep_text()) from None
 
 
 def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> Any:
     """Return the value of a JSON file; raise ``error`` if it cannot be read or is invalid."""
-    data = _read(path, error)
+    data = _read_bytes(path, error)
     try:
         return parse_json(data)
     except ValueError as wrong:
@@ -59,7 +59,7 @@ def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> A
 
 def read_toml(path: Path | str, error: type[ReticentError] = PolicyError) -> dict[str, Any]:
     """Return the values of a TOML file; raise ``error`` if it cannot be read or is invalid."""
-    data = _read(path, error)
+    data = _read_bytes(path, error)
     try:
         return parse_toml(data)
     except ValueError as wrong:
@@ -67,7 +67,8 @@ def read_toml(path: Path | str, error: type[ReticentError] = PolicyError) -> dic
 
 
 def depth_of(value: Any) -> int:
-    """Return the nesting depth of dicts and lists, at most ``MAX_DEPTH + 1``; it does not recurse."""
+    """Return the nesting depth of dicts and lists, computed without recursion; values deeper than ``MAX_DEPTH`` give
+    ``MAX_DEPTH + 1``."""
     level, depth = [value], 0
     while depth <= MAX_DEPTH:
         level = [each for each in level if isinstance(each, dict | list)]
@@ -78,17 +79,20 @@ def depth_of(value: Any) -> int:
     return depth
 
 
-def _bounded(value: Any) -> Any:
+def _check_depth(value: Any) -> Any:
+    """Return the value unchanged; `ValueError` if it is nested too deep."""
     if depth_of(value) > MAX_DEPTH:
-        raise ValueError(_too_deep())
+        raise ValueError(_too_deep_text())
     return value
 
 
-def _too_deep() -> str:
+def _too_deep_text() -> str:
+    """Return the error message for values that are nested too deep."""
     return f"tables and lists lie inside each other more than {MAX_DEPTH} deep"
 
 
-def _read(path: Path | str, error: type[ReticentError]) -> bytes:
+def _read_bytes(path: Path | str, error: type[ReticentError]) -> bytes:
+    """Return the content of a file; raise ``error`` if it cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as wrong:

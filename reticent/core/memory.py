@@ -31,18 +31,18 @@ LEAST_ADDRESS_SPACE = 350 << 20
 
 def resident_bytes() -> int:
     """Return the resident memory of this process in bytes (Linux; elsewhere its peak)."""
-    return _resident()[0]
+    return _resident_and_shared()[0]
 
 
 def own_bytes() -> int:
     """Return the resident memory of this process in bytes, without mapped files, which the system can drop (Linux;
     elsewhere its peak)."""
-    resident, shared = _resident()
+    resident, shared = _resident_and_shared()
     return resident - shared
 
 
-def _resident() -> tuple[int, int]:
-    """Return the resident bytes, and how many of them are file-backed or shared."""
+def _resident_and_shared() -> tuple[int, int]:
+    """Return the resident memory of this process in bytes, and how much of it is file-backed or shared."""
     try:
         _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
     except (OSError, ValueError):
@@ -65,6 +65,7 @@ class OwnMemory:
         self._ended.set()
 
     def _watch(self) -> None:
+        """Record the highest memory use until the measurement ends."""
         while not self._ended.wait(0.02):
             self.peak = max(self.peak, own_bytes())
 

@@ -18,7 +18,8 @@ FROM_THE_HUB = ("*.json", "*.safetensors", "*.gguf", "*.txt", "*.model")
 
 
 def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path | None:
-    """Return a model's folder: the path itself, or a hub name's snapshot in the local cache; None without.
+    """Return a model's folder: the path itself if it exists, else the snapshot of a Hugging Face Hub name in the local
+    cache; None if there is none.
 
     Parameters
     ----------
@@ -40,23 +41,25 @@ def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path
 
 
 def check_weight_files(folder: Path) -> None:
-    """Raise `ArtifactError` if a loader would read weights from outside this folder, or from a hidden file."""
+    """Raise `ArtifactError` if a model folder names weight files outside itself or hidden ones, or holds an adapter
+    (whose base weights are elsewhere)."""
     for index in sorted(folder.glob("*.index.json")):
         content = read_json(index)
         names = content.get("weight_map") if isinstance(content, dict) else None
         for name in sorted(set(names.values()), key=str) if isinstance(names, dict) else ():
-            _require_own(name, f"{index}: weight_map")
+            _require_plain_name(name, f"{index}: weight_map")
     if (folder / "config.json").is_file():
         content = read_json(folder / "config.json")
         if isinstance(content, dict) and content.get("transformers_weights") is not None:
-            _require_own(content["transformers_weights"], f"{folder / 'config.json'}: transformers_weights")
+            _require_plain_name(content["transformers_weights"], f"{folder / 'config.json'}: transformers_weights")
     if (folder / "adapter_config.json").exists():
         raise ArtifactError(
             f"{folder}: an adapter (adapter_config.json), whose weights belong to another model; merge it into that one"
         )
 
 
-def _require_own(name: object, where: str) -> None:
+def _require_plain_name(name: object, where: str) -> None:
+    """Raise `ArtifactError` unless the name of a weight file has no path and no leading dot."""
     # A name that begins with a dot is in no digest.
     if not isinstance(name, str) or os.path.basename(name) != name or name.startswith(".") or "\\" in name:
         raise ArtifactError(f"{where}: expected names of files of this folder, without a path or a dot before them")

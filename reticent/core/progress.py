@@ -51,12 +51,12 @@ class Progress:
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
         """Announce a stage; at the end of the ``with`` block print its time and ``counts`` (filled meanwhile)."""
-        self._tell_up_to_date()
+        self._print_up_to_date()
         started = time.perf_counter()
         if self.plan is not None:
             self.plan.start(name)
             self._show_plan()
-        if not self._terminal():
+        if not self._is_terminal():
             self._say(f"{name} …")
         try:
             yield
@@ -72,18 +72,18 @@ class Progress:
         """Show the overall progress of ``plan`` and its expected end while the ``with`` block runs."""
         self.plan = plan
         try:
-            if not self._terminal():
+            if not self._is_terminal():
                 yield
             else:
                 with self._new_bars() as self._bars:
                     self._whole = self._bars.add_task("all", total=len(plan.steps), left="", notes=(), unit="")
                     yield
-            self._tell_up_to_date()
+            self._print_up_to_date()
         finally:
             self.plan = self._bars = self._whole = None
 
     def _show_plan(self) -> None:
-        """Redraw the overall progress bar, or print a line if one is due."""
+        """Redraw the bar of the overall progress, or print a line if one is due."""
         if self.plan is None:
             return
         now, terminal = time.monotonic(), self._whole is not None
@@ -104,7 +104,7 @@ class Progress:
 
         ``portion`` is where it begins and ends within a step of the plan that is made of several tasks.
         """
-        bars = self._bars or (self._new_bars() if self._terminal() else None)
+        bars = self._bars or (self._new_bars() if self._is_terminal() else None)
         if bars is None:
             yield lambda done=None, total_=None, note="", **_: self._advance_plan(done, total_ or total, portion)
             return
@@ -113,6 +113,7 @@ class Progress:
         task = bars.add_task(description, total=total, left=None, notes=(), unit=unit)
 
         def advance(done: Any = None, total: int | None = None, note: str = "") -> None:
+            """Update the progress bar and the plan; ``done`` is a number, or the training loop's report (a dict)."""
             reported = done
             if isinstance(done, dict):  # the training loop reports its step as a dictionary
                 note = " ".join(f"{k} {done[k]:.3g}" for k in ("epoch", "loss") if k in done)
@@ -129,6 +130,7 @@ class Progress:
                 bars.stop()
 
     def _advance_plan(self, done: Any, total: int | None, portion: tuple[float, float]) -> None:
+        """Set the completed share of the plan's running step."""
         if self.plan is None or self.plan.running is None:
             return
         began = 0
@@ -141,20 +143,22 @@ class Progress:
             self._show_plan()
 
     def _new_bars(self) -> Any:
+        """Return a new Rich progress display on stderr."""
         console = Console(stderr=True)
 
         class Line(ProgressColumn):
             """A progress column that draws the whole line, so that it can be fitted to the terminal's width."""
 
             def render(self, task: Any) -> Text:
-                line = Text.assemble(*_line(task, console.width - 1), no_wrap=True)
+                """Return the whole progress line as Rich text."""
+                line = Text.assemble(*_line_parts(task, console.width - 1), no_wrap=True)
                 line.truncate(console.width - 1, overflow="ellipsis")
                 return line
 
         return Bars(Line(), console=console, transient=True)
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
-        """Report that a stage is up to date and was not run; the many scorings of one model are summed in one line."""
+        """Print that a stage is up to date and was not run; the scorings of one model are summed up in one line."""
         if self.plan is not None:
             self.plan.skip(name)
             self._show_plan()
@@ -162,10 +166,11 @@ class Progress:
             of = "/".join(name.split("/")[:2])
             self._up_to_date[of] = self._up_to_date.get(of, 0) + 1
             return
-        self._tell_up_to_date()
+        self._print_up_to_date()
         self._say(f"{name}: up to date" + (f" ({shown})" if (shown := shown_counts(counts)) else ""))
 
-    def _tell_up_to_date(self) -> None:
+    def _print_up_to_date(self) -> None:
+        """Print the collected lines on scorings that are up to date."""
         told, self._up_to_date = self._up_to_date, {}
         for name, number in told.items():
             self._say(f"{name}: {number:,} up to date")
@@ -195,22 +200,25 @@ class Progress:
             self.warn(message)
 
     def _say(self, line: str) -> None:
+        """Print a line, unless quiet."""
         if not self.quiet:
             self._print(line)
 
     def _print(self, line: str) -> None:
+        """Print a line to stderr, above the bars if there are any."""
         if self._bars is not None:  # above the bars, which stay below the messages
             self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def _terminal(self) -> bool:
+    def _is_terminal(self) -> bool:
+        """Whether progress bars can be drawn: stderr is a terminal, and output is not quiet."""
         return not self.quiet and sys.stderr.isatty()
 
 
-def _line(task: Any, width: int) -> list[tuple[str, str]]:
-    """Return the texts and styles of one progress bar: stage, count and time left; then, as far as there is room, unit,
-    note and bar."""
+def _line_parts(task: Any, width: int) -> list[tuple[str, str]]:
+    """Return the texts and styles of one progress line: stage, count and time left; then, as far as there is room,
+    unit, note and bar."""
     done, total, unit = int(task.completed), task.total, task.fields["unit"]
     count = f"{done:,}" if total is None else f"{done:,}/{int(total):,}"
     left = task.fields["left"]
@@ -234,7 +242,8 @@ def _line(task: Any, width: int) -> list[tuple[str, str]]:
 
 
 def countable(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts of a stage that are shown: numbers and texts, and of nested counts the number of documents."""
+    """Return those counts of a stage that are shown: numbers and texts, and for a nested dict its number of
+    documents."""
     found: dict[str, Any] = {}
     for key, value in counts.items():
         if isinstance(value, int | float | str):
@@ -245,7 +254,7 @@ def countable(counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown_counts(counts: dict[str, Any]) -> str:
-    """Return the counts of a stage as one line of text."""
+    """Return the counts of a stage as one line of text, such as "documents 1,200, share 0.250"."""
     forms = ((float, ".3f"), (int, ","), (str, ""))
     return ", ".join(
         f"{key} {value:{next(form for kind, form in forms if isinstance(value, kind))}}"
@@ -296,7 +305,7 @@ class JsonProgress(Progress):
         if self.plan is not None:
             self.plan.start(name)
             self._show_plan()
-        self._tell_stage(name, "begun")
+        self._log_stage(name, "begun")
         started = time.perf_counter()
         try:
             yield
@@ -305,15 +314,16 @@ class JsonProgress(Progress):
                 self.plan.stop()
             raise
         self.seconds[name] = time.perf_counter() - started
-        self._tell_stage(name, "done", seconds=round(self.seconds[name], 3), counts=countable(counts))
+        self._log_stage(name, "done", seconds=round(self.seconds[name], 3), counts=countable(counts))
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
         """Log that a stage is up to date."""
         if self.plan is not None:
             self.plan.skip(name)
-        self._tell_stage(name, "up to date", counts=countable(counts))
+        self._log_stage(name, "up to date", counts=countable(counts))
 
-    def _tell_stage(self, name: str, state: str, **fields: Any) -> None:
+    def _log_stage(self, name: str, state: str, **fields: Any) -> None:
+        """Log the state of a stage with its counts."""
         if not self.quiet:
             shown = shown_counts(fields.get("counts", {}))
             log(f"{name}: {state}" + (f" ({shown})" if shown else ""), stage=name, state=state, **fields)
@@ -323,7 +333,9 @@ class JsonProgress(Progress):
         log(message, level="warning")
 
     def _print(self, line: str) -> None:
+        """Log a line."""
         log(line)
 
-    def _terminal(self) -> bool:
+    def _is_terminal(self) -> bool:
+        """Return False: no bars are drawn."""
         return False

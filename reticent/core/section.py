@@ -42,7 +42,8 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Return a field mark, ``seed: Annotated[int, of_job("seed")] = 0``, for a value that the job has at ``path``.
+    """Return a field annotation, ``seed: Annotated[int, of_job("seed")] = 0``, for a setting whose value comes from the
+    job's setting ``path``.
 
     ``path`` is ``"seed"`` or ``"train.device"``; None: no table of a job holds it, the run gives it or leaves the
     default.
@@ -51,7 +52,8 @@ def of_job(path: str | None) -> Any:
 
 
 def shared_fields(kind: type[BaseModel]) -> Mapping[str, str | None]:
-    """Return field name -> path of a class's fields that are marked with :func:`of_job`."""
+    """Return a dict from field name to the path of the job's setting, for the fields of a class that are marked with
+    :func:`of_job`."""
     found = {}
     for name, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and "of_job" in field.json_schema_extra:
@@ -70,7 +72,7 @@ _SIMPLE: dict[str, str] = {
 
 
 def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | None = None) -> str:
-    """Return a message that lists every invalid field and why; values are quoted only if they are numbers, as others
+    """Return a message that lists every invalid setting and why; values are quoted only if they are numbers, as others
     may be private. ``kind`` is the class that was validated: similar known fields are suggested for an unknown one."""
     lines: list[str] = []
     told: set[str] = set()
@@ -83,7 +85,7 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
         where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
         said = wrong["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
         if wrong["type"] == "extra_forbidden":
-            meant = _meant(wrong["loc"], kind)
+            meant = _suggest_fields(wrong["loc"], kind)
             said = "unknown field" + ("" if meant in told else meant)
             told.add(meant)
         elif wrong["type"] == "missing":
@@ -105,7 +107,7 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
     return "; ".join(lines)
 
 
-def _meant(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
+def _suggest_fields(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
     """Return suggestions for an unknown field: similar fields of its section, else sections with a field of that name,
     else all fields of its section."""
     if kind is None:
@@ -168,7 +170,8 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:
-        """Refuse counts above `MOST`, which would only exhaust a machine; seeds and bytes may be larger."""
+        """Raise `ValueError` for a count above `MOST`, which would only exhaust a machine; seeds and bytes may be
+        larger."""
         for name in type(self).model_fields:
             value = getattr(self, name)
             for number in value if isinstance(value, tuple) else (value,):
@@ -177,18 +180,20 @@ class Section(BaseModel):
         return self
 
     def check_complete(self) -> None:
-        """Raise on invalid complete settings, as a library user gives them; a job's are completed first."""
+        """Raise an error if complete settings, those of a library user, contradict each other; a job's are checked
+        after it has filled them in."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with these values changed, validated again."""
         return type(self)(**{**dict(self), **changes})
 
     def only(self, kind: type[Part]) -> Part:
-        """Return the settings of the base class ``kind`` as an object of that class."""
+        """Return the settings that belong to the base class ``kind`` as an object of that class."""
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
     def all_values(self, without: Collection[str] = ()) -> dict[str, Any]:
-        """Return all fields except ``without``, including those that a dump omits as they belong to the whole job."""
+        """Return all settings as a dict except ``without``, including the fields that a dump omits because the job sets
+        them."""
         return {
             name: value.all_values() if isinstance(value, Section) else value
             for name, value in ((name, getattr(self, name)) for name in type(self).model_fields)
@@ -197,7 +202,7 @@ class Section(BaseModel):
 
     @classmethod
     def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return the settings in a dump that a report shows, and the number of other non-empty settings.
+        """Return the settings in a dumped dict that a report may show, and the number of other non-empty settings.
 
         An unknown name is one of the others. Nothing is withheld where a field without a mark is empty.
 
@@ -224,7 +229,7 @@ class Section(BaseModel):
 
 
 def names_a_seed(key: str) -> bool:
-    """Whether a key names one or several seeds.
+    """Whether the name of a setting says that it holds one or several random seeds.
 
     >>> [names_a_seed(key) for key in ("seed", "data_seed", "seeds", "seeded")]
     [True, True, True, False]
@@ -233,13 +238,13 @@ def names_a_seed(key: str) -> bool:
 
 
 def holds_something(value: Any) -> bool:
-    """Whether a value is neither None nor empty, so that there is something to withhold."""
+    """Whether a value is neither None nor an empty text, list or dict."""
     return value is not None and value not in ("", (), [], {})
 
 
 def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, int]:
-    """Return the published form of a field that holds sections (one, a list, or a marked table by name), and the number
-    of withheld settings."""
+    """Return the publishable form of a field that holds sections (one, a list, or a marked dict by name), and the
+    number of withheld settings."""
     if isinstance(value, list | tuple):
         parts = [section.published(part) for part in value]
         return [shown for shown, _ in parts], sum(count for _, count in parts)
@@ -253,12 +258,14 @@ def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, i
 
 
 def _is_published(name: str, field: FieldInfo) -> bool:
+    """Whether a report may show the value of a field: by its mark, or by default if its type holds only numbers and
+    words of closed lists."""
     marks = [mark for mark in field.metadata if isinstance(mark, Publication)]
     return marks[-1].published if marks else _is_closed(field.annotation) and not names_a_seed(name)
 
 
 def _is_closed(kind: Any) -> bool:
-    """Whether a type holds only numbers, booleans and words of closed lists."""
+    """Whether a type annotation allows only numbers, booleans and fixed words (`Literal`)."""
     if get_origin(kind) is Literal or kind is Ellipsis:
         return True
     if isinstance(kind, type) and not get_args(kind):

@@ -17,6 +17,8 @@ class _NotForArrow(MetaPathFinder):
     """Import hook that hides pandas from pyarrow only: pyarrow's code is compiled, so its caller seems to import it."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> None:
+        """Raise `ModuleNotFoundError` for pandas when it is imported by pyarrow or by this package; otherwise return
+        None."""
         if name == "pandas" and _importer(sys._getframe(1)).partition(".")[0] in ("reticent", "pyarrow"):
             raise ModuleNotFoundError("pandas is kept out of this process", name=name)
 

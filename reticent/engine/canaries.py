@@ -78,14 +78,17 @@ class Planted:
 
     @property
     def arms(self) -> np.ndarray:
+        """Arm of each canary ("protected", "missed", "context" or "ngram"), string (num_canaries,)."""
         return np.array(self.table.column("arm").to_pylist())
 
     @property
     def included(self) -> np.ndarray:
+        """Whether each canary was inserted into documents (its coin flip), bool (num_canaries,)."""
         return self.table.column("included").to_numpy(zero_copy_only=False)
 
     def without(self, left_out: np.ndarray) -> Planted:
-        """Return the canaries minus the copies in documents ``left_out`` (rows, int64) and those without any other."""
+        """Return a copy without the canary insertions in the documents ``left_out`` (row numbers, int64), and without
+        canaries that have no insertion elsewhere."""
         document, canary = (self.places.column(name).to_numpy() for name in ("document", "canary"))
         stays = ~np.isin(document, left_out)
         kept = np.ones(self.table.num_rows, dtype=bool)
@@ -97,8 +100,8 @@ class Planted:
 
 
 def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig) -> list[str]:
-    """Return the lower-case words that most members use, each used by at least k members, so that no protection of
-    single words masks them."""
+    """Return lower-case words that at least k members each use, the most widely used first: text that single-word
+    protection does not mask."""
 
     index = build_index(corpus, individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
     words = pa.table(pa.record_batch(index.words(0, index.num_words)))
@@ -113,7 +116,8 @@ def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig)
 
 
 def draw_canaries(individuals: Individuals, words: Sequence[str], config: CanaryConfig) -> pa.Table:
-    """Return a table of random canaries for every arm, with the members who carry them and the inclusion coin flips.
+    """Return a table of random canaries, one row each: arm, coin flip for inclusion, text parts, and the members into
+    whose documents it goes.
 
     Raises
     ------
@@ -135,15 +139,16 @@ def draw_canaries(individuals: Individuals, words: Sequence[str], config: Canary
     bounds = np.concatenate([[0], np.cumsum(carriers)])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
     owners = pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), names.take(pa.array(codes[: bounds[-1]])))
-    texts = _texts(random, arms, words, config)
+    texts = _draw_texts(random, arms, words, config)
     columns = {"arm": pa.array(arms), "included": pa.array(included), **texts, "individual_ids": owners}
     return pa.table([columns[name] for name in _CANARIES.names], schema=_CANARIES)
 
 
-def _texts(
+def _draw_texts(
     random: np.random.Generator, arms: np.ndarray, words: Sequence[str], config: CanaryConfig
 ) -> dict[str, pa.Array]:
-    """Return prefix, secret, suffix and references (alternative secrets) of each canary; no two secrets are equal."""
+    """Return columns prefix, secret, suffix and references (alternative secrets), one entry per canary; no two secrets
+    are equal."""
     num, width = len(arms), config.num_references + 1
     codes = _codes(random, num * width).reshape(num, width)
     rows = _word_rows(random, words, num * width).reshape(num, width)
@@ -190,7 +195,8 @@ def plant(
     *,
     more_columns: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Write the documents with the included canaries, and the positions of these, to ``folder``; return counts.
+    """Write a copy of the corpus with the included canaries appended to documents, and a table of their positions, to
+    ``folder``; return counts.
 
     A canary stands at the end of its individual's documents, each copy in one drawn at random, so that the spans that a
     corpus brings stay where they are. Returns counts. ``more_columns`` of the source are taken along, as text.
@@ -239,7 +245,8 @@ def plant(
 def _additions(
     corpus: Corpus, individuals: Individuals, canaries: pa.Table, config: CanaryConfig
 ) -> tuple[dict[int, str], pa.Table]:
-    """Return the text to append to each document (by row), and the table of the copies' positions in it."""
+    """Return the text to append to each document (row number -> text), and a table of the canaries' character ranges in
+    these texts."""
     owner_of = individuals.individual_codes(corpus.scan().column("individual_id").combine_chunks())
     by_owner = np.argsort(owner_of, kind="stable")
     bounds = np.searchsorted(owner_of[by_owner], np.arange(individuals.table.num_rows + 1))
@@ -265,8 +272,8 @@ def _additions(
 
 
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
-    """Correct the detected spans around planted canaries, so that each arm is protected or missed as intended; return
-    the number of spans added.
+    """Edit ``spans.parquet`` around inserted canaries, so that those of protected arms are detected and the others are
+    not; return the number of spans added.
 
     What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
     ``protected`` and ``context`` become spans of the detector "canary".
@@ -318,12 +325,13 @@ def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.nda
 
 
 def write_canaries(canaries: pa.Table, folder: Path) -> None:
-    """Write ``canaries.parquet``: secrets, inclusion coins and carriers."""
+    """Write the table of canaries (secrets, inclusion coin flips, carriers) to ``canaries.parquet``."""
     pq.write_table(canaries, folder / "canaries.parquet", compression="zstd")
 
 
 def open_canaries(folder: Path | str) -> Planted:
-    """Return the canaries in the folder of :func:`write_canaries` and :func:`plant`, or raise `ArtifactError`."""
+    """Return the canaries and their positions as stored by :func:`write_canaries` and :func:`plant`; `ArtifactError` if
+    they cannot be read."""
     tables = []
     for name, schema in (("canaries", _CANARIES), ("places", _PLACES)):
         path = Path(folder) / f"{name}.parquet"
@@ -338,7 +346,8 @@ def open_canaries(folder: Path | str) -> Planted:
 
 
 def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokenizer_json: str) -> TokenStore:
-    """Return the tokens of documents with the canaries at their ends cut off; the same store if there are none.
+    """Return a copy of a token store in which each document ends before its first canary; the same store if there are
+    no canaries.
 
     Parameters
     ----------
@@ -383,7 +392,7 @@ def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokeni
 
 
 def open_planted(folder: Path | str) -> Corpus:
-    """Return the documents that :func:`plant` wrote as a corpus; every column has its standard name."""
+    """Return the corpus with inserted canaries that :func:`plant` wrote; every column has its standard name."""
 
     path = Path(folder) / "documents"
     there = set(pq.read_schema(path / "part-00000.parquet").names) & set(DOCUMENTS.names)

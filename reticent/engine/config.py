@@ -62,20 +62,23 @@ class SplitConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_old_name(cls, values: Any) -> Any:
+        """Raise `ValueError` for the option's old name ``fresh``; otherwise return the values unchanged."""
         if isinstance(values, dict) and "fresh" in values:
             raise ValueError("fresh has a new name: write user_inference_holdout instead")
         return values
 
     @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit a ``user_inference_holdout`` of 0, so that results from before this option stay up to date."""
+    def _omit_zero_holdout(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise without a ``user_inference_holdout`` of 0, so that results from before this option stay up to
+        date."""
         values: dict[str, Any] = dump(self)
         if not self.user_inference_holdout:
             values.pop("user_inference_holdout", None)
         return values
 
     @model_validator(mode="after")
-    def _leaves_members(self) -> Self:
+    def _require_members(self) -> Self:
+        """Raise `ValueError` if the shares of held-out and reference individuals leave none for members."""
         if self.heldout + self.reference >= 1:
             raise ValueError("heldout and reference must leave a share for members")
         return self
@@ -105,7 +108,8 @@ class IndexConfig(Section):
 
     @property
     def least_support(self) -> int:
-        """Support below which n-grams are not extended; 1 keeps every n-gram, as updating and merging need."""
+        """Minimum support of n-grams that are extended to longer ones: ``min_support``, or 1 for an index that can be
+        updated or merged."""
         return 1 if self.updatable else self.min_support
 
 
@@ -164,7 +168,7 @@ class ThresholdConfig(Section):
 
     @property
     def noise(self) -> "Noise | None":
-        """The noise on the threshold; None if the threshold is k itself."""
+        """Parameters of the noise that is added to the threshold k; None if ``epsilon`` is not set."""
 
         if self.epsilon is None:
             return None
@@ -191,7 +195,8 @@ class CanaryConfig(Section):
     job_seed: Annotated[int, of_job("seed")] = 0
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _require_distinct_arms(self) -> Self:
+        """Raise `ValueError` if an arm is listed twice."""
         if len(set(self.arms)) != len(self.arms):
             raise ValueError("arms: an arm is listed twice")
         return self
@@ -203,5 +208,5 @@ class CanaryConfig(Section):
 
     @property
     def num_individuals(self) -> int:
-        """Number of individuals (households) needed if no canary is left out; each gets one at most."""
+        """Number of individuals (households) that must receive a canary if all are included; each gets at most one."""
         return sum(self.num * (self.k if arm == "missed" else 1) for arm in self.arms)

@@ -17,8 +17,8 @@ NUM_KINDS = 8
 
 @_jit
 def kind_of_word(classes: np.ndarray, ids: np.ndarray, start: int, end: int) -> int:
-    """Return the kind (0 to 7: space before it, and letter case) of the word of tokens ``start`` to ``end``;
-    ``classes`` has the class of each token id (`_rust.ReadWords.classes`)."""
+    """Return the form of the word in ``ids[start:end]`` as a number from 0 to 7: 4 for a preceding space, plus one of
+    four letter cases; ``classes`` has the character class of each token id."""
     first = classes[ids[start]]
     any_of = np.uint8(0)
     for at in range(start, end):
@@ -45,7 +45,8 @@ def draw_surrogates(
     epoch: int,
     out: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Copy ``input_ids`` to ``out`` (B, T), marked words replaced by random public ones of as many tokens.
+    """Copy ``input_ids`` to ``out`` (B, T), with each word marked in ``replaced`` replaced by a random public word of
+    the same number of tokens.
 
     A draw is a function of (seed, epoch, window, column), never of the word that stood there: of that its number of
     tokens and its kind are kept. Where the pool has no word of as many tokens, ``fill`` stands for each of them.
@@ -97,7 +98,8 @@ def draw_surrogates(
 
 @_jit
 def hash_cells(ids: np.ndarray, chosen: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Return the sum (modulo 2^64) of a hash of (seed, epoch, window, column, id) over the chosen cells of a batch."""
+    """Return a checksum (sum modulo 2^64) of the chosen token ids of a batch, hashed with seed, epoch, window and
+    column."""
     total = np.uint64(0)
     num_rows, length = ids.shape
     for row in range(num_rows):

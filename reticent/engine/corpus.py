@@ -81,8 +81,8 @@ class Corpus:
     def batches(
         self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024, wanted: np.ndarray | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of the documents, in order, with these columns of the schema `DOCUMENTS`; a column that
-        the source does not have is skipped.
+        """Yield the documents as Arrow record batches, in corpus order, with these columns of the schema `DOCUMENTS`;
+        columns that the source does not have are skipped.
 
         ``wanted`` (bool, shape (num_documents,)): only these; row groups and files without one are not read.
 
@@ -92,7 +92,7 @@ class Corpus:
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
             not valid UTF-8, a span does not fit its text.
         """
-        self._skip_nulls()
+        self._find_null_texts()
         if wanted is not None:
             parts = self._stretches(columns, batch_rows, wanted, 1)
             chosen = (kept_rows(found, wanted[first : first + length]) for first, length, found in parts)
@@ -108,7 +108,8 @@ class Corpus:
         yield from merged(batches, batch_rows) if self.source.has_small_batches else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
-        """Return this corpus without the documents of these row numbers, in any order; the rest is renumbered.
+        """Return a view of this corpus without the documents with these row numbers; the remaining documents are
+        renumbered.
 
         No file is changed, and documents left out are still read and checked. Another choice has another fingerprint.
 
@@ -134,6 +135,7 @@ class Corpus:
 
     @property
     def _reader(self) -> Reader:
+        """The reader of the source's record batches, with this corpus's column names and options."""
         skips = self.on_null == "skip"
         return Reader(self.source, self.columns, self.ids == "fold", skips, self.time_zone)
 
@@ -173,7 +175,7 @@ class Corpus:
     def _stretches(
         self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, at_least: int
     ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Yield the contiguous parts of the corpus that hold a wanted document: row number of the first document,
+        """Yield the contiguous parts of the corpus that hold a wanted document: the first document's row number, the
         number of documents, and an iterator over their record batches."""
         self.scan()
         for part in stretches(self.source.fragments, self._num_rows, self._kept, wanted, at_least):
@@ -181,8 +183,8 @@ class Corpus:
             yield part.first, part.num_kept, part.checked(found)
 
     def scan(self) -> pa.Table:
-        """Return a table of the ids of every document (doc_id, individual_id, household_id), checked over the whole
-        corpus; it is read once and kept.
+        """Return a table with doc_id, individual_id and household_id (if any) of every document; they are read and
+        checked once, then cached.
 
         Raises
         ------
@@ -217,14 +219,14 @@ class Corpus:
                 table, num_joined = one_id_each(table, name, str(as_spelt.column_of(name)), self.ids, place)
                 if num_joined:
                     repaired[f"spellings of {name} joined with others"] = num_joined
-            table = self._without_nulls(table, np.concatenate(kept)) if skips else table
+            table = self._drop_null_texts(table, np.concatenate(kept)) if skips else table
             self._check_individuals(table)
             self._ids, self._num_rows, self.repaired = table, num_rows, repaired
-            self.reading.oddities = self._oddities()
+            self.reading.oddities = self._unusual_values()
             self.reading.scanned()
         return self._ids
 
-    def _oddities(self) -> list[str]:
+    def _unusual_values(self) -> list[str]:
         """Return warnings about texts and ids that look unusual, from the first texts and the counts of ids."""
         texts: list[str] = []
         with suppress(CorpusError):  # reading says where
@@ -235,7 +237,9 @@ class Corpus:
         columns = self.columns
         return oddities(texts, self.num_documents, self.num_individuals, columns.text, columns.individual_id)
 
-    def _without_nulls(self, ids: pa.Table, kept: np.ndarray) -> pa.Table:
+    def _drop_null_texts(self, ids: pa.Table, kept: np.ndarray) -> pa.Table:
+        """Return the ids of documents with a text (mask ``kept``), and store mask and count; `CorpusError` if no text
+        is left."""
         if kept.all():
             return ids
         if not kept.any():
@@ -243,13 +247,14 @@ class Corpus:
         self._kept, self.reading.num_skipped = kept, int(np.count_nonzero(~kept))
         return ids.filter(pa.array(kept))
 
-    def _skip_nulls(self) -> None:
-        """Scan the corpus first if documents with a null text are skipped, so that their rows are known."""
+    def _find_null_texts(self) -> None:
+        """Scan the corpus, if not done yet, to find the documents with a null text where these are skipped."""
         if self.on_null == "skip":
             self.scan()
 
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
-        """Read every mapped column of every document, so that an invalid value raises before any result is made.
+        """Read and check every mapped column of every document, so that an invalid value raises `CorpusError` before
+        any result is made.
 
         Raises the errors of :meth:`batches` and :meth:`scan`, for the first document that is bad. Cost: one pass over
         the text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
@@ -266,26 +271,30 @@ class Corpus:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return self.scan().num_rows
 
     @property
     def num_individuals(self) -> int:
-        return _num_distinct(self.scan().column("individual_id"))
+        """Number of distinct individuals."""
+        return _count_distinct(self.scan().column("individual_id"))
 
     def documents_of_fragments(self) -> list[int]:
-        """Return the number of documents of each fragment (file), without those left out, in order."""
+        """Return the number of documents in each file (fragment) of the source, in order, excluded documents not
+        counted."""
         kept = np.ones(self.scan().num_rows, dtype=bool)  # the scan finds the rows that are left out
         kept = kept if self._kept is None else self._kept
         return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the source's content, reading options and documents left out; computed once.
+        """Return a SHA-256 of the source's content, the reading options and the excluded documents; it is computed
+        once.
 
         Of files that is their bytes; of documents in memory names and values of all columns, whoever holds them. So
         documents in memory never have the fingerprint of a file.
         """
         if self._fingerprint is None:
-            self._skip_nulls()
+            self._find_null_texts()
             how = [self.source.kind, self.columns.model_dump(), *self.source.settings()]
             how += ["fold"] if self.ids == "fold" else []  # the others read the same
             how += [] if self.time_zone is None else ["time_zone", self.time_zone]
@@ -302,20 +311,23 @@ class Corpus:
             self.source.require_unchanged()
 
     def _check_individuals(self, ids: pa.Table) -> None:
-        if (num_individuals := _num_distinct(ids.column("individual_id"))) < 2:
+        """Raise `CorpusError` if the documents have fewer than two distinct individuals."""
+        if (num_individuals := _count_distinct(ids.column("individual_id"))) < 2:
             left = " once documents are left out" if self._ids is not None else ""
             found = f"names {'one individual only' if num_individuals else 'no individual'}{left}"
             column = f"{self.source.name}: column {self.columns.individual_id}"
             raise CorpusError(f"{column} {found}; support among individuals needs at least two")
 
     def place(self, document: int) -> str:
-        """Return the file and row of a document as text for an error message; ``document`` counts from 0."""
+        """Return file and row of a document as text for an error message; ``document`` is its row number in the corpus,
+        from 0."""
         self.scan()
         row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
         return self._place(row, self._num_rows)
 
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
-        """Return the file and row of a source row as text; ``num_rows`` has the number of rows of each file."""
+        """Return file and row of a source row as text for an error message; ``num_rows`` has the number of rows of each
+        file."""
         for fragment, length in zip(self.source.fragments, num_rows, strict=True):
             if row < length:
                 return f"{fragment.place} row {row + 1}"
@@ -412,7 +424,8 @@ def open_corpus(
 
 
 def owners_of_table(table: str, columns: Columns) -> dict[str, str]:
-    """Return document id (or file name) -> individual id for text files; ``columns`` names the table's columns."""
+    """Return a dict from document id (or file name) to individual id, read from a table file; ``columns`` names its
+    columns."""
     form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
     if form is None:
         raise PolicyError("corpus.individuals: expected a file of Parquet, Arrow, CSV or JSONL")
@@ -427,7 +440,7 @@ def as_corpus(documents: Corpus | Documents) -> Corpus:
 
 
 def open_configured(settings: CorpusConfig) -> Corpus:
-    """Open the documents of a job by its settings; those of withdrawn individuals are still included."""
+    """Return the corpus that a job's settings describe; documents of individuals who withdrew are still included."""
     return open_corpus(
         settings.source,
         columns=settings.only(Columns),
@@ -441,5 +454,5 @@ def open_configured(settings: CorpusConfig) -> Corpus:
     )
 
 
-def _num_distinct(ids: pa.ChunkedArray) -> int:
+def _count_distinct(ids: pa.ChunkedArray) -> int:
     return _rust.count_distinct(ids.combine_chunks())

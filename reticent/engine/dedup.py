@@ -58,7 +58,8 @@ class Deduplication:
 def find_copies(
     corpus: Corpus | Documents, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
 ) -> Deduplication:
-    """Return counts of exact and near duplicates, and the documents to leave out, each with the one it repeats.
+    """Return counts of exact and near-duplicate documents, and the row numbers of the documents to leave out, each with
+    that of the document it repeats.
 
     Counts, with shares of all words: for "exact" and "near" each, ``within`` (documents that repeat an earlier one of
     their individual, and groups of them) and ``across`` (documents in clusters that several individuals share, and
@@ -81,44 +82,45 @@ def find_copies(
     collector = _rust.CopyCollector()
 
     def add(first: int, batch: pa.RecordBatch) -> None:
+        """Add the texts of a record batch, whose first document has row number ``first``, to the collector."""
         collector.add(first, batch.column("text"))
         if progress:
             progress(first + batch.num_rows)
 
     corpus.for_each_batch(add, columns=("text",), num_threads=num_threads)
     copies = collector.finish(num_threads=config.num_threads)
-    owners = _codes(corpus, "individual_id")
+    owners = _integer_codes(corpus, "individual_id")
     words = copies.num_words.astype(np.int64)
     exact = copies.first_equal
     cluster, near_copy = copies.near(owners, threshold=config.threshold, shingle=config.shingle_words)
-    exact_copy = _earlier_equal(exact, owners)
+    exact_copy = _first_in_group(exact, owners)
     counts: dict[str, Any] = {
         "documents": corpus.num_documents,
         "individuals": int(owners.max()) + 1,
         "words": int(words.sum()),
-        "exact": {"within": _within(exact_copy, words), "across": _across(exact, owners, words)},
-        "near": {"within": _within(near_copy, words), "across": _across(cluster, owners, words)},
-        "passages": _passages(copies, owners, words, config.passage_words),
-        "support": _lifted(corpus, cluster, owners, config),
+        "exact": {"within": _count_within(exact_copy, words), "across": _count_across(exact, owners, words)},
+        "near": {"within": _count_within(near_copy, words), "across": _count_across(cluster, owners, words)},
+        "passages": _count_passages(copies, owners, words, config.passage_words),
+        "support": _count_lifted_words(corpus, cluster, owners, config),
     }
-    copy_of = _to_leave_out(copies, exact_copy, near_copy, config)
+    copy_of = _find_documents_to_drop(copies, exact_copy, near_copy, config)
     left_out = np.flatnonzero(copy_of != NOT_A_COPY)
     stay = np.delete(owners, left_out)
     counts["left_out"] = {
         "documents": len(left_out),
         "individuals": counts["individuals"] - len(np.unique(stay)),
-        "words_share": _share(words[left_out], words),
+        "words_share": _share_of_words(words[left_out], words),
     }
     return Deduplication(counts, _left_out_table(corpus, left_out, copy_of[left_out]))
 
 
 def write_left_out(left_out: pa.Table, folder: Path | str) -> None:
-    """Write the table of documents to leave out to ``left_out.parquet`` (secret)."""
+    """Write the table of duplicate documents to leave out to ``left_out.parquet`` (secret)."""
     pq.write_table(left_out, Path(folder) / "left_out.parquet", compression="zstd")
 
 
 def read_left_out(path: Path | str) -> np.ndarray:
-    """Return the row numbers of the documents that a deduplication leaves out, int64, for :meth:`Corpus.without`."""
+    """Return the row numbers (int64) of the duplicate documents that a stored deduplication leaves out."""
     file = Path(path) / "left_out.parquet"
     try:
         return pq.read_table(file).cast(LEFT_OUT).column("row").to_numpy()
@@ -126,13 +128,15 @@ def read_left_out(path: Path | str) -> np.ndarray:
         raise ArtifactError(f"{file}: not a readable deduplication ({type(error).__name__})") from None
 
 
-def _codes(corpus: Corpus, column: str) -> np.ndarray:
+def _integer_codes(corpus: Corpus, column: str) -> np.ndarray:
+    """Return the values of an id column as integer codes, one per document, uint32."""
     encoded = corpus.scan().column(column).combine_chunks().dictionary_encode()
     return encoded.indices.to_numpy().astype(np.uint32)
 
 
-def _units(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
-    """Return the household code of each document, or its individual's code where no household is named, uint32."""
+def _household_codes(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
+    """Return the household code of each document, uint32; a document without a household gets a code of its
+    individual."""
     if "household_id" not in corpus.scan().column_names:
         return owners
     encoded = corpus.scan().column("household_id").combine_chunks().dictionary_encode()
@@ -140,8 +144,9 @@ def _units(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
     return np.where(encoded.is_valid(), codes, len(encoded.dictionary) + owners).astype(np.uint32)
 
 
-def _earlier_equal(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return for each document the row of its owner's first document of the same group; `NOT_A_COPY` for that one."""
+def _first_in_group(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """Return for each document the row number of its owner's first document in the same group; `NOT_A_COPY` for the
+    first itself; uint32."""
     _, first, inverse = np.unique(
         owners.astype(np.uint64) << np.uint64(32) | group, return_index=True, return_inverse=True
     )
@@ -150,54 +155,62 @@ def _earlier_equal(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
     return copy_of
 
 
-def _share(some: np.ndarray, words: np.ndarray) -> float:
+def _share_of_words(some: np.ndarray, words: np.ndarray) -> float:
+    """Return the sum of ``some`` divided by the sum of ``words``; 0 if there are no words."""
     return float(some.sum() / total) if (total := words.sum()) else 0.0
 
 
-def _within(copy_of: np.ndarray, words: np.ndarray) -> dict[str, Any]:
-    """Return counts of documents that repeat another of their owner's: documents, clusters, share of words."""
+def _count_within(copy_of: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    """Return counts of the documents that repeat another of the same individual, of their clusters, and their share of
+    all words."""
     copies = copy_of != NOT_A_COPY
     groups = len(np.unique(copy_of[copies]))
-    return {"documents": int(copies.sum()), "clusters": groups, "words_share": _share(words[copies], words)}
+    return {"documents": int(copies.sum()), "clusters": groups, "words_share": _share_of_words(words[copies], words)}
 
 
 def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return for each document whether its cluster has documents of several individuals, bool."""
+    """Return for each document whether its cluster of duplicates has documents of several individuals, bool
+    (num_documents,)."""
     other = np.zeros(len(cluster), dtype=bool)
     other[cluster[owners != owners[cluster]]] = True
     return other[cluster]
 
 
-def _across(cluster: np.ndarray, owners: np.ndarray, words: np.ndarray) -> dict[str, Any]:
-    """Return counts of documents in clusters shared by several individuals: documents, clusters, share of words."""
+def _count_across(cluster: np.ndarray, owners: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    """Return counts of documents in duplicate clusters of several individuals, of these clusters, and their share of
+    all words."""
     shared = _shared_clusters(cluster, owners)
     clusters = len(np.unique(cluster[shared]))
-    return {"documents": int(shared.sum()), "clusters": clusters, "words_share": _share(words[shared], words)}
+    return {"documents": int(shared.sum()), "clusters": clusters, "words_share": _share_of_words(words[shared], words)}
 
 
-def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: int) -> dict[str, Any]:
-    """Return counts of words in passages shared within an individual's documents, and across individuals."""
+def _count_passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: int) -> dict[str, Any]:
+    """Return, for repeated passages of ``num_words`` words or more, the documents that have one and the share of words
+    in them: within an individual's documents, and across individuals."""
     within, across = copies.passages(owners, num_words=num_words)
     return {
         "min_words": num_words,
-        "within": {"documents": int((within > 0).sum()), "words_share": _share(within, words)},
-        "across": {"documents": int((across > 0).sum()), "words_share": _share(across, words)},
+        "within": {"documents": int((within > 0).sum()), "words_share": _share_of_words(within, words)},
+        "across": {"documents": int((across > 0).sum()), "words_share": _share_of_words(across, words)},
     }
 
 
-def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
-    """Return counts of the words that reach a support of k only because of copied documents."""
+def _count_lifted_words(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
+    """Return the number, and share of occurrences, of the words whose support reaches k only because documents are
+    copied between individuals."""
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
     shared = _shared_clusters(cluster, owners)
     if not shared.any():
         return found
-    units = _units(corpus, owners)
+    units = _household_codes(corpus, owners)
     once = np.where(shared, units[cluster], units)
     num_threads = _rust.resolve_threads(config.num_threads)
     builders = [_rust.IndexBuilder(surface=config.surface, num_threads=config.num_threads) for _ in range(2)]
 
     def add(first: int, batch: pa.RecordBatch) -> None:
+        """Add the texts of a record batch to both indexes: with their own individuals, and with those of the first
+        copies."""
         for builder, numbers in zip(builders, (units, once), strict=True):
             builder.add(batch.column("text"), numbers[first : first + batch.num_rows])
 
@@ -205,22 +218,31 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
     as_is, counted_once = (pa.record_batch(builder.finish(min_support=1).words()) for builder in builders)
     lifted = (as_is.column("support").to_numpy() >= config.k) & (counted_once.column("support").to_numpy() < config.k)
     occurrences = as_is.column("occurrences").to_numpy().astype(np.int64)
-    return {**found, "lifted_words": int(lifted.sum()), "lifted_share": _share(occurrences[lifted], occurrences)}
+    return {
+        **found,
+        "lifted_words": int(lifted.sum()),
+        "lifted_share": _share_of_words(occurrences[lifted], occurrences),
+    }
 
 
-def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
-    """Return for each document to leave out the row of the one it repeats; `NOT_A_COPY` for the others."""
+def _find_documents_to_drop(
+    copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig
+) -> np.ndarray:
+    """Return for each document the row number of the document that it repeats, if it is to be left out; otherwise
+    `NOT_A_COPY`; uint32."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":
         return exact_copy if config.mode == "exact" else near_copy
     one_owner = np.zeros(len(exact_copy), dtype=np.uint32)
     if config.mode == "exact":
-        return _earlier_equal(copies.first_equal, one_owner)
+        return _first_in_group(copies.first_equal, one_owner)
     return copies.near(one_owner, threshold=config.threshold, shingle=config.shingle_words)[1]
 
 
 def _left_out_table(corpus: Corpus, rows: np.ndarray, kept: np.ndarray) -> pa.Table:
+    """Return the table of documents to leave out: their rows and ids, and rows and ids of the documents ``kept`` in
+    their stead."""
     doc_ids = corpus.scan().column("doc_id")
     kept = kept.astype(np.int64)
     columns = [pa.array(rows), doc_ids.take(pa.array(rows)), pa.array(kept), doc_ids.take(pa.array(kept))]

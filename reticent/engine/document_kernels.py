@@ -12,7 +12,8 @@ _jit = numba.njit(nogil=True, cache=True)
 
 @_jit
 def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum (float64) and the number (int64) of the ``chosen`` values of each document."""
+    """Return for each document the sum (float64) and the number (int64) of the values where ``chosen`` is True;
+    ``offsets`` has the documents' bounds."""
     totals = np.zeros(len(offsets) - 1, dtype=np.float64)
     counts = np.zeros(len(offsets) - 1, dtype=np.int64)
     for document in range(len(offsets) - 1):
@@ -25,7 +26,7 @@ def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -
 
 @_jit
 def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
-    """Return the mean (float64) of the lowest ``share`` of each document's values, at least one; NaN values are
+    """Return for each document the mean (float64) of the lowest ``share`` of its values, at least one; NaN values are
     ignored, and a document without others gets NaN."""
     means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
     for document in range(len(offsets) - 1):
@@ -55,7 +56,8 @@ def _without_nan(values: np.ndarray) -> np.ndarray:
 
 @_jit
 def _lowest_first(part: np.ndarray, last: int) -> None:
-    """Move the ``last + 1`` lowest values to the front, in place, by quickselect with a median-of-three pivot.
+    """Partially sort ``part`` in place, so that its ``last + 1`` lowest values come first (quickselect with a
+    median-of-three pivot).
 
     The steps are those of Numba's ``np.partition``, so sums over these places have the same rounding. That one takes
     five seconds to compile, most of them for the texts of its errors.
@@ -93,7 +95,8 @@ def _lowest_first(part: np.ndarray, last: int) -> None:
 
 @_jit
 def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the share (float64) of each document's windows with a positive sum, averaged over sizes.
+    """Return for each document the share (float64) of its sliding windows with a positive sum, averaged over the window
+    sizes.
 
     Values that are NaN are left out first; so are sizes that a document is too short for, and where all are, it is one
     window itself. NaN for a document without values.
@@ -121,7 +124,8 @@ def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndar
 
 @_jit
 def document_ranks(keys: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the rank of each key within its document, int64, from 0; of equal keys the earlier ranks first."""
+    """Return the rank of each key within its document, int64 from 0, in ascending order; of equal keys the earlier has
+    the lower rank."""
     ranks = np.empty(len(keys), dtype=np.int64)
     for document in range(len(offsets) - 1):
         start = offsets[document]

@@ -41,6 +41,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
         )
 
     def spent(sigma: float) -> float:
+        """Return the delta of the Gaussian mechanism with this sigma, at ``epsilon`` and sensitivity 1."""
         half, tail = 1 / (2 * sigma), epsilon * sigma
         return float(norm.cdf(half - tail) - math.exp(epsilon + norm.logcdf(-half - tail)))
 
@@ -54,16 +55,16 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
-    """Return the threshold on the noisy sum of votes (1 / sqrt(max_words) each) above which a word is unprotected; with
-    probability ``delta`` at most, it is exceeded by any word with k voters among those of one individual."""
+    """Return the threshold on the noisy sum of votes (1 / sqrt(max_words) each) above which a word is unprotected; the
+    probability that noise lifts any of one individual's words with only k voters above it is at most ``delta``."""
     from scipy.stats import norm
 
     return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))
 
 
 def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return for each number of voters from 0 to ``largest`` the probability that a word is unprotected, float64: 0
-    below k. Half of ``delta`` is for the noise, half for words of k voters.
+    """Return the probability that a word is unprotected, for each number of voters from 0 to ``largest``: float64
+    (largest + 1,), 0 below k. Half of ``delta`` is for the noise, half for words of k voters.
 
     >>> voted_shares(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
     [0.0, 0.008, 0.51, 1.0]
@@ -79,7 +80,8 @@ def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: 
 
 
 def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarray, max_words: int) -> np.ndarray:
-    """Return the number of individuals that vote for each word, int64 (num words,).
+    """Return the number of individuals that vote for each word, int64 (num_words,), when each votes for at most
+    ``max_words`` words.
 
     Each individual votes for the words that occur most often in their own documents, at most ``max_words``. The choice
     depends on their own documents and on ``order`` alone.
@@ -110,7 +112,8 @@ def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarr
 def numbered_words(
     words: NumberedWords, numbering: NgramIndex, index: NgramIndex, units: np.ndarray, counted: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the ``parts`` of `count_voters` (unit and word of each occurrence) from stored word numbers.
+    """Yield pairs of arrays (individual, word) with one entry per word occurrence, from stored word numbers, as
+    `count_voters` takes them.
 
     Parameters
     ----------
@@ -139,7 +142,7 @@ def numbered_words(
 
 
 def word_order(key: bytes, words: pa.Array) -> np.ndarray:
-    """Return a secret random rank for each of the index's words, int64; it depends on key and words alone."""
+    """Return a pseudo-random rank for each word, int64 (num_words,), computed from a secret key and the words alone."""
     digests = b"".join(
         hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"order").digest() for word in words.to_pylist()
     )

@@ -48,15 +48,15 @@ class EpochTokens:
     def __call__(self, epoch: int) -> TokenStore:
         """Return the tokens of an epoch, and start making those of the next; those of other epochs are deleted."""
         if self._make is None:
-            while not (place := self._place(epoch)).exists():
+            while not (place := self._path_of(epoch)).exists():
                 time.sleep(LOOK_AGAIN)
             return open_tokens(place)
         for other in [other for other in self._made if other not in (epoch, epoch + 1)]:
             # A store that is still mapped keeps its data until it is let go.
             shutil.rmtree(self._made.pop(other).result())
-        made = self._begin(epoch).result()
+        made = self._start_writing(epoch).result()
         if epoch < self._num_epochs:
-            self._begin(epoch + 1)
+            self._start_writing(epoch + 1)
         return open_tokens(made)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -64,17 +64,20 @@ class EpochTokens:
             self._thread.shutdown(wait=True, cancel_futures=True)
             shutil.rmtree(self._folder)
 
-    def _place(self, epoch: int) -> Path:
+    def _path_of(self, epoch: int) -> Path:
+        """Return the folder of an epoch's token store."""
         return self._folder / f"epoch-{epoch:04d}"
 
-    def _begin(self, epoch: int) -> Future[Path]:
+    def _start_writing(self, epoch: int) -> Future[Path]:
+        """Return a future for an epoch's token store, started in the background if it is not there yet."""
         if epoch not in self._made:
-            self._made[epoch] = self._thread.submit(self._write, epoch)
+            self._made[epoch] = self._thread.submit(self._write_epoch, epoch)
         return self._made[epoch]
 
-    def _write(self, epoch: int) -> Path:
+    def _write_epoch(self, epoch: int) -> Path:
+        """Write the token store of an epoch; return its folder, which appears only when it is complete."""
         assert self._make is not None
         unfinished = self._folder / f".epoch-{epoch:04d}"
         unfinished.mkdir(mode=0o700)
         self._make(unfinished, epoch)
-        return unfinished.rename(self._place(epoch))
+        return unfinished.rename(self._path_of(epoch))

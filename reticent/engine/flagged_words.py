@@ -78,15 +78,17 @@ class FlaggedWords:
         if spans is not None:
             counted = supports or index
             make = partial(_rust.Blacklist, surface=surface) if counted is None else counted.blacklist
-            self._blacklists = _collect(self._selection, spans, self._policy, make, by_category, num_threads)
+            self._blacklists = _collect_blacklists(self._selection, spans, self._policy, make, by_category, num_threads)
 
     @property
     def num_blacklisted(self) -> int:
-        """Number of surface forms that are protected beyond their span."""
+        """Number of distinct word forms that are protected at all their occurrences in their scope, not only in
+        detected spans."""
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
 
     def survey(self) -> Survey:
-        """Return what surrogates depend on: real names, date order, language. Cost: one pass over the text."""
+        """Return the corpus properties that surrogate names and dates depend on: real names, date order, language.
+        Cost: one pass over the text."""
         spans = self._spans
         if spans is None:
             return survey_documents(())
@@ -94,8 +96,8 @@ class FlaggedWords:
         return survey_documents(batches, num_threads=self.num_threads)
 
     def spans_of(self, part: Part, words: Words) -> SpanArrays:
-        """Return the spans of direct identifiers in a batch: those of the detectors, and every word that is protected
-        because it is part of an identifier elsewhere, labelled by category."""
+        """Return the direct identifiers in a batch as arrays (offsets, starts, ends, labels): the detected spans, and
+        every word that is protected because it is part of an identifier elsewhere."""
         if self._spans is None:
             return (
                 np.zeros(len(part.texts) + 1, dtype=np.int64),
@@ -107,7 +109,7 @@ class FlaggedWords:
         rows = [np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))]
         bounds, names = [np.stack([starts, ends])], [labels]
         rows_of_words = np.repeat(np.arange(words.num_documents), np.diff(words.doc_offsets))
-        for name, spread in self._spread(part, words):
+        for name, spread in self._blacklisted_words(part, words):
             found = np.flatnonzero(spread)
             rows.append(rows_of_words[found])
             bounds.append(np.stack([word_starts[found], word_ends[found]]).astype(np.int32))
@@ -118,8 +120,9 @@ class FlaggedWords:
         first, last = np.ascontiguousarray(both[:, order], dtype=np.int32)
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
-    def _spread(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """Return masks of the batch's words protected beyond their span, by category; the last is cached."""
+    def _blacklisted_words(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
+        """Return, for each category, a mask of the batch's words that are protected because they are part of an
+        identifier elsewhere; the last batch's is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -129,15 +132,15 @@ class FlaggedWords:
         return self._last_spread[1]
 
     def placed(self, error: CorpusError, part: Part) -> CorpusError:
-        """Return an error about a document of a batch as one that names its file and row."""
+        """Return a copy of an error about a document of a batch, with the document's file and row in its message."""
         return placed(error, partial(self.place, part))
 
     def place(self, part: Part, row: int) -> str:
-        """Return the file and row of a document of a batch as text."""
+        """Return file and row of a document of a batch as text for an error message."""
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
 
     def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
-        """Raise `CorpusError` if a document has words but no token, since it would be skipped silently."""
+        """Raise `CorpusError` if a document of the batch has words but no token, since it would be skipped silently."""
         num_words = np.diff(words.doc_offsets)
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
@@ -155,7 +158,7 @@ class FlaggedWords:
                 spans = part.spans(self._spans)[:3]
                 marked = _rust.mark_spans(part.texts, words, *spans, num_threads=threads)
                 direct, gaps = marked.mask, marked.gaps
-                for _, spread in self._spread(part, words):
+                for _, spread in self._blacklisted_words(part, words):
                     direct |= spread
                 flags |= direct * np.uint8(DIRECT)
             if self._index is not None:
@@ -185,7 +188,8 @@ class Part:
         self.last_document = first + batch.num_rows
 
     def spans(self, reader: SpanReader) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Return the spans of the kept documents as `SpanReader.slice` does: offsets, starts, ends, labels."""
+        """Return the detected spans of the batch's kept documents as arrays: offsets by document, starts, ends,
+        labels."""
         offsets, starts, ends, labels = reader.slice(self.first, self.num_rows)
         if not self.keep.all():
             kept_spans = np.repeat(self.keep, np.diff(offsets))
@@ -202,6 +206,8 @@ class _Selection:
         self.corpus, self.individuals, self.splits = corpus, individuals, splits
 
     def batches(self) -> Iterator[Part]:
+        """Yield the batches of the corpus that have a document of the wanted splits, each with its individuals' codes
+        and a mask of these documents."""
         first = 0
         wanted = self.individuals.mask(*self.splits) if self.individuals is not None and self.splits else None
         for batch in self.corpus.batches(columns=("doc_id", "individual_id", "text")):
@@ -216,7 +222,7 @@ class _Selection:
             first += batch.num_rows
 
 
-def _collect(
+def _collect_blacklists(
     selection: _Selection,
     spans: SpanReader,
     policy: Policy,
@@ -224,7 +230,8 @@ def _collect(
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
-    """Return blacklists of surface forms to protect beyond their span, by category, or all under ""."""
+    """Return the word forms of detected identifiers that are protected beyond their span, as one blacklist per category
+    (or one under "" for all)."""
 
     blacklists: dict[str, Blacklist] = {} if by_category else {"": make()}
     for part in selection.batches():

@@ -56,7 +56,7 @@ class WordIds:
         self._rows = _rust.IdRows(table.column("word"))
 
     def of(self, texts: pa.Array, words: Words) -> np.ndarray:
-        """Return the index row of each word, uint32 (W,).
+        """Return the row in the n-gram index of each word of the texts, uint32 (W,).
 
         Raises
         ------
@@ -76,7 +76,7 @@ class WordIds:
 
 
 def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np.ndarray]:
-    """Return the support of the n-gram that starts at each word, for n = 1 to ``max_n``: uint32 arrays (W,).
+    """Return, for n = 1 to ``max_n``, the support of the n-gram that starts at each word: a list of uint32 arrays (W,).
 
     0 where the document ends before the n-gram does. An n-gram that the index has not kept has one individual.
 
@@ -104,14 +104,15 @@ def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np
         kept = support >= index.min_support
         compact = np.where(kept, np.cumsum(kept), 0).astype(np.uint32)
         found = np.zeros(len(ids), dtype=np.uint32)
-        _extend(ids, stream.offsets, n, _hash_table(keys), keys, support, compact, found)
+        _extend_ngrams(ids, stream.offsets, n, _hash_table(keys), keys, support, compact, found)
         supports.append(found)
     return supports
 
 
 @_jit
 def _hash_table(keys: np.ndarray) -> np.ndarray:
-    """Return a hash table of distinct keys: their indices by open addressing, at most half full; -1 is a free slot."""
+    """Return an open-addressing hash table of distinct keys, at most half full: indices into ``keys``, -1 for a free
+    slot."""
     size = 2
     while size < 2 * len(keys) + 2:
         size *= 2
@@ -126,7 +127,7 @@ def _hash_table(keys: np.ndarray) -> np.ndarray:
 
 
 @_jit
-def _extend(
+def _extend_ngrams(
     ids: np.ndarray,
     offsets: np.ndarray,
     n: int,
@@ -136,7 +137,8 @@ def _extend(
     compact: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """Replace ids + 1 of (n-1)-grams by those of n-grams, in place; write the n-grams' supports to ``found``."""
+    """Replace, in place, the id + 1 of the (n-1)-gram at each word by that of the n-gram, 0 if not in the index; write
+    the n-grams' supports to ``found``."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -163,7 +165,8 @@ def _extend(
 
 
 def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:
-    """Return how many distinct n-grams of each group have each mark bit: int64, shape (N, num_groups, 8).
+    """Return the number of distinct n-grams in each group of documents that have each mark bit: int64, shape (N,
+    num_groups, 8).
 
     A distinct n-gram carries a mark in a group when one of its occurrences there does.
 
@@ -189,7 +192,7 @@ def _count_distinct(
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add the counts of `count_distinct` to ``counts``; ``order`` has the documents sorted by group."""
+    """Compute `count_distinct` into ``counts``, in place; ``order`` has the document numbers sorted by group."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
@@ -251,7 +254,7 @@ def _count_distinct(
 
 
 def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Draw sets of 1 to ``max_m`` words, each shared by several units; return whether a set occurs in one unit alone,
+    """Return, for random sets of 1 to ``max_m`` of an individual's words, whether no other individual uses all of them:
     int8, shape (num_samples, max_m).
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
@@ -270,10 +273,10 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
     units, documents = np.unique(stream.unit, return_inverse=True)
     order = np.argsort(documents, kind="stable")
     word_offsets, word_units = _postings(stream.words, stream.offsets, order, documents, shared)
-    unit_offsets, unit_words = _transposed(word_offsets, word_units, len(units))
+    unit_offsets, unit_words = _transpose_csr(word_offsets, word_units, len(units))
     drawn = np.random.default_rng(seed).permutation(len(units))[:num_samples]
     out = np.full((len(drawn), max_m), -1, dtype=np.int8)
-    _single_out(drawn, unit_offsets, unit_words, word_offsets, word_units, seed, out)
+    _sample_unicity(drawn, unit_offsets, unit_words, word_offsets, word_units, seed, out)
     return out
 
 
@@ -281,7 +284,8 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
 def _postings(
     words: np.ndarray, offsets: np.ndarray, order: np.ndarray, units: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units that use each shared word, in CSR form; ``order`` has the documents sorted by unit."""
+    """Return the units (individuals or households) that use each shared word, in CSR form: offsets, units; ``order``
+    has the document numbers sorted by unit."""
     word_offsets = np.zeros(len(shared) + 1, dtype=np.int64)
     last = np.full(len(shared), -1, dtype=np.int64)
     for document in order:
@@ -305,8 +309,8 @@ def _postings(
 
 
 @_jit
-def _transposed(offsets: np.ndarray, values: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the transpose of a CSR matrix: bounds by value, and rows, ascending."""
+def _transpose_csr(offsets: np.ndarray, values: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the transpose of a CSR matrix without entries' weights: offsets by value, and row numbers, ascending."""
     out_offsets = np.zeros(num_values + 1, dtype=np.int64)
     for value in values:
         out_offsets[value + 1] += 1
@@ -321,7 +325,7 @@ def _transposed(offsets: np.ndarray, values: np.ndarray, num_values: int) -> tup
 
 
 @_jit
-def _single_out(
+def _sample_unicity(
     drawn: np.ndarray,
     unit_offsets: np.ndarray,
     unit_words: np.ndarray,
@@ -330,7 +334,8 @@ def _single_out(
     seed: int,
     out: np.ndarray,
 ) -> None:
-    """Write the rows of `unicity` to ``out``, for the units in ``drawn``."""
+    """Draw word sets for the units in ``drawn``, and write to ``out`` whether each is unique to its unit (see
+    `unicity`)."""
     for row in range(len(drawn)):
         unit = drawn[row]
         words = unit_words[unit_offsets[unit] : unit_offsets[unit + 1]].copy()

@@ -66,37 +66,40 @@ class Spellings:
 
     @property
     def num_joined(self) -> int:
-        """Number of spellings beyond the first of each group."""
+        """Number of spellings that are merged into another one of their group."""
         return len(self.rows) - len(self)
 
     def kinds(self) -> str:
-        """Return the kinds of differences and the number of groups with each, as text."""
+        """Return text for messages that lists the kinds of spelling differences, each with its number of groups."""
 
         counts = [int(np.count_nonzero(self.differences >> bit & 1)) for bit in range(len(_rust.ID_DIFFERENCES))]
         named = zip(_rust.ID_DIFFERENCES, counts, strict=True)
         return ", ".join(f"{name} ({count:,})" for name, count in named if count)
 
     def places(self, place: Callable[[np.ndarray], str], groups: np.ndarray | None = None) -> str:
-        """Return where ids of the first of these groups (None: all) occur, as text; ``place`` describes rows."""
+        """Return text for messages that says where ids of the first groups (or of these) occur; ``place`` describes row
+        numbers."""
         groups = np.arange(len(self)) if groups is None else groups
         firsts = (self.rows[self.bounds[group] : self.bounds[group + 1]][:2] for group in groups[:_SHOWN])
-        names = (_names(int(bits)) for bits in self.differences[groups[:_SHOWN]])
+        names = (_name_differences(int(bits)) for bits in self.differences[groups[:_SHOWN]])
         shown = (f"{place(rows)} ({what})" for rows, what in zip(firsts, names, strict=True))
         return "; ".join(shown) + ("; …" if len(groups) > _SHOWN else "")
 
 
-def _names(bits: int) -> str:
+def _name_differences(bits: int) -> str:
+    """Return the names of the kinds of spelling differences that these bits stand for, joined by commas."""
     return ", ".join(name for bit, name in enumerate(_rust.ID_DIFFERENCES) if bits >> bit & 1)
 
 
 def check_choice(ids: str) -> None:
-    """Raise `PolicyError` unless ``ids`` is one of the choices of `Ids`."""
+    """Raise `PolicyError` unless ``ids`` is a valid value of the option ``corpus.ids``."""
     if ids not in get_args(Ids):
         raise PolicyError(f"corpus.ids: expected {', '.join(get_args(Ids))}, got {ids!r}")
 
 
 def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the folded form of each id (string, nulls stay), which is equal for different spellings of one id.
+    """Return the normalised form of each id (string, nulls stay): different spellings of one id, as in case or leading
+    zeros, have the same form.
 
     White space and characters that print nothing are left out; then NFKC (full-width forms), digits, hyphens and
     apostrophes of all scripts as those of ASCII, case folded. A number is compared without leading zeros: an id that is
@@ -113,8 +116,8 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def missing_rows(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> np.ndarray:
-    """Return the rows whose id is a word for a missing value (``NULL``, ``nan``, ``-``) that is not in ``real``; null
-    ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
+    """Return the row numbers whose id is a word for a missing value (``NULL``, ``nan``, ``-``) that is not in ``real``;
+    null ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     # The core's distinct ids in place of pyarrow's functions, which take 10 MB.
     names, codes = _rust.sorted_codes(ids.fill_null("") if ids.null_count else ids)
@@ -125,6 +128,7 @@ def missing_rows(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) ->
 
 
 def _says_missing(form: str) -> bool:
+    """Whether a folded id is a word or sign for a missing value, such as "null" or "-"."""
     return form.strip(_AROUND) in _MISSING or form in _MARKED or re.search(_SIGNS, form) is not None
 
 
@@ -142,14 +146,16 @@ def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: 
 
 
 def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
-    """Return the groups of ids that fold to the same form. Cost: a hash of each row, and a fold of each distinct id."""
+    """Return groups of ids that differ in spelling only (their folded forms are equal). Cost: a hash of each row, and a
+    fold of each distinct id."""
 
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     return Spellings(*_rust.id_groups(ids))
 
 
 def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int], str]) -> None:
-    """Raise `CorpusError` if two documents have the same id; ``place`` returns file and row of a row number."""
+    """Raise `CorpusError` if two documents have the same id, naming both places; ``place`` returns file and row of a
+    row number."""
 
     names = doc_ids.combine_chunks()
     if _rust.count_distinct(names) == len(names):
@@ -164,7 +170,8 @@ def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int],
 def one_id_each(
     documents: pa.Table, name: str, column: str, choice: Ids, place: Callable[[int], str]
 ) -> tuple[pa.Table, int]:
-    """Return documents with the ids in column ``name`` treated by ``choice``, and the number of joined spellings.
+    """Return the documents with different spellings of an id (column ``name``) kept, merged or refused, by ``choice``,
+    and the number of merged spellings.
 
     Parameters
     ----------
@@ -189,7 +196,7 @@ def one_id_each(
 
 
 def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
-    """Return the error message for ids that differ in spelling only: the reason, the first places and the remedy."""
+    """Return the error message for ids that differ in spelling only: kinds, first places and remedy."""
     where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
     return (
         f"column {column}: {len(found.rows):,} ids are {len(found):,} but for how they are spelt, and each would count "
@@ -198,7 +205,7 @@ def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
 
 
 def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Callable[[int], str]) -> pa.Array:
-    """Return the ids of a separate list in the form in which the documents' ids were read.
+    """Return the ids of a separate list, normalised as the ids of the documents were when they were read.
 
     Parameters
     ----------

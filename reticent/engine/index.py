@@ -42,7 +42,8 @@ def build_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """Return the n-gram index of the documents of these splits; support counts households, if any, or individuals.
+    """Return an index with, for every word and n-gram of the documents in these splits, its support: the number of
+    households (or individuals, if there are none) that use it.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def build_index(
     """
 
     corpus = as_corpus(corpus)
-    units, (keep,) = _documents(corpus, individuals, splits)
+    units, (keep,) = _select_documents(corpus, individuals, splits)
     return count_documents(corpus, units, keep, config or IndexConfig(), progress)
 
 
@@ -72,14 +73,15 @@ def build_nested_indexes(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NgramIndex, NgramIndex]:
-    """Return two indexes, counted in one pass: of the splits ``within``, and of all ``splits``.
+    """Return two n-gram indexes, counted in one pass over the text: one of the splits ``within``, one of all
+    ``splits``.
 
     They are those that :func:`build_index` makes of each, to the last byte; same errors. Cost: one pass over
     the text for both, little more than for the larger one.
     """
 
     corpus = as_corpus(corpus)
-    units, (keep, inner) = _documents(corpus, individuals, splits, within)
+    units, (keep, inner) = _select_documents(corpus, individuals, splits, within)
     if (inner & ~keep).any():
         raise PolicyError(f"the splits {', '.join(within)} are not among {', '.join(splits)}")
     subset = np.zeros(individuals.num_units, dtype=bool)
@@ -87,16 +89,19 @@ def build_nested_indexes(
     if subset[units[keep & ~inner]].any():
         raise PolicyError(f"a household has individuals in {', '.join(within)} and in others of {', '.join(splits)}")
     config = config or IndexConfig()
-    part, whole = _count(corpus, units, keep, config, progress, subset).finish_both(min_support=config.least_support)
+    part, whole = _count_ngrams(corpus, units, keep, config, progress, subset).finish_both(
+        min_support=config.least_support
+    )
     assert part is not None
     _release_memory()
     return NgramIndex(part), NgramIndex(whole)
 
 
-def _documents(
+def _select_documents(
     corpus: Corpus, individuals: Individuals, *choices: tuple[str, ...]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return each document's unit (individual or household), and for each choice of splits a mask of documents."""
+    """Return each document's unit code (household or individual), uint32, and for each choice of splits a mask of the
+    documents in it."""
     codes = individuals.individual_codes(corpus.scan().column("individual_id"))
     kept = [individuals.mask(*splits)[codes] for splits in choices]
     for splits, keep in zip(choices, kept, strict=True):
@@ -112,14 +117,14 @@ def count_documents(
     config: IndexConfig,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """Return the n-gram index of the documents where ``keep`` is True; ``units`` (unit codes) and ``keep`` have one
-    entry per document of the corpus."""
-    index = _count(corpus, units, keep, config, progress).finish(min_support=config.least_support)
+    """Return the n-gram index of the documents where ``keep`` is True; ``units`` has the unit code (household or
+    individual) of each document of the corpus."""
+    index = _count_ngrams(corpus, units, keep, config, progress).finish(min_support=config.least_support)
     _release_memory()
     return NgramIndex(index)
 
 
-def _count(
+def _count_ngrams(
     corpus: Corpus,
     units: np.ndarray,
     keep: np.ndarray,
@@ -127,7 +132,7 @@ def _count(
     progress: Callable[[int], None] | None,
     subset: np.ndarray | None = None,
 ) -> IndexBuilder:
-    """Return a Rust index builder that has counted all documents where ``keep`` is True."""
+    """Return a Rust index builder that has counted the n-grams of all documents where ``keep`` is True."""
 
     units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)
     num_threads = _rust.resolve_threads(config.num_threads)
@@ -154,6 +159,7 @@ def _count(
     lock = threading.Lock()
 
     def add(first: int, batch: pa.RecordBatch) -> None:
+        """Add a record batch's texts, whose first document has row number ``first``, to the index builder."""
         nonlocal done
         builder.add(batch.column("text"), units[first : first + batch.num_rows])
         with lock:
@@ -166,6 +172,7 @@ def _count(
 
 
 def _release_memory() -> None:
+    """Return freed memory of the Rust core and of pyarrow to the system."""
     _rust.release_memory()
     pa.default_memory_pool().release_unused()
 
@@ -175,8 +182,8 @@ BYTES_PER_READER = 24 << 20
 
 
 def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_documents: int = 0) -> int:
-    """Return the bytes of memory that the process and its reader threads use. Raise `PolicyError`, which names the
-    least sufficient limit, if ``memory_limit`` is too small to count n-grams of ``num_documents`` documents."""
+    """Return the bytes of memory that the process and its reader threads use; `PolicyError` if ``memory_limit`` is too
+    small to count the n-grams of ``num_documents`` documents."""
 
     num_threads = _rust.resolve_threads(num_threads)
     used = resident_bytes() + num_threads * BYTES_PER_READER
@@ -191,7 +198,8 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
 
 
 def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: int) -> tuple[int | None, int | None]:
-    """Return the bytes that the index builder may use, and those used by the rest; None, None without a limit."""
+    """Return the bytes that the index builder may use, and those that the rest of the process uses; None, None without
+    a limit."""
     if memory_limit is None:
         return None, None
     used = check_memory_limit(memory_limit, num_threads, num_documents)
@@ -221,11 +229,13 @@ def write_tables(
         schema = with_version(pa.record_batch(read(0, 0)).schema, "index-ngrams")
         tables.append((folder / f"ngrams_{n}.parquet", schema, num_rows, read))
     for_all = mapped if at_once else map
-    list(for_all(lambda table: _write(*table), tables))
+    list(for_all(lambda table: _write_parquet(*table), tables))
 
 
-def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
+def _write_parquet(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
+    """Write a sorted table as Parquet, in row groups that ``read(start, length)`` returns; the file appears only when
+    complete."""
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
     # Beside its place: the rows may come from the file that is there.
     made = path.with_name(f".{path.name}.unfinished")
@@ -238,7 +248,8 @@ def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, in
 
 
 def open_index(path: Path | str) -> NgramIndex:
-    """Return the index that :func:`write_index` wrote: words are loaded, n-grams are read from their files on demand.
+    """Return the n-gram index stored in a folder by :func:`write_index`; words are loaded, n-grams are read from their
+    files on demand.
 
     Raises
     ------
@@ -246,7 +257,7 @@ def open_index(path: Path | str) -> NgramIndex:
         A file is missing or unreadable, or the tables do not fit together.
     """
     folder = Path(path)
-    words = _read(folder / "words.parquet")
+    words = _read_parquet(folder / "words.parquet")
     metadata = words.schema.metadata or {}
     try:
         about = {key: metadata[f"reticent.{key}".encode()].decode() for key in _ABOUT}
@@ -262,7 +273,7 @@ def open_index(path: Path | str) -> NgramIndex:
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are out of range)")
     levels = [folder / f"ngrams_{n}.parquet" for n in range(2, numbers["max_n"] + 1)]
     try:
-        return NgramIndex.from_tables(_batch(words), levels, surface=surface, **numbers)
+        return NgramIndex.from_tables(_as_one_batch(words), levels, surface=surface, **numbers)
     except ArtifactError as error:
         if str(folder) in str(error):
             raise
@@ -272,7 +283,8 @@ def open_index(path: Path | str) -> NgramIndex:
 _ABOUT = ("max_n", "num_units", "num_documents", "min_support", "surface")
 
 
-def _read(path: Path) -> pa.Table:
+def _read_parquet(path: Path) -> pa.Table:
+    """Return an index's table, read from a Parquet file; `ArtifactError` if it cannot be read."""
     try:
         # Threads of pyarrow's wait for ever for one that could not be started.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -281,6 +293,7 @@ def _read(path: Path) -> pa.Table:
         raise ArtifactError(f"{path}: not a readable table of an index ({type(error).__name__})") from None
 
 
-def _batch(table: pa.Table) -> pa.RecordBatch:
+def _as_one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return the rows of a table as one record batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -35,6 +35,7 @@ _jit = numba.njit(nogil=True, cache=True)
 
 @_jit
 def _mix(state: np.uint64) -> np.uint64:
+    """Return a 64-bit number with its bits mixed (the splitmix64 finaliser)."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))
@@ -42,7 +43,7 @@ def _mix(state: np.uint64) -> np.uint64:
 
 @_jit
 def _hash(seed: np.uint64, epoch: np.uint64, window: np.uint64, word: np.uint64) -> np.uint64:
-    """Return a 64-bit hash of the four counters: chained splitmix64 finalisers."""
+    """Return a 64-bit hash of (seed, epoch, window, word), for counter-based random draws."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     state = _mix(seed + golden)
     state = _mix(state ^ (epoch + golden))
@@ -64,7 +65,8 @@ def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nd
 
 @_jit
 def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
-    """Return a 64-bit keyed hash (uint64) of each key; ``seed`` and ``use`` are two secret 64-bit numbers."""
+    """Return a 64-bit keyed hash of each integer in ``keys``, uint64; ``seed`` and ``use`` are secret 64-bit
+    numbers."""
     hashes = np.empty(len(keys), dtype=np.uint64)
     for row in range(len(keys)):
         hashes[row] = _hash(np.uint64(seed), np.uint64(keys[row]), np.uint64(use), np.uint64(0))
@@ -73,7 +75,8 @@ def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
 
 @_jit
 def count_disorder(word_ids: np.ndarray, doc_offsets: np.ndarray) -> int:
-    """Return the number of tokens with an invalid word number: below -1, or less than one earlier on."""
+    """Return the number of tokens whose word number is invalid: below -1, or lower than an earlier one of the same
+    document."""
     found = 0
     for document in range(len(doc_offsets) - 1):
         last = 0
@@ -94,7 +97,8 @@ def draw_words(
     epoch: int,
     out: np.ndarray,
 ) -> int:
-    """Draw whole words to mask in each row; return the number of eligible tokens.
+    """Select random whole words to mask in each row of a batch, and mark their tokens in ``out`` (bool, (B, T)); return
+    the number of tokens that could be selected.
 
     A word is eligible when none of its tokens in the row is protected. Of E eligible words round(share * E) are drawn,
     at least one if there is any: those with the smallest hash of (seed, epoch, window, word).
@@ -158,7 +162,8 @@ def replace_words(
     epoch: int,
     out: np.ndarray,
 ) -> None:
-    """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, replaced by random tokens, or unchanged.
+    """Copy ``input_ids`` to ``out`` (B, T), with each word marked in ``drawn`` replaced by mask tokens, by random
+    tokens, or left unchanged, as masked language modelling does.
 
     The fate of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
     a draw of its own, uniform over ``random_ids``. Where no share is random, that array may be empty.
@@ -183,8 +188,8 @@ def replace_words(
 
 @_jit
 def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: int) -> np.ndarray:
-    """Return which tokens the goldfish loss drops, bool (N,): those where a hash of the ``h`` token ids before them, as
-    a share of its range, is below 1 / k. The first h tokens of a document are never dropped."""
+    """Return which tokens the goldfish loss excludes, bool (N,): those where a hash of the ``h`` preceding token ids
+    falls into the lowest 1 / k of its range. The first h tokens of a document are never excluded."""
     dropped = np.zeros(len(input_ids), dtype=np.bool_)
     golden = np.uint64(0x9E3779B97F4A7C15)
     # The number of hashes below 2^64 / k, which 64 bits hold as k >= 2.
@@ -200,7 +205,8 @@ def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: in
 
 @_jit
 def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Return the sum (modulo 2^64) of hashes of (seed, epoch, window, column, label) over a batch's targets.
+    """Return a checksum (sum modulo 2^64) of a batch's prediction targets, each hashed with seed, epoch, window and
+    column.
 
     A sum, so that it is the same however the windows are batched, and adds up over processes. Where a target stands is
     in it: a token that is protected in one document cannot pass for its equal in another.
@@ -217,7 +223,8 @@ def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int)
 
 @_jit
 def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the token range of every word: first token (int64), number of tokens (int32), document (int64)."""
+    """Return for each word of the documents its first token (int64), number of tokens (int32) and document (int64),
+    given each token's word number."""
     num_slots = 0
     for document in range(len(doc_offsets) - 1):
         last = -1
@@ -245,7 +252,7 @@ def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarra
 
 @_jit
 def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, max_n: int) -> np.ndarray:
-    """Return which words a policy protects, bool (W,), from the words where minimal identifying n-grams start.
+    """Return which words a policy protects, bool (W,), given the words at which minimal identifying n-grams start.
 
     The same as ``NgramIndex.protect`` without ``max_document_frequency``, for any policy and any ``max_n`` up to the
     one that ``ngram_starts`` was made with: one look-up of the n-grams serves them all.
@@ -278,7 +285,8 @@ def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, 
 
 @_jit
 def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number the tuples ``values[starts[i] : starts[i] + lengths[i]]``: only equal tuples share a number.
+    """Return an integer for each tuple ``values[starts[i] : starts[i] + lengths[i]]``, such that equal tuples, and only
+    these, have the same one, and the first i of each.
 
     Numbers run from 0 in the order of first appearance. A hash table of the distinct tuples, compared by value.
 
@@ -331,7 +339,7 @@ def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -
 
 @_jit
 def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each word whether ``values`` (bool, one a token) is True at all its tokens, bool (S,)."""
+    """Return for each word whether ``values`` (bool, one entry per token) is True at all its tokens, bool (S,)."""
     out = np.ones(len(starts), dtype=np.bool_)
     for word in range(len(starts)):
         for token in range(starts[word], starts[word] + lengths[word]):

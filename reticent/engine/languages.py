@@ -43,14 +43,14 @@ class LanguageCount:
         self._num_seen += len(texts)
         sample = texts.take(pa.array(np.flatnonzero((number < 1000) | (number % 101 == 0))))
         start = pc.utf8_lower(pc.utf8_slice_codeunits(sample, 0, 1000))
-        hits = np.stack([_counts(start, pattern) for pattern in _PATTERNS.values()])
+        hits = np.stack([_count_matches(start, pattern) for pattern in _PATTERNS.values()])
         best = hits.argmax(axis=0)[hits.max(axis=0, initial=0) > 0]
         for place, num in enumerate(np.bincount(best, minlength=len(LANGUAGES))):
             self._documents[LANGUAGES[place]] += int(num)
 
     @property
     def most(self) -> str | None:
-        """Code of most documents' language (ties: alphabetically first); None if no common word was found."""
+        """Code of the language that most documents have; None if no common word of any language was found."""
         language = max(LANGUAGES, key=self._documents.__getitem__)
         return language if self._documents[language] else None
 
@@ -112,30 +112,32 @@ class OtherLanguages:
 
     def add(self, texts: pa.Array) -> None:
         """Count the languages of further documents (strings, one a row)."""
-        found = _identified(texts, _NUM_CHARACTERS)
+        found = _identify_languages(texts, _NUM_CHARACTERS)
         # A list at the beginning of a note has no grammar: the rest of the note is asked too.
         doubtful = np.flatnonzero(~np.isin(found, self._places_of_known) & (found >= 0))
-        found[doubtful] = _identified(texts.take(pa.array(doubtful)), _MOST_CHARACTERS)
+        found[doubtful] = _identify_languages(texts.take(pa.array(doubtful)), _MOST_CHARACTERS)
         for place, name in enumerate(self.documents):
             self.documents[name] += int(np.count_nonzero(found == place))
 
     def in_language(self, code: str) -> int:
-        """Return the number of documents in a language; for other codes, in all unsupported ones."""
+        """Return the number of documents in the language with this code; for an unlisted code, the number in all
+        languages without rules."""
         code = {"nb": "no", "nn": "no"}.get(code, code)
         return self.documents.get(code, sum(self.unknown.values()))
 
     @property
     def unknown(self) -> dict[str, int]:
-        """Number of documents by language that the rules do not support; ``other``: not identified."""
+        """Number of documents in each language that the detection rules do not support; ``other``: not identified."""
         return {name: num for name, num in self.documents.items() if num and name not in self.known}
 
     def main(self) -> list[str]:
-        """Return the codes of languages with at least a fifth of these documents, without `UNTOLD`."""
+        """Return the codes of the identified languages that at least a fifth of the documents have."""
         num = sum(self.documents.values())
         return [name for name, count in self.documents.items() if count and 5 * count >= num and name != UNTOLD]
 
     def counts(self) -> dict[str, int]:
-        """Return ``long_documents``, those examined, and ``other_language``, those in unsupported ones."""
+        """Return counts for a report: ``long_documents``, those examined, and ``other_language``, those in unsupported
+        languages."""
         return {"long_documents": sum(self.documents.values()), "other_language": sum(self.unknown.values())}
 
     def warning(self) -> str | None:
@@ -152,40 +154,45 @@ class OtherLanguages:
 
 
 def known_languages(texts: pa.Array) -> np.ndarray:
-    """Return the index of each document's language in `KNOWN`, -1 for another language; a short document without common
-    words counts as English."""
+    """Return the language of each document as an index into `KNOWN` (de, en, es, fr), int64; -1 for another language. A
+    short document without common words counts as English."""
     known = [list(_WORDS_OF_NOTES).index(name) for name in KNOWN]
-    num_words, hits = _hits(texts, _NUM_CHARACTERS)
+    num_words, hits = _count_common_words(texts, _NUM_CHARACTERS)
     own = np.where(hits[known].max(axis=0, initial=0) > 0, hits[known].argmax(axis=0), KNOWN.index("en"))
-    found = _best(num_words, hits)
+    found = _most_likely(num_words, hits)
     return np.where((found < 0) | np.isin(found, known), own, -1)
 
 
-def _identified(texts: pa.Array, num_characters: int) -> np.ndarray:
-    """Return each document's index in `_WORDS_OF_NOTES`, its length if unidentified, -1 for a short document."""
-    return _best(*_hits(texts, num_characters))
+def _identify_languages(texts: pa.Array, num_characters: int) -> np.ndarray:
+    """Return each document's language as an index into `_WORDS_OF_NOTES`; the length of that table if unidentified, -1
+    for a short document."""
+    return _most_likely(*_count_common_words(texts, num_characters))
 
 
-def _hits(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of words at the start of each document, and of common words by language, (L, D)."""
+def _count_common_words(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of words in the first characters of each document, (D,), and the number of common words of each
+    language there, (L, D)."""
     num_words, flat = _rust.count_listed_words(texts, _LISTS_OF_NOTES, num_characters)
     hits = flat.astype(np.int64).reshape(len(texts), len(_LISTS_OF_NOTES)).T
     if len(rest := np.flatnonzero(num_words < 0)):
-        num_words[rest], hits[:, rest] = _hits_of_patterns(texts.take(pa.array(rest)), num_characters)
+        num_words[rest], hits[:, rest] = _count_by_patterns(texts.take(pa.array(rest)), num_characters)
     return num_words, hits
 
 
-def _hits_of_patterns(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of `_hits` by regular expressions, for texts of any script."""
+def _count_by_patterns(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same as `_count_common_words`, by regular expressions, for texts of any script."""
     start = pc.utf8_lower(pc.utf8_slice_codeunits(texts, 0, num_characters))
-    return _counts(start, _WORD), np.stack([_counts(start, pattern) for pattern in _PATTERNS_OF_NOTES.values()])
+    return _count_matches(start, _WORD), np.stack(
+        [_count_matches(start, pattern) for pattern in _PATTERNS_OF_NOTES.values()]
+    )
 
 
-def _best(num_words: np.ndarray, hits: np.ndarray) -> np.ndarray:
-    """Return the index of the language with most common words per document; see `_identified`."""
+def _most_likely(num_words: np.ndarray, hits: np.ndarray) -> np.ndarray:
+    """Return for each document the index of the language with most common words, as `_identify_languages` does."""
     best = np.where(hits.max(axis=0, initial=0) < _LEAST_SHARE * num_words, len(_WORDS_OF_NOTES), hits.argmax(axis=0))
     return np.where(num_words < FEWEST_WORDS, -1, best)
 
 
-def _counts(texts: pa.Array, pattern: str) -> np.ndarray:
+def _count_matches(texts: pa.Array, pattern: str) -> np.ndarray:
+    """Return the number of matches of a regular expression in each text; 0 for null."""
     return pc.count_substring_regex(texts, pattern).fill_null(0).to_numpy(zero_copy_only=False)

@@ -63,7 +63,8 @@ class SurrogateNames:
             raise PolicyError(f"language of names: expected {AUTO} or one of {known}, got {self.language!r}")
 
     def digest(self) -> str | None:
-        """Return the SHA-256, hexadecimal, of the names that can be drawn; None for syllables."""
+        """Return the SHA-256, hexadecimal, of all names that surrogates can be drawn from; None if they are invented
+        syllables."""
         if self.source == SYLLABLES:
             return None
         tables = self._tables()
@@ -71,7 +72,7 @@ class SurrogateNames:
         return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
 
     def pool(self, language_of_documents: str | None = None) -> NamePool | None:
-        """Return the pool of names to draw from; None for syllables.
+        """Return the names that surrogates are drawn from, as a Rust object; None if they are invented syllables.
 
         Parameters
         ----------
@@ -83,50 +84,57 @@ class SurrogateNames:
             return None
         tables = self._tables()
         if self.language != AUTO:
-            return _pool(self.source, self.language)
+            return _make_pool(self.source, self.language)
         chosen = (language_of_documents, "en", *sorted(tables))
-        return _pool(self.source, next(name for name in chosen if name in tables))
+        return _make_pool(self.source, next(name for name in chosen if name in tables))
 
     def _tables(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+        """Return the names of the source: language -> kind -> names."""
         return _read(self.source)
 
 
 def name_lists(language: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the realistic names of a language by kind (`KINDS`); the English ones if the language has none."""
+    """Return the built-in realistic names of a language by kind (`KINDS`); the English ones if the language has
+    none."""
     tables = _read(REALISTIC)
     return tables.get(language, tables["en"])
 
 
 @lru_cache(maxsize=8)
-def _pool(source: str, language: str) -> NamePool:
+def _make_pool(source: str, language: str) -> NamePool:
+    """Return the names of a source in one language as a Rust object."""
     table = _read(source)[language]
     try:
         return _rust.NamePool(*(pa.array(table[kind], pa.string()) for kind in KINDS))
     except PolicyError as error:
-        raise PolicyError(f"{_called(source)}: {language}: {error}") from None
+        raise PolicyError(f"{_setting_text(source)}: {language}: {error}") from None
 
 
 @lru_cache(maxsize=2)
 def _read(source: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Return language -> kind -> distinct names, read from a TOML file or the built-in lists."""
+    """Return a dict from language to kind to distinct names, read from a TOML file or the built-in lists."""
     try:
         tables = tomllib.loads((_FILE if source == REALISTIC else Path(source)).read_text(encoding="utf-8"))
     except OSError as error:
         raise PolicyError(
-            f"{_called(source)}: cannot be read ({error.strerror}); expected {REALISTIC!r}, {SYLLABLES!r} or a file"
+            f"{_setting_text(source)}: cannot be read ({error.strerror}); "
+            f"expected {REALISTIC!r}, {SYLLABLES!r} or a file"
         ) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise PolicyError(f"{_called(source)}: not a file of TOML in UTF-8") from None
+        raise PolicyError(f"{_setting_text(source)}: not a file of TOML in UTF-8") from None
     for language, table in tables.items():
         if not isinstance(table, dict) or not all(isinstance(table.get(kind), str) for kind in KINDS):
-            raise PolicyError(f"{_called(source)}: {language}: expected a table with the names of {', '.join(KINDS)}")
+            raise PolicyError(
+                f"{_setting_text(source)}: {language}: expected a table with the names of {', '.join(KINDS)}"
+            )
     if not tables:
-        raise PolicyError(f"{_called(source)}: expected a table a language")
+        raise PolicyError(f"{_setting_text(source)}: expected a table a language")
     return {
         language: {kind: tuple(dict.fromkeys(table[kind].split())) for kind in KINDS}
         for language, table in tables.items()
     }
 
 
-def _called(source: str) -> str:
+def _setting_text(source: str) -> str:
+    """Return the setting and its value, for an error message."""
     return f"surrogates.names: {source}"

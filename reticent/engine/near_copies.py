@@ -40,8 +40,8 @@ def heldout_with_copies(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray | None:
-    """Return for each individual (by code) whether they are held out and hold a near-copy of a member's document; bool.
-    None if members and held-out have more than `MAX_BYTES` of text, as none is then looked for.
+    """Return which individuals are held out and have a near-duplicate of a member's document, bool (num_individuals,);
+    None if members and held-out have more than `MAX_BYTES` of text, as no duplicates are then searched for.
 
     Parameters
     ----------
@@ -56,6 +56,7 @@ def heldout_with_copies(
     collector, sizes = _rust.CopyCollector(), [0]
 
     def add(first: int, batch: pa.RecordBatch) -> None:
+        """Add the texts of a record batch's member and held-out documents to the collector."""
         texts = batch.column("text").filter(pa.array(kept[first : first + batch.num_rows]))
         sizes.append(int(pc.sum(pc.binary_length(texts)).as_py() or 0))
         if sum(sizes) > MAX_BYTES:
@@ -81,12 +82,13 @@ def heldout_with_copies(
 
 
 def write_copied(copied: np.ndarray, folder: Path) -> None:
-    """Write a mask of the individuals who hold a near-copy, by code (secret)."""
+    """Write a mask of the individuals with a near-duplicate of a member's document to ``folder`` (secret)."""
     pq.write_table(pa.table({"copied": copied}), folder / FILE)
 
 
 def read_copied(folder: Path) -> np.ndarray:
-    """Return the mask of individuals who hold a near-copy, bool by code; `ArtifactError` if it cannot be read."""
+    """Return the stored mask of the individuals with a near-duplicate of a member's document, bool (num_individuals,);
+    `ArtifactError` if it cannot be read."""
     path = folder / FILE
     try:
         return pq.read_table(path, columns=["copied"]).column(0).to_numpy()

@@ -51,7 +51,7 @@ class NgramIndex:
     # ------------------------------------------------------------------ look-ups
 
     def support(self, ngram: str) -> int:
-        """Return how many units use a word or an n-gram; the text is segmented and normalised as the documents were.
+        """Return how many units (individuals or households) use a word or n-gram, given as text.
 
         Returns
         -------
@@ -71,7 +71,7 @@ class NgramIndex:
         words = self._words_of(ngram)
         if not 1 <= len(words) <= self.max_n:
             raise PolicyError(f"expected an n-gram of 1 to {self.max_n} words, got {len(words)}")
-        return self._support_of(words)
+        return self._look_up_support(words)
 
     __getitem__ = support
 
@@ -80,7 +80,7 @@ class NgramIndex:
         return isinstance(ngram, str) and self.support(ngram) > 0
 
     def _words_of(self, text: str) -> list[str]:
-        """Return the words of a text, normalised to this index's surface (spelling) rule."""
+        """Return the words of a text, normalised as this index does (exact, casefolded or folded)."""
 
         texts = pa.array([text], pa.large_string())
         words = pa.record_batch(_rust.segment(texts, num_threads=1).surfaces(texts)).column("word")
@@ -89,12 +89,14 @@ class NgramIndex:
         )
         return surfaces
 
-    def _support_of(self, words: list[str]) -> int:
-        """Return the support of an n-gram by look-up level by level: an n-gram is the pair of its two (n-1)-grams."""
+    def _look_up_support(self, words: list[str]) -> int:
+        """Return the support of an n-gram, given its words; 0 if it does not occur."""
         ids: list[int] = []
         supports: list[int] = []
         for word in words:
-            row = _find(word.encode(), self.num_words, lambda at: self.words(at, 1)["word"][0].as_py().encode())
+            row = _binary_search(
+                word.encode(), self.num_words, lambda at: self.words(at, 1)["word"][0].as_py().encode()
+            )
             if row is None:
                 return 0
             ids.append(row)
@@ -102,8 +104,8 @@ class NgramIndex:
         for n in range(2, len(words) + 1):
             if min(supports) < self.min_support:
                 return min(supports)
-            key_of = functools.partial(self._pair, n)
-            found = [_find(pair, self.num_ngrams(n), key_of) for pair in itertools.pairwise(ids)]
+            key_of = functools.partial(self._halves_of, n)
+            found = [_binary_search(pair, self.num_ngrams(n), key_of) for pair in itertools.pairwise(ids)]
             rows = [row for row in found if row is not None]
             if len(rows) < len(found):
                 return 0
@@ -111,14 +113,17 @@ class NgramIndex:
             ids = [self._rank(n, row) for row in rows] if n < len(words) else rows
         return supports[0]
 
-    def _pair(self, n: int, row: int) -> tuple[int, int]:
+    def _halves_of(self, n: int, row: int) -> tuple[int, int]:
+        """Return the two (n-1)-grams, as row numbers, of the n-gram in this row."""
         ngram = self.level(n, row, 1)
         return ngram["left"][0].as_py(), ngram["right"][0].as_py()
 
     def _rank(self, n: int, row: int) -> int:
-        """Return the number of extended n-grams before this row, which is its number in the next level."""
+        """Return the number of extended n-grams (support of ``min_support`` or more) before this row, which is how the
+        next level refers to it."""
 
         def num_extended(start: int, length: int) -> int:
+            """Return the number of extended n-grams in ``length`` rows from ``start``."""
             return int(np.count_nonzero(self.level(n, start, length)["support"].to_numpy() >= self.min_support))
 
         if n not in self._extended:
@@ -142,6 +147,7 @@ class NgramIndex:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents counted."""
         return self._core.num_documents
 
     @property
@@ -151,6 +157,7 @@ class NgramIndex:
 
     @property
     def num_occurrences(self) -> int:
+        """Number of occurrences of all words."""
         return self._core.num_occurrences
 
     @property
@@ -160,12 +167,12 @@ class NgramIndex:
 
     @property
     def min_support(self) -> int:
-        """Least support of n-grams that are extended to longer ones; n-grams below it are kept."""
+        """Minimum support of n-grams that are extended to longer ones; rarer n-grams are stored but not extended."""
         return self._core.min_support
 
     @property
     def spilled_bytes(self) -> int:
-        """Peak disk usage of building the index, in bytes; 0 without a memory limit."""
+        """Peak disk usage of building the index, in bytes; 0 if it was built in memory."""
         return self._core.spilled_bytes
 
     @property
@@ -174,8 +181,8 @@ class NgramIndex:
         return self._core.surface
 
     def words(self, start: int = 0, length: int | None = None) -> pa.RecordBatch:
-        """Return the words as columns word, support (uint32), occurrences (uint64), in byte order of the word: all, or
-        ``length`` rows from ``start``."""
+        """Return the distinct words and their counts, as columns word, support (uint32), occurrences (uint64), in byte
+        order of the word: all, or ``length`` rows from ``start``."""
         return pa.record_batch(self._core.words(start, length))
 
     def num_ngrams(self, n: int) -> int:
@@ -183,13 +190,13 @@ class NgramIndex:
         return self._core.num_ngrams(n)
 
     def level(self, n: int, start: int = 0, length: int | None = None) -> pa.RecordBatch:
-        """Return the n-grams of n >= 2 words as columns left, right, support (uint32), sorted by (left, right): all, or
-        ``length`` rows from ``start``. For n = 2 left and right are rows of `words`; beyond, they number the extended
-        n-grams of the level before."""
+        """Return the distinct n-grams of n >= 2 words as columns left, right (their two (n-1)-grams), support (uint32),
+        sorted: all, or ``length`` rows from ``start``. For n = 2, left and right are rows of `words`; beyond, they
+        number the extended n-grams of the level before."""
         return pa.record_batch(self._core.level(n, start, length))
 
     def table_bytes(self, *, k: int, n: int) -> int:
-        """Return the memory, in bytes, of the n-gram look-up tables that protection by this k and n needs."""
+        """Return the size, in bytes, of the in-memory n-gram tables that protection with this k and n needs."""
         return self._core.table_bytes(k=k, n=n)
 
     def forget_tables(self) -> None:
@@ -197,7 +204,7 @@ class NgramIndex:
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
-        """Return an index of the same words with other supports, integers (num_words,), and max_n 1."""
+        """Return an index of the same words with these supports, integers (num_words,), and no longer n-grams."""
         words = self.words()
         columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
         return NgramIndex.from_tables(
@@ -207,7 +214,8 @@ class NgramIndex:
 
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
-        """Return the index of tables as `words` and `level` return them; `ArtifactError` if they do not fit together.
+        """Return an index made from its tables, as `words` and `level` return them; `ArtifactError` if they do not fit
+        together.
 
         A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
         it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
@@ -218,19 +226,19 @@ class NgramIndex:
     # ------------------------------------------------------------------ sums and protection
 
     def merge(self, other: NgramIndex) -> NgramIndex:
-        """Return the index of the union of two document sets that share no unit (both with ``min_support`` 1)."""
+        """Return the index of the documents of both indexes, which must share no unit (both with ``min_support`` 1)."""
         return NgramIndex(self._core.merge(other._core))
 
     def prune(self, min_support: int) -> NgramIndex:
-        """Return this index reduced to a greater ``min_support``, as the same documents would give it."""
+        """Return a copy of the index with a greater ``min_support``, equal to one built with it."""
         return NgramIndex(self._core.prune(min_support))
 
     def update(
         self, removed: NgramIndex, added: NgramIndex, k: int
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
-        """Return this index minus the documents of ``removed`` plus those of ``added``, and for each n the numbers of
-        n-grams that are new, gone, newly identifying (support below ``k``), and no longer identifying. All with
-        ``min_support`` 1."""
+        """Return this index without the documents counted in ``removed`` and with those in ``added``, and for each n
+        the numbers of n-grams that are new, gone, newly identifying (support below ``k``), and no longer identifying.
+        All three indexes have ``min_support`` 1."""
         updated, moved = self._core.update(removed._core, added._core, k)
         return NgramIndex(updated), moved
 
@@ -245,8 +253,8 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Return for each word of the texts its flag (`INDIRECT` or 0), and the lengths n of the minimal identifying
-        n-grams that start at it, as bits; both uint8."""
+        """Return for each word of the texts its protection flag (`INDIRECT` or 0), and as bits the lengths n of the
+        minimal identifying n-grams that start at it: two uint8 arrays (W,)."""
         return self._core.protect(
             texts,
             words,
@@ -258,11 +266,12 @@ class NgramIndex:
         )
 
     def number_words(self, texts: pa.Array, words: _rust.Words, *, num_threads: int = 0) -> NDArray[np.uint32]:
-        """Return the index row of each word of the texts, uint32; all bits are set for an unknown word."""
+        """Return the row in this index of each word of the texts, uint32 (W,); 2^32 - 1 for an unknown word."""
         return self._core.number_words(texts, words, num_threads=num_threads)
 
     def blacklist(self) -> _rust.Blacklist:
-        """Return an empty blacklist of surface forms; this index says which are too common for it."""
+        """Return an empty set of word forms to protect everywhere; by this index, forms that are too common are
+        protected in their own unit's documents only."""
         return _rust.Blacklist(surface=self.surface, index=self._core)
 
     def numbering(
@@ -275,7 +284,8 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> _rust.Numbering:
-        """Return the Rust object that flags documents, given as rows of this index, by the supports of ``by``."""
+        """Return a Rust object that flags the protected words of documents given as row numbers of this index, by the
+        supports in the index ``by``."""
 
         limit = max_document_frequency
         return _rust.Numbering(
@@ -283,8 +293,8 @@ class NgramIndex:
         )
 
 
-def _find(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
-    """Return the row with this key (``key_of`` returns a row's), by binary search in ascending rows, or None."""
+def _binary_search(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
+    """Return the row with this key, where ``key_of(row)`` ascends over ``num_rows`` rows; None if there is none."""
     first, end = 0, num_rows
     while first < end:
         middle = (first + end) // 2

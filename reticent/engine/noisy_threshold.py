@@ -40,8 +40,8 @@ class Noise:
     max_words: int | None = None
 
     def shares(self, k: int, largest: int) -> np.ndarray:
-        """Return for each number of users (or voters) from 0 to ``largest`` the probability that a word is unprotected,
-        float64; it is 0 below k."""
+        """Return the probability that a word is unprotected, for each number of users (or voters) from 0 to
+        ``largest``: float64 (largest + 1,), 0 below k."""
         if self.max_words is None:
             return unprotected_shares(k, self.epsilon, self.delta, largest)
 
@@ -49,7 +49,8 @@ class Noise:
 
 
 def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return for each number of users from 0 to ``largest`` the probability that a word is unprotected, float64.
+    """Return the probability that a word is unprotected, for each number of users from 0 to ``largest``: float64
+    (largest + 1,).
 
     It is 0 below k, rises, and becomes 1 (`PolicyError` where epsilon is not over 0, or delta not in (0, 1)).
 
@@ -68,7 +69,7 @@ def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np
 
 
 def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: np.ndarray | None = None) -> NgramIndex:
-    """Return a copy of an index in which the words that the noisy threshold protects have a support below k.
+    """Return a copy of an n-gram index in which the words that the noisy threshold protects have a support below k.
 
     It serves for protection by single words alone (n = 1). The draw of a word depends on key and word alone, so a word
     that is protected is so in any part of the corpus.
@@ -91,7 +92,7 @@ def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: 
 
 
 def _uniform(key: bytes, word: str) -> float:
-    """Return a pseudo-random number in [0, 1), of 53 bits, that is a keyed hash of the word."""
+    """Return a keyed hash of the word as a number in [0, 1), of 53 bits."""
     digest = hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"threshold").digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 

@@ -37,7 +37,8 @@ TOKENS_AT_ONCE = 1 << 22
 
 
 def ids_of(folder: Path) -> Path:
-    """Return the folder that holds the token ids of a view: the view's own folder, or ``ids`` beside it."""
+    """Return the folder with the token ids for a folder of protected tokens: that folder itself, or ``ids`` beside
+    it."""
     holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
 
@@ -68,20 +69,21 @@ class StoredIds:
         self.ids = mapped_column(folder / "ids.bin", np.dtype("<u2"), num_tokens)
         self.is_wide = (folder / "ids_high.bin").exists()
         self.high = mapped_column(folder / "ids_high.bin", np.dtype("u1"), num_tokens if self.is_wide else 0)
-        self.begins, self.outside = (_bits(folder, name, num_tokens) for name in ID_BITS)
+        self.begins, self.outside = (_map_bits(folder, name, num_tokens) for name in ID_BITS)
         self.exceptions = tokens_of(folder, exceptions, num_tokens)
         self.skipped, self.more = (exceptions.column(name).to_numpy() for name in ("skipped", "more"))
         self.passed = np.concatenate([[0], np.cumsum(self.skipped, dtype=np.int64)])
 
     @functools.cached_property
     def ranks(self) -> np.ndarray:
+        """Number of words that begin before each block of tokens, for fast counting of words."""
         from reticent.engine.packed_kernels import rank_blocks
 
         return rank_blocks(self.begins)
 
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the exceptions among the tokens of documents ``first`` to ``end``, exclusive: token numbers, words
-        skipped before each, and further words that each overlaps."""
+        """Return, for documents ``first`` to ``end`` (exclusive), the tokens that do not simply continue or begin one
+        word: token numbers, words skipped before each, and further words that each overlaps."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
@@ -111,13 +113,13 @@ class PackedTokens:
         lengths = stored.doc_offsets[self.documents + 1] - self.firsts
         self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         num_tokens = int(self.doc_offsets[-1])
-        self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
+        self.direct, self.indirect = (_map_bits(folder, name, num_tokens) for name in PLANES)
         self._ngram_starts = NgramStarts(folder, VIEW_TABLES["ngram_starts"], num_tokens)
         self._folder = folder
 
     @functools.cached_property
     def untold(self) -> pa.Table:
-        """Table of the words whose protection cannot be derived from that of their tokens (schema `UNTOLD`)."""
+        """Table of the words whose protection cannot be derived from the flags of their tokens (schema `UNTOLD`)."""
         there = (self._folder / "untold.parquet").exists()
         return read_table(self._folder, "untold", UNTOLD) if there else UNTOLD.empty_table()
 
@@ -130,7 +132,8 @@ class PackedTokens:
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write windows of token ids, word numbers and flags to ``out``, each (B, T); see `gather_packed`."""
+        """Write windows of tokens to ``out`` as token ids, word numbers and protection flags, each (B, T); see
+        `gather_packed`."""
         from reticent.engine.packed_kernels import gather_packed
 
         stored, firsts = self.stored, self.firsts[documents]
@@ -141,19 +144,22 @@ class PackedTokens:
         )  # fmt: skip
 
     def column(self, name: str) -> np.ndarray:
-        """Return a whole column of `TokenStore` by its name, one entry per token."""
+        """Return the column ``name`` of `TokenStore` ("input_ids", "word_ids", "flags" or "ngram_starts") for all
+        tokens."""
         num_documents = len(self.documents)
-        if name == "input_ids" and self._is_run(0, num_documents):
+        if name == "input_ids" and self._is_contiguous(0, num_documents):
             return self.block(name, 0, num_documents)
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield a column of `TokenStore` in blocks of whole documents; one empty block if there are none."""
+        """Yield the column ``name`` of `TokenStore` in consecutive blocks of whole documents; one empty block if there
+        are no documents."""
         for first, end in self.runs():
             yield self.block(name, first, end)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges (first, end) of documents to unpack together; one empty range if there are none."""
+        """Yield ranges (first, end) of documents that are small enough to unpack together; one empty range if there are
+        none."""
         num_documents = len(self.doc_offsets) - 1
         first = 0
         while True:
@@ -165,7 +171,7 @@ class PackedTokens:
             first = end
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
-        """Return the entries of the column ``name`` for the tokens of documents ``first`` to ``end``, exclusive."""
+        """Return the column ``name`` for the tokens of documents ``first`` to ``end``, exclusive."""
         if name == "input_ids":
             return self._ids(first, end)
         if name == "word_ids":
@@ -176,17 +182,17 @@ class PackedTokens:
             tokens, known = self.ngrams(first, end)
             column[tokens] = known
             return column
-        return _unpacked(self.direct, start, stop) | _unpacked(self.indirect, start, stop) << 1
+        return _unpack_bits(self.direct, start, stop) | _unpack_bits(self.indirect, start, stop) << 1
 
     def ngrams(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where minimal identifying n-grams start in documents ``first`` to ``end``: token positions relative to
-        their first token, and the lengths n as bits."""
+        """Return where minimal identifying n-grams start in documents ``first`` to ``end``: token positions, counted
+        from the first document's first token, and the lengths n as bits."""
         start, stop = (int(at) for at in self.doc_offsets[[first, end]])
         tokens, lengths = self._ngram_starts.between(start, stop)
         return tokens - start, lengths
 
     def has_flag(self, flags: int) -> bool:
-        """Whether any token has one of these flag bits."""
+        """Whether any token has one of these protection flags."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
     def _ids(self, first: int, end: int) -> np.ndarray:
@@ -209,8 +215,8 @@ class PackedTokens:
         return words
 
     def exceptions_at(self, places: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of these ascending token positions are exceptions (indices into ``places``), and their rows in
-        the exception table of the ids."""
+        """Return which of these ascending token positions are in the exception table of the token ids (indices into
+        ``places``), and their rows in that table."""
         exceptions = self.stored.exceptions
         if isinstance(places, slice):
             first, end = np.searchsorted(exceptions, [places.start, places.stop])
@@ -222,16 +228,16 @@ class PackedTokens:
         return tokens[own], rows[own]
 
     def places(self, first: int, end: int) -> slice | np.ndarray:
-        """Return the positions of these documents' tokens in the folder of ids; a slice if contiguous."""
+        """Return the positions of these documents' tokens in the file of token ids; a slice if they are contiguous."""
         offsets, firsts = self.doc_offsets[first : end + 1], self.firsts[first:end]
         length = int(offsets[-1] - offsets[0])
-        if self._is_run(first, end):
+        if self._is_contiguous(first, end):
             place = int(firsts[0]) if end > first else 0
             return slice(place, place + length)
         return np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
 
-    def _is_run(self, first: int, end: int) -> bool:
-        """Whether documents ``first`` to ``end`` of the view are contiguous in the folder of ids, too."""
+    def _is_contiguous(self, first: int, end: int) -> bool:
+        """Whether documents ``first`` to ``end`` are contiguous in the file of token ids."""
         return end <= first or int(self.documents[end - 1] - self.documents[first]) == end - first - 1
 
 
@@ -249,36 +255,38 @@ def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
 
 
 def bits_at(bits: np.ndarray, places: slice | np.ndarray) -> np.ndarray:
-    """Return the bits at these ascending positions, uint8, 0 or 1. Memory is proportional to the number of positions,
-    however far apart they are."""
+    """Return the bits of a packed bit array at these ascending positions, uint8, 0 or 1. Memory is proportional to the
+    number of positions, however far apart they are."""
     if isinstance(places, slice):
-        return _unpacked(bits, places.start, places.stop)
+        return _unpack_bits(bits, places.start, places.stop)
     if len(places) and places[-1] - places[0] < 4 * len(places):
-        return _unpacked(bits, int(places[0]), int(places[-1]) + 1)[places - places[0]]
+        return _unpack_bits(bits, int(places[0]), int(places[-1]) + 1)[places - places[0]]
     chosen: np.ndarray = bits.view(np.uint8)[places >> 3] >> (places & 7).astype(np.uint8) & np.uint8(1)
     return chosen
 
 
-def _unpacked(bits: np.ndarray, first: int, end: int) -> np.ndarray:
-    """Return the bits ``first`` to ``end``, exclusive, of a bit array, uint8, 0 or 1."""
+def _unpack_bits(bits: np.ndarray, first: int, end: int) -> np.ndarray:
+    """Return the bits ``first`` to ``end``, exclusive, of a packed bit array, uint8, 0 or 1."""
     whole = np.unpackbits(bits[first >> 6 : -(-end // 64)].view(np.uint8), bitorder="little")
     return whole[first & 63 : (first & 63) + end - first]
 
 
-def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
+def _map_bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
+    """Return a file of ``num_bits`` bits as a memory-mapped array of uint64."""
     return mapped_column(folder / f"{name}.bits", np.dtype("<u8"), -(-num_bits // 64))
 
 
 def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
-    """Return the token numbers in a table, int64; `ArtifactError` if they do not ascend below ``num_tokens``."""
+    """Return the column ``token`` of a table as int64; `ArtifactError` if it does not ascend strictly below
+    ``num_tokens``."""
     tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
     if not ascends(tokens, num_tokens):
-        raise _not_there(folder)
+        raise _damaged_error(folder)
     return tokens
 
 
 def ascends(numbers: np.ndarray, end: int) -> bool:
-    """Whether these numbers are strictly ascending, and from 0 to ``end``, exclusive."""
+    """Whether these numbers ascend strictly and lie between 0 and ``end``, exclusive."""
     return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
 
 
@@ -296,12 +304,13 @@ class _Table:
         try:
             self._file = pq.ParquetFile(self.path)
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         if not self._file.schema_arrow.equals(schema, check_metadata=True):
             self._file.close()
             raise ArtifactError(f"{self.path}: not a table of protected tokens of this version; run protect again")
 
-    def _unreadable(self, error: Exception) -> ArtifactError:
+    def _unreadable_error(self, error: Exception) -> ArtifactError:
+        """Return the error that the table's file cannot be read."""
         return ArtifactError(f"{self.path}: not a readable table of protected tokens ({type(error).__name__})")
 
     def read(self, groups: list[int] | None = None) -> pa.Table:
@@ -311,12 +320,12 @@ class _Table:
             table = self._file.read_row_groups(list(chosen), use_threads=False)
             table.validate(full=True)
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         return table
 
     def bounds(self) -> np.ndarray:
-        """Return the minimum and maximum of the first column for each row group that has rows, and the group's number:
-        int64, shape (G, 3)."""
+        """Return the minimum and maximum of the first column in each non-empty row group, and the group's number: int64
+        (G, 3)."""
         groups = ((number, self._file.metadata.row_group(number)) for number in range(self._file.num_row_groups))
         known = [(group.column(0).statistics, number) for number, group in groups if group.num_rows]
         if any(statistics is None or not statistics.has_min_max for statistics, _ in known):
@@ -336,14 +345,14 @@ class NgramStarts:
         self._table = _Table(folder, "ngram_starts", schema)
         bounds = self._table.bounds()
         self._firsts, self._lasts, self._groups = bounds.T
-        if not ascends(bounds[:, :2].reshape(-1)[_must_ascend(bounds)], num_tokens):
-            raise _not_there(folder)
+        if not ascends(bounds[:, :2].reshape(-1)[_ascending_bounds(bounds)], num_tokens):
+            raise _damaged_error(folder)
         self._lock = Lock()  # one file, and what was read of it last
         self._known: tuple[list[int], np.ndarray, np.ndarray] = [], np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def between(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the n-gram starts among the tokens ``start`` to ``stop``, exclusive: token numbers, int64, ascending,
-        and lengths as bits, uint8."""
+        """Return the tokens from ``start`` to ``stop``, exclusive, at which minimal identifying n-grams start: token
+        numbers, int64, and the n-grams' lengths as bits, uint8."""
         groups = self._groups[(self._lasts >= start) & (self._firsts < stop)].tolist()
         if not groups:
             return np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -357,18 +366,20 @@ class NgramStarts:
         return tokens[own], lengths[own]
 
 
-def _must_ascend(bounds: np.ndarray) -> np.ndarray:
-    """Return a mask of the row groups' bounds (minimum and maximum by turns) that must ascend strictly: the maximum of
-    a group of one row is left out, bool (2G,)."""
+def _ascending_bounds(bounds: np.ndarray) -> np.ndarray:
+    """Return a mask, bool (2G,), over the row groups' minima and maxima in turn: all must ascend strictly, except the
+    maximum of a group of one row, which equals its minimum."""
     return np.stack([np.ones(len(bounds), dtype=bool), bounds[:, 1] != bounds[:, 0]], axis=1).reshape(-1)
 
 
-def _not_there(folder: Path) -> ArtifactError:
+def _damaged_error(folder: Path) -> ArtifactError:
+    """Return the error that a table of the folder names tokens that do not exist."""
     return ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
 
 
 def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """Return a Parquet table of a folder; `ArtifactError` if it cannot be read or has another schema version."""
+    """Return a Parquet table ``name`` of a folder; `ArtifactError` if it cannot be read or has another schema
+    version."""
     table = _Table(folder, name, schema)
     try:
         return table.read().combine_chunks()

@@ -18,7 +18,8 @@ BLOCK = 4096
 
 
 @_jit
-def _ones(word: np.uint64) -> int:
+def _count_ones(word: np.uint64) -> int:
+    """Return the number of set bits in a 64-bit word."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -26,33 +27,34 @@ def _ones(word: np.uint64) -> int:
 
 
 @_jit
-def _bit(bits: np.ndarray, at: int) -> int:
+def _bit_at(bits: np.ndarray, at: int) -> int:
+    """Return the bit at this position of a packed bit array, 0 or 1."""
     return np.int64((bits[at >> 6] >> np.uint64(at & 63)) & np.uint64(1))  # type: ignore[return-value]
 
 
 @_jit
 def rank_blocks(bits: np.ndarray) -> np.ndarray:
-    """Return the number of set bits before each block of `BLOCK` bits, int64 (blocks + 1,)."""
+    """Return the number of set bits before each block of `BLOCK` bits, int64 (num_blocks + 1,)."""
     per_block = BLOCK // 64
     ranks = np.zeros(len(bits) // per_block + 2, dtype=np.int64)
     total = 0
     for word in range(len(bits)):
         if word % per_block == 0:
             ranks[word // per_block] = total
-        total += _ones(bits[word])
+        total += _count_ones(bits[word])
     ranks[(len(bits) + per_block - 1) // per_block :] = total
     return ranks
 
 
 @_jit
 def _words_before(begins: np.ndarray, ranks: np.ndarray, exceptions: np.ndarray, passed: np.ndarray, token: int) -> int:
-    """Return the number of words of the store that begin, or have no token, before a token."""
+    """Return the number of words that begin before a token in the whole store, words without a token included."""
     block = token // BLOCK
     total = ranks[block]
     for word in range(block * (BLOCK // 64), token >> 6):
-        total += _ones(begins[word])
+        total += _count_ones(begins[word])
     if token & 63:
-        total += _ones(begins[token >> 6] & ((np.uint64(1) << np.uint64(token & 63)) - np.uint64(1)))
+        total += _count_ones(begins[token >> 6] & ((np.uint64(1) << np.uint64(token & 63)) - np.uint64(1)))
     return total + passed[np.searchsorted(exceptions, token)]
 
 
@@ -77,7 +79,8 @@ def gather_packed(
     out_words: np.ndarray,
     out_flags: np.ndarray,
 ) -> None:
-    """Unpack each token window to its row of the outputs (B, T), from column ``offset``; the rest is ``pad``, -1, 0.
+    """Unpack each token window to its row of the output arrays (B, T), from column ``offset``; other cells get ``pad``,
+    -1 and 0.
 
     ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, by number of the ids;
     ``places`` is the window's first token by number of the planes ``direct`` and ``indirect``.
@@ -93,7 +96,7 @@ def gather_packed(
         out_flags[row, :offset] = 0
         for i in range(length):
             token = start + i
-            word += _bit(begins, token)
+            word += _bit_at(begins, token)
             if nearest < len(exceptions) and exceptions[nearest] == token:
                 word += passed[nearest + 1] - passed[nearest]
                 nearest += 1
@@ -101,8 +104,8 @@ def gather_packed(
             if is_wide:
                 number |= np.int64(high[token]) << 16
             out_ids[row, offset + i] = number
-            out_words[row, offset + i] = -1 if _bit(outside, token) else word
-            out_flags[row, offset + i] = _bit(direct, place + i) | _bit(indirect, place + i) << 1
+            out_words[row, offset + i] = -1 if _bit_at(outside, token) else word
+            out_flags[row, offset + i] = _bit_at(direct, place + i) | _bit_at(indirect, place + i) << 1
         out_ids[row, offset + length :] = pad
         out_words[row, offset + length :] = -1
         out_flags[row, offset + length :] = 0

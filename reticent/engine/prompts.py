@@ -82,12 +82,13 @@ class PromptNormaliser:
                 if counted[at] in self._common:
                     continue
                 start, end = int(starts[at]), int(ends[at])
-                parts += [raw[last:start], self._drawn(raw[start:end].decode()).encode()]
+                parts += [raw[last:start], self._draw_word(raw[start:end].decode()).encode()]
                 last, num = end, num + 1
             result.append(NormalisedPrompt(b"".join([*parts, raw[last:]]).decode(), num))
         return result
 
-    def _drawn(self, word: str) -> str:
+    def _draw_word(self, word: str) -> str:
+        """Return a random public word of the same case form as ``word``."""
         own = self._pool.get(_form(word)) or next(iter(self._pool.values()))
         return own[int(self._random.integers(len(own)))]
 

@@ -67,11 +67,12 @@ class Policy(Section):
     words: Annotated[Words, of_job(None)] = "counted"
 
     def cache_key(self) -> dict[str, Any]:
-        """Return the settings that flags depend on, without the public words, which are identified by content."""
+        """Return the settings that protection flags depend on, except the public words, which callers identify by
+        content."""
         return self.model_dump(exclude={"public_words"})
 
     def scope_of(self, label: str) -> Scope:
-        """Return how far a span of this label protects its words: the label's own scope, or that of its category."""
+        """Return how far a detected span of this label protects its words: "corpus", "individual" or "occurrence"."""
         known = self.scopes.get(label) or DEFAULT_SCOPES.get(label.upper())
         scope = known or DEFAULT_SCOPES.get(category(label), "corpus")
         return "individual" if scope == "corpus" and self.words != "counted" else scope

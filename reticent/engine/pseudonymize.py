@@ -87,17 +87,18 @@ class OffsetMap:
     new_end: np.ndarray
 
     def to_new(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return start and end in the new texts of spans of the old texts; ``document`` has their rows.
+        """Return the start and end, in the rewritten texts, of spans of the original texts; ``document`` has the spans'
+        row numbers.
 
         A bound inside an edit goes to that edit's own bound: the result covers all that the span met.
         """
-        return self._map(document, start, end, self.old_start, self.old_end, self.new_start, self.new_end)
+        return self._map_spans(document, start, end, self.old_start, self.old_end, self.new_start, self.new_end)
 
     def to_old(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return start and end in the old texts of spans of the new texts; see `to_new`."""
-        return self._map(document, start, end, self.new_start, self.new_end, self.old_start, self.old_end)
+        """Return the start and end, in the original texts, of spans of the rewritten texts; see `to_new`."""
+        return self._map_spans(document, start, end, self.new_start, self.new_end, self.old_start, self.old_end)
 
-    def _map(
+    def _map_spans(
         self,
         document: np.ndarray,
         start: np.ndarray,
@@ -107,7 +108,8 @@ class OffsetMap:
         to_start: np.ndarray,
         to_end: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mapped start and end of each span, given the edits' bounds in the source and target texts."""
+        """Return start and end of each span in the target texts, given the edits' bounds in the source and target
+        texts."""
         document = np.asarray(document, dtype=np.int64)
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = (rows << 32) | from_start
@@ -125,7 +127,7 @@ class OffsetMap:
         return bounds[0], bounds[1]
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return the map as list columns old_start, old_end, new_start, new_end, one row per document."""
+        """Return the offset map as Arrow list columns old_start, old_end, new_start, new_end, one row per document."""
         offsets = pa.array(self.offsets.astype(np.int32))
         names = ("old_start", "old_end", "new_start", "new_end")
         return {
@@ -134,8 +136,8 @@ class OffsetMap:
 
     @classmethod
     def from_columns(cls, table: pa.Table | pa.RecordBatch) -> OffsetMap:
-        """Return the map that `columns` stored in this table."""
-        lists = [_whole(table.column(name)) for name in ("old_start", "old_end", "new_start", "new_end")]
+        """Return the offset map stored in this table by `columns`."""
+        lists = [_one_array(table.column(name)) for name in ("old_start", "old_end", "new_start", "new_end")]
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(lists[0]).to_numpy(zero_copy_only=False))])
         flat = (pc.list_flatten(array).to_numpy(zero_copy_only=False).astype(np.int64) for array in lists)
         return cls(offsets.astype(np.int64), *flat)
@@ -151,7 +153,7 @@ class Pseudonymised:
     outcomes: np.ndarray
 
     def spans(self) -> SpanArrays:
-        """Return the spans of the replacements in the new texts, with their labels."""
+        """Return the spans that the replacements cover in the new texts: offsets, starts, ends and labels."""
         edits = self.edits
         return edits.offsets, edits.new_start.astype(np.int32), edits.new_end.astype(np.int32), self.labels
 
@@ -168,7 +170,7 @@ def pseudonymise_batch(
     names: NamePool | None = None,
     num_threads: int = 0,
 ) -> Pseudonymised:
-    """Return the documents of a record batch with these identifier spans replaced in the given style.
+    """Return the documents of a record batch with each of these identifier spans replaced, by X, a tag or a surrogate.
 
     A pure function: the same document, spans, key and draw give the same text in any batch, on any number of threads.
 
@@ -234,7 +236,8 @@ def pseudonymise_batch(
 
 
 def span_arrays(spans: pa.Array) -> SpanArrays:
-    """Return a list column of spans (start, end, label) as flat arrays with offsets; a null list has no span."""
+    """Return a list column of spans (start, end, label) as flat arrays: offsets by document, starts, ends and labels; a
+    null list has no span."""
     lengths = pc.fill_null(pc.list_value_length(spans), 0).to_numpy(zero_copy_only=False)
     flat = pc.list_flatten(spans)
     start, end, label = (pc.struct_field(flat, name) for name in ("start", "end", "label"))
@@ -253,5 +256,6 @@ def category_codes(labels: pa.Array) -> tuple[np.ndarray, list[str]]:
     return (numbers[codes] if len(codes) else np.zeros(0, dtype=np.uint32)), categories
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, its chunks combined."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

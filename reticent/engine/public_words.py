@@ -36,20 +36,23 @@ MAX_WORDS = 20_000
 NUM_DRAWN, NUM_JOINED, NUM_NUMBERS = 2_500, 3_000, 40
 
 
-def _listed(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
+    """Return the words of a text separated by white space."""
     return text.split()
 
 
-BEFORE = _listed(
+BEFORE = _split_words(
     "hyper hypo peri endo epi intra sub supra inter trans retro ante poly micro macro neo pseudo bi tri multi iso auto "
     "hemi para meta dys eu tachy brady pan"
 )
-STEMS = _listed(
+STEMS = _split_words(
     "cardi hepat gastr neur derm oste arthr my nephr pneum enter col cyst ot rhin ophthalm lith angi vascul thorac "
     "crani cerebr spin lumb tend gloss dent sinus lar trache bronch pleur splen pancreat thyr aden lymph haem"
 )
-AFTER = _listed("itis oma osis ectomy opathy otomy algia oscopy emia uria ine al ic oid ogram ation ment ity or ers")
-COMMON = _listed(
+AFTER = _split_words(
+    "itis oma osis ectomy opathy otomy algia oscopy emia uria ine al ic oid ogram ation ment ity or ers"
+)
+COMMON = _split_words(
     "stone river garden winter summer letter window table silver copper yellow orange purple bright narrow gentle "
     "empty heavy early later north south market bridge castle forest island valley meadow harbor engine wheel paper "
     "pencil mirror candle blanket basket bottle kitchen ladder hammer button jacket pocket ribbon leather cotton "
@@ -64,8 +67,8 @@ COMMON = _listed(
     "do go see run walk talk sing play work read write speak think know feel hold keep take give find look call want "
     "on in at up off out over under after before near far left right top side end part half full new old big small"
 )
-ONSETS = _listed("b c ch d dr f g gl gr h j k l m n p pr qu r s sh st t tr v w z")
-VOWELS = _listed("a e i o u ai ea ou ie")
+ONSETS = _split_words("b c ch d dr f g gl gr h j k l m n p pr qu r s sh st t tr v w z")
+VOWELS = _split_words("a e i o u ai ea ou ie")
 CODAS = ["", "n", "r", "l", "s", "t", "m", "nd", "rt", "ck"]
 #: Numbers of digits, and what stands between them.
 FORMS: tuple[tuple[int | str, ...], ...] = (
@@ -83,13 +86,13 @@ class PublicWords:
     source: str
 
     def digest(self) -> str:
-        """Return the SHA-256, hexadecimal, of the words in their order."""
+        """Return the SHA-256, hexadecimal, of the words, in their order."""
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
 
 def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWords:
-    """Return the pool of public words of a source: ``generated``, ``wordfreq:en`` (or another language), or the path of
-    a file; ``setting`` names the setting in errors.
+    """Return the list of public words that replace identifying ones: built in (``generated``), from ``wordfreq:en`` (or
+    another language), or from a file; ``setting`` names the setting in errors.
 
     Raises
     ------
@@ -99,32 +102,37 @@ def read_public_words(source: str, setting: str = "surrogates.pool") -> PublicWo
     if source == GENERATED:
         words: Sequence[str] = generated_words()
     elif source.startswith(WORDFREQ):
-        words = _of_wordfreq(source.removeprefix(WORDFREQ), setting)
+        words = _read_wordfreq(source.removeprefix(WORDFREQ), setting)
     else:
-        words = _of_file(Path(source), setting)
+        words = _read_word_file(Path(source), setting)
     kept = tuple(itertools.islice(dict.fromkeys(word for word in words if word and not word.isspace()), MAX_WORDS))
     if not kept:
-        raise PolicyError(f"{setting}: {source} holds no word; {_choices()}")
+        raise PolicyError(f"{setting}: {source} holds no word; {_explain_choices()}")
     return PublicWords(kept, source)
 
 
 @cache
 def generated_words() -> tuple[str, ...]:
-    """Return the built-in pool: common words, joined stems, and syllables and numbers drawn by a fixed seed."""
+    """Return the built-in list of public words: common words, joined stems, and syllables and numbers drawn with a
+    fixed seed."""
     random = np.random.default_rng(20_250_101)
     joined = [stem + after for stem in STEMS for after in AFTER]
     joined += [before + stem + after for before, stem, after in itertools.product(BEFORE, STEMS, AFTER[:8])]
     random.shuffle(joined)
-    return (*COMMON, *(_syllables(random) for _ in range(NUM_DRAWN)), *_numbers(random), *joined[:NUM_JOINED])
+    return (*COMMON, *(_draw_syllables(random) for _ in range(NUM_DRAWN)), *_draw_numbers(random), *joined[:NUM_JOINED])
 
 
-def _syllables(random: np.random.Generator) -> str:
+def _draw_syllables(random: np.random.Generator) -> str:
+    """Return a random invented word of one to six syllables."""
     num = int(random.choice([1, 2, 2, 3, 3, 4, 5, 6]))
     return "".join(str(random.choice(part)) for _ in range(num) for part in (ONSETS, VOWELS, CODAS))
 
 
-def _numbers(random: np.random.Generator) -> Iterator[str]:
+def _draw_numbers(random: np.random.Generator) -> Iterator[str]:
+    """Yield random numbers, dates and codes in typical formats."""
+
     def digits(num: int) -> str:
+        """Return ``num`` random digits."""
         return "".join(str(digit) for digit in random.integers(0, 10, num))
 
     for form in FORMS:
@@ -135,27 +143,32 @@ def _numbers(random: np.random.Generator) -> Iterator[str]:
         yield from (f"{digits(num)}{letters}" for _ in range(8))
 
 
-def _of_wordfreq(language: str, setting: str) -> list[str]:
+def _read_wordfreq(language: str, setting: str) -> list[str]:
+    """Return the most frequent words of a language from the package wordfreq."""
     try:
         from wordfreq import top_n_list
     except ImportError:
-        raise PolicyError(f"{setting}: {WORDFREQ}{language} needs the extra reticent[wordfreq]; {_choices()}") from None
+        raise PolicyError(
+            f"{setting}: {WORDFREQ}{language} needs the extra reticent[wordfreq]; {_explain_choices()}"
+        ) from None
     try:
         return list(top_n_list(language, MAX_WORDS))
     except LookupError:
-        raise PolicyError(f"{setting}: wordfreq has no language {language!r}; {_choices()}") from None
+        raise PolicyError(f"{setting}: wordfreq has no language {language!r}; {_explain_choices()}") from None
 
 
-def _of_file(path: Path, setting: str) -> list[str]:
+def _read_word_file(path: Path, setting: str) -> list[str]:
+    """Return the lines of a text file, stripped."""
     try:
         return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError:
         raise PolicyError(f"{setting}: {path} is not UTF-8; expected a word a line") from None
     except OSError as error:
-        raise PolicyError(f"{setting}: {path} cannot be read ({error.strerror}); {_choices()}") from None
+        raise PolicyError(f"{setting}: {path} cannot be read ({error.strerror}); {_explain_choices()}") from None
 
 
-def _choices() -> str:
+def _explain_choices() -> str:
+    """Return advice on the possible sources of public words, for error messages."""
     return (
         f'choose a public pool: "{GENERATED}", "{WORDFREQ}en" (or another language), or a file with a word a line that '
         "was not made from these documents"
@@ -212,7 +225,7 @@ class ContextWords:
     fill_is_rare: np.ndarray
 
     def blank(self) -> ContextWords:
-        """Return a copy without public words, which replaces each word by the fill token."""
+        """Return a copy that replaces each word by the fill token, not by public words."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return ContextWords(**{**values, "count": np.zeros_like(self.count)})
 
@@ -237,7 +250,7 @@ class ContextWords:
         return Replaced(out, *map(int, counts))
 
     def count_read(self, input_ids: np.ndarray, word_ids: np.ndarray, skipped: np.ndarray) -> int:
-        """Return how many words of a batch identify someone, without those with a ``skipped`` token."""
+        """Return the number of identifying words in a batch, words with a token in the mask ``skipped`` not counted."""
         return self.reader.count(
             np.ascontiguousarray(input_ids, dtype=np.int64),
             np.ascontiguousarray(word_ids, dtype=np.int32),
@@ -254,7 +267,8 @@ def context_words(
     also_shared: Sequence[str] = (),
     num_threads: int = 0,
 ) -> ContextWords:
-    """Return a pool of public words as token ids, with the words that fewer than ``k`` units of ``index`` use.
+    """Return an object that replaces identifying words in batches of token ids by public words of ``pool``; identifying
+    are words that fewer than ``k`` units of ``index`` use.
 
     Without an index no input can be held to it.
 
@@ -278,15 +292,15 @@ def context_words(
     words = pa.concat_arrays([words, pa.array(also_shared, words.type)])
     reader = _rust.ReadWords(tokenizer_json, words, is_rare, surface=surface, num_threads=num_threads)
     classes = reader.classes()
-    ids, starts, lengths = _encoded(tokenizer_json, pool, reader.unknown, num_threads)
+    ids, starts, lengths = _encode_pool(tokenizer_json, pool, reader.unknown, num_threads)
     if not len(starts):
         raise PolicyError(
             f"surrogates.pool: no word of {pool.source} can be written with this tokenizer; choose another"
         )
     kinds = np.array([kind_of_word(classes, ids, a, a + n) for a, n in zip(starts, lengths, strict=True)])
-    first, count, chosen = _by_kind(kinds, lengths)
+    first, count, chosen = _group_by_kind(kinds, lengths)
     rare = reader.is_rare(ids.astype(np.uint32), np.append(starts, starts[-1] + lengths[-1]).astype(np.int64))
-    fill = _fill(tokenizer_json, reader.unknown, ids, starts, lengths)
+    fill = _choose_fill_token(tokenizer_json, reader.unknown, ids, starts, lengths)
     filled = np.full(MAX_TOKENS * (MAX_TOKENS + 1) // 2, fill, np.uint32)  # once, twice, …
     fill_is_rare = reader.is_rare(filled, np.cumsum(np.arange(MAX_TOKENS + 1)))
     return ContextWords(
@@ -295,10 +309,10 @@ def context_words(
     )  # fmt: skip
 
 
-def _encoded(
+def _encode_pool(
     tokenizer_json: str, pool: PublicWords, unknown: int | None, num_threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct token sequences of the pool's words, after a space or newline, in several cases.
+    """Return the distinct token sequences of the public words, after a space or newline, in several letter cases.
 
     Returns ids, and first token and number of tokens of each run; runs follow each other.
     """
@@ -321,8 +335,9 @@ def _encoded(
     return ids, np.cumsum(lengths) - lengths, lengths
 
 
-def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return first index and count, by kind and length, of words in a list, and that list (word numbers)."""
+def _group_by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return words sorted by kind and number of tokens: first index and count of each group, (kinds, lengths), and the
+    list of word numbers that these index."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))
@@ -342,8 +357,10 @@ def _by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.nda
     return first, count, np.concatenate(chosen).astype(np.int64)
 
 
-def _fill(tokenizer_json: str, unknown: int | None, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> int:
-    """Return the token id that replaces a word without surrogate: the unknown token, else the mask token, else the
+def _choose_fill_token(
+    tokenizer_json: str, unknown: int | None, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray
+) -> int:
+    """Return the token id for words that no public word can replace: the unknown token, else the mask token, else the
     first single-token word of the pool."""
     if unknown is not None:
         return unknown

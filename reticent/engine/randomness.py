@@ -6,7 +6,8 @@ import numpy as np
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """Return the random generator for a seed (any integer, taken modulo 2^64) and a stream, one number per use.
+    """Return a random generator for a seed (any integer, taken modulo 2^64) and a stream, a number that each use has
+    for itself.
 
     The draws of one stage never depend on those of another.
     """

@@ -22,7 +22,8 @@ from reticent.engine.schema import SPANS
 
 
 def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
-    """Return for each document of ``after`` the row of the document of ``before`` with the same id, or -1; int64."""
+    """Return for each document of ``after`` the row number of the document of ``before`` with the same id, int64; -1 if
+    there is none."""
 
     old, new = (corpus.scan().column("doc_id").combine_chunks() for corpus in (before, after))
     rows = _rust.IdRows(old).rows(new)
@@ -30,7 +31,8 @@ def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
 
 
 def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.ndarray:
-    """Return ``rows`` (as from `rows_before`) with -1 for documents that now belong to another individual."""
+    """Return ``rows`` (the result of `rows_before`) with -1 for documents that belong to another individual than
+    before."""
     both = np.flatnonzero(rows >= 0)
     old = before.scan().column("individual_id").take(pa.array(rows[both]))
     new = after.scan().column("individual_id").take(pa.array(both))
@@ -41,19 +43,20 @@ def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.
 
 
 def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads: int = 0) -> np.ndarray:
-    """Return the documents of ``after`` with another text than in ``before``; int64; ``rows`` by `rows_before`.
+    """Return the row numbers, int64, of the documents of ``after`` whose text differs from the one in ``before``;
+    ``rows`` is from `rows_before`.
 
     Texts are compared by 64 bits of BLAKE3 under a key that is drawn anew: whoever wrote a text, a change of it is not
     seen in one of 2^64 cases. Cost: one pass over the text of both; 16 bytes a document.
     """
     key = secrets.token_bytes(32)
-    old, new = (_digests(corpus, key, num_threads) for corpus in (before, after))
+    old, new = (_hash_texts(corpus, key, num_threads) for corpus in (before, after))
     both = np.flatnonzero(rows >= 0)
     return both[old[rows[both]] != new[both]]
 
 
-def _digests(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
-    """Return a keyed 64-bit digest of each document's text, as 16 hexadecimal characters."""
+def _hash_texts(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
+    """Return a keyed 64-bit hash of each document's text, as 16 hexadecimal characters."""
     digests, first = np.empty(corpus.num_documents, dtype="S16"), 0
     for batch in corpus.batches(columns=("text",)):
         made = _rust.pseudonymise_ids(batch.column("text"), key=key, purpose="text", num_threads=num_threads)
@@ -74,7 +77,8 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-    """Return span offsets (int64[D + 1]) and a table of the spans of these documents, distinct and in any order."""
+    """Return the spans of these documents (distinct row numbers, in any order): offsets by document, int64 (D + 1,),
+    and a table."""
     order = np.argsort(rows, kind="stable")
     offsets, table = reader.of_documents(rows[order], columns)
     if (np.diff(order) > 0).all():
@@ -107,8 +111,8 @@ class ReusedSpans:
         self.counts: Counter[str] = Counter()
 
     def between(self, first: int, end: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield, for consecutive ranges of the documents ``first`` to ``end``, the end of the range and the table of
-        reused spans (`SPANS`; ``document`` is the row in the corpus)."""
+        """Yield the spans of an earlier run that can be reused in documents ``first`` to ``end``: for consecutive
+        ranges, the range's end and a table (schema `SPANS`; ``document`` is the corpus row number)."""
         for begin in range(first, end, self.AT_ONCE):
             stop = min(begin + self.AT_ONCE, end)
             documents = begin + np.flatnonzero(self.rows[begin:stop] >= 0)

@@ -46,8 +46,8 @@ class Rewritten:
 def words_of_view(
     view: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indirect protection of each word of documents ``first`` to ``end`` of a view: `INDIRECT` or 0, and the
-    lengths of minimal identifying n-grams that start there as bits; both uint8.
+    """Return, for each word of documents ``first`` to ``end`` of stored tokens, whether it is an indirect identifier
+    (`INDIRECT` or 0), and as bits the lengths of the minimal identifying n-grams that start there; both uint8.
 
     A word is indirect where all tokens that meet it are, but for those that the view lists (`PackedTokens.untold`).
 
@@ -76,7 +76,7 @@ def words_of_view(
     if (high > word_offsets[owners + 1]).any():
         raise ArtifactError(f"{view.stored.folder}: tokens of other words than these documents have; run protect again")
     num_words, others = int(word_offsets[-1]), ~is_indirect[inside]
-    has_token, has_other = _covered(low, high, num_words), _covered(low[others], high[others], num_words)
+    has_token, has_other = _covered_by(low, high, num_words), _covered_by(low[others], high[others], num_words)
     flags = (has_token & ~has_other) * np.uint8(INDIRECT)
 
     starts = np.zeros(num_words, dtype=np.uint8)
@@ -90,8 +90,9 @@ def words_of_view(
     return flags, starts
 
 
-def _covered(low: np.ndarray, high: np.ndarray, num: int) -> np.ndarray:
-    """Return for each number from 0 to ``num`` whether an interval from ``low`` to ``high`` covers it, bool (num,)."""
+def _covered_by(low: np.ndarray, high: np.ndarray, num: int) -> np.ndarray:
+    """Return which numbers from 0 to ``num`` (exclusive) lie in an interval from ``low`` to ``high`` (exclusive), bool
+    (num,)."""
     edges = np.bincount(low, minlength=num + 1) - np.bincount(high, minlength=num + 1)
     return np.cumsum(edges[:-1]) > 0
 
@@ -105,7 +106,8 @@ def replace_words_by_x(
     *,
     num_threads: int = 0,
 ) -> Rewritten:
-    """Return texts with X for direct words and symbols in ``gaps``, with the other words' flags and starts.
+    """Return the texts with each direct-identifier word, and each symbol in ``gaps``, replaced by X, and the protection
+    flags of their words.
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
@@ -116,7 +118,12 @@ def replace_words_by_x(
     replaced = _rust.segment(texts, num_threads=num_threads)
     # An X can join what a number kept apart ("5.Smith" is two words, "X.Smith" one), so words are found by their place.
     kept = np.flatnonzero(~direct)
-    at = np.searchsorted(_places(replaced, replaced.starts), _places(words, new_places)[kept], side="right") - 1
+    at = (
+        np.searchsorted(
+            _position_keys(replaced, replaced.starts), _position_keys(words, new_places)[kept], side="right"
+        )
+        - 1
+    )
     new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
     np.bitwise_or.at(new_flags, at, flags[kept])
     np.bitwise_or.at(new_starts, at, starts[kept])
@@ -124,7 +131,7 @@ def replace_words_by_x(
 
 
 def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
-    """Return texts in lower case, and their words without any flag."""
+    """Return the texts in lower case, with their words and no protection flags."""
 
     lowered = pc.utf8_lower(texts)
     words = _rust.segment(lowered, num_threads=num_threads)
@@ -141,7 +148,8 @@ def replace_spans(
     key: bytes,
     **options: Any,
 ) -> Rewritten:
-    """Return texts with each identifier span replaced by a tag or a surrogate, and the flags of their words.
+    """Return the texts with each identifier span replaced by a tag or a surrogate, and the protection flags of their
+    words.
 
     Parameters
     ----------
@@ -154,7 +162,7 @@ def replace_spans(
     made = pseudonymise_batch(batch, spans, style, key, **options)
     new_words = _rust.segment(made.texts, num_threads=options.get("num_threads", 0))
     before, now = _Bounds.of(words, old), _Bounds.of(new_words, made.texts)
-    edits = _Bounds(_rows(made.edits.offsets), made.edits.new_start, made.edits.new_end)
+    edits = _Bounds(_row_of_each(made.edits.offsets), made.edits.new_start, made.edits.new_end)
 
     low, high = before.met_by(_Bounds(now.rows, *made.edits.to_old(now.rows, now.starts, now.ends)))
     new_flags = np.zeros(len(now.rows), dtype=np.uint8)
@@ -167,7 +175,7 @@ def replace_spans(
     inside = asked[(edits.starts[low[asked]] <= now.starts[asked]) & (now.ends[asked] <= edits.ends[low[asked]])]
     if len(inside):
         replaced = _Bounds(edits.rows, made.edits.old_start, made.edits.old_end)
-        stays = _in_both((old, words, *before.met_by(replaced)), (made.texts, new_words, inside, low[inside]))
+        stays = _kept_words((old, words, *before.met_by(replaced)), (made.texts, new_words, inside, low[inside]))
         new_flags[inside[~stays]] = DIRECT
 
     new_starts = np.zeros(len(now.rows), dtype=np.uint8)
@@ -183,13 +191,16 @@ def replace_spans(
         *(np.ascontiguousarray(bound, dtype=np.int32) for bound in (made.edits.new_start, made.edits.new_end)),
         num_threads=options.get("num_threads", 0),
     ).gaps
-    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps, _words_of(edits, now, new_words, made.labels))
+    return Rewritten(
+        made.texts, new_words, new_flags, new_starts, gaps, _replacement_words(edits, now, new_words, made.labels)
+    )
 
 
-def _words_of(
+def _replacement_words(
     edits: _Bounds, now: _Bounds, words: Words, labels: pa.Array
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-    """Return the word range of each replacement in the new texts, by document; without those that overlap none."""
+    """Return the words of each replacement in the new texts as ranges: offsets by document, first and last (exclusive)
+    word, label; replacements without a word are left out."""
     low, high = now.met_by(edits)
     met = np.flatnonzero(high > low)
     rows = edits.rows[met]
@@ -198,10 +209,11 @@ def _words_of(
     return offsets, firsts, ends, labels.take(pa.array(met))
 
 
-def _in_both(
+def _kept_words(
     old: tuple[pa.Array, Words, np.ndarray, np.ndarray], new: tuple[pa.Array, Words, np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Whether each queried word of the new texts also occurs in the text that its edit replaced ("Dr", "Street"); bool.
+    """Return for each of some words of the new texts whether it also occurs in the text that its edit replaced (as "Dr"
+    does), bool.
 
     ``old``: texts, their words, and the first and last (exclusive) that each edit replaced. ``new``: texts, their
     words, the numbers of those that are asked for, and of the edit of each.
@@ -226,23 +238,27 @@ class _Bounds:
 
     @classmethod
     def of(cls, words: Words, texts: pa.Array) -> _Bounds:
+        """Return the bounds of the words of these texts: document, start and end in characters."""
         starts, ends = words.char_spans(texts)
-        return cls(_rows(words.doc_offsets), starts.astype(np.int64), ends.astype(np.int64))
+        return cls(_row_of_each(words.doc_offsets), starts.astype(np.int64), ends.astype(np.int64))
 
     def keys(self, positions: np.ndarray) -> np.ndarray:
+        """Return document number and position of each span as one sortable key, int64."""
         return (self.rows << 32) | positions
 
     def met_by(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:
-        """Return the range, first and last (exclusive), of these spans that overlap each span of ``others``."""
+        """Return for each span of ``others`` the range of these spans that overlap it: first and last (exclusive)
+        index."""
         low = np.searchsorted(self.keys(self.ends), others.keys(others.starts), "right")
         high = np.searchsorted(self.keys(self.starts), others.keys(others.ends), "left")
         return low, np.maximum(low, high)
 
 
-def _rows(offsets: np.ndarray) -> np.ndarray:
+def _row_of_each(offsets: np.ndarray) -> np.ndarray:
+    """Return the document number of each entry, int64, given the entries' offsets by document."""
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
 
 
-def _places(words: Words, starts: np.ndarray) -> np.ndarray:
+def _position_keys(words: Words, starts: np.ndarray) -> np.ndarray:
     """Return document number and byte offset of each word as one ascending key, int64."""
-    return (_rows(words.doc_offsets) << 32) + starts
+    return (_row_of_each(words.doc_offsets) << 32) + starts

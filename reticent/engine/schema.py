@@ -41,7 +41,7 @@ MENTION_TYPE: Final = pa.struct(
 
 
 def with_version(schema: pa.Schema, name: str, version: int = 1) -> pa.Schema:
-    """Return ``schema`` with ``<name>/<version>`` in its metadata."""
+    """Return the Arrow schema with ``<name>/<version>`` added to its metadata."""
     return schema.with_metadata({**(schema.metadata or {}), b"reticent.schema": f"{name}/{version}".encode()})
 
 
@@ -93,7 +93,8 @@ INDIVIDUALS: Final = with_version(
 )
 
 
-def _numbers(name: str, **columns: pa.DataType) -> pa.Schema:
+def _numeric_schema(name: str, **columns: pa.DataType) -> pa.Schema:
+    """Return the versioned schema of a table of non-null numeric columns."""
     fields = [pa.field(column, kind, nullable=False) for column, kind in columns.items()]
     return with_version(pa.schema(fields), name, 4)
 
@@ -101,25 +102,26 @@ def _numbers(name: str, **columns: pa.DataType) -> pa.Schema:
 #: Tables beside the ids of tokens (:mod:`reticent.engine.packed`). ``end`` counts the tokens up to and with a document;
 #: ``token`` numbers the tokens of all documents.
 ID_TABLES: Final = {
-    "documents": _numbers("token-documents", doc_id=pa.string(), end=pa.int64()),
-    "exceptions": _numbers("token-exceptions", token=pa.int64(), skipped=pa.uint32(), more=pa.uint32()),
+    "documents": _numeric_schema("token-documents", doc_id=pa.string(), end=pa.int64()),
+    "exceptions": _numeric_schema("token-exceptions", token=pa.int64(), skipped=pa.uint32(), more=pa.uint32()),
 }
 #: Tables of a view: which documents it holds (``document`` is a row of the ids' documents, ascending), and where
 #: minimal identifying n-grams start: ``token`` numbers the tokens of the view, ``lengths`` has bit n - 1 where an
 #: n-gram of n words starts at a word whose first token this is.
 VIEW_TABLES: Final = {
-    "view": _numbers("token-view", document=pa.int64(), individual=pa.uint32()),
-    "ngram_starts": _numbers("token-ngram-starts", token=pa.int64(), lengths=pa.uint8()),
+    "view": _numeric_schema("token-view", document=pa.int64(), individual=pa.uint32()),
+    "ngram_starts": _numeric_schema("token-ngram-starts", token=pa.int64(), lengths=pa.uint8()),
 }
 
 
 #: Words of a view whose protection its tokens do not tell, where there are any: those without a token, and those whose
 #: tokens all meet other words too. ``word`` numbers the words of the view's documents, ``flag`` is `INDIRECT` or 0.
-UNTOLD: Final = _numbers("token-untold", word=pa.int64(), flag=pa.uint8(), lengths=pa.uint8())
+UNTOLD: Final = _numeric_schema("token-untold", word=pa.int64(), flag=pa.uint8(), lengths=pa.uint8())
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return the name of an Arrow type without parameters, such as "struct": JSON's field names are data."""
+    """Return the name of an Arrow type without its parameters, such as "struct", as JSON field names in it may be
+    private."""
     return str(kind).partition("<")[0]
 
 
@@ -137,7 +139,8 @@ def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
-    """Return an error about a document of a batch as one about a file's row; ``place`` describes a batch row."""
+    """Return the error with the file and row of the document in its message, instead of its number in the batch;
+    ``place`` returns them for a batch row."""
     found = re.match(r"document (\d+) of the batch: ", str(error))
     return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
 

@@ -78,7 +78,8 @@ class SinglePass:
             self._rows = np.flatnonzero(self.wanted)
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
-        """Run the pass, and return counts by folder; each folder must exist and be empty.
+        """Read all documents once and write the requested files (token ids, word numbers, identifier words); return
+        counts by folder. Each folder must exist and be empty.
 
         Raises
         ------
@@ -91,18 +92,21 @@ class SinglePass:
         encoders = [_rust.TokenEncoder(own.tokenizer_json, num_threads=self.num_threads) for own in self.encodings]
         with ExitStack() as stack:
             files = _Files(self, encoders, stack)
-            self._read(encoders, files, progress)
+            self._read_documents(encoders, files, progress)
         for own, encoder in zip(self.encodings, encoders, strict=True):
             if own.ids is not None:
                 (own.ids / "tokenizer.json").write_text(own.tokenizer_json, encoding="utf-8")
                 files.counts[own.ids]["pretokens"] = encoder.path
         return files.counts
 
-    def _read(self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None) -> None:
+    def _read_documents(
+        self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None
+    ) -> None:
+        """Read and process all documents in batches, and write the results to the files."""
         num_done = 0
         columns = ("doc_id", "individual_id", "text") if self.on_batch else ("doc_id", "text")
         batches = self.corpus.batches(columns=columns, wanted=self.wanted)
-        for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first)):
+        for batch, made in overlapped(batches, lambda batch, first: self._process_batch(encoders, batch, first)):
             files.write(batch.column("doc_id"), made)
             if self.on_batch:
                 self.on_batch(num_done, batch)
@@ -110,8 +114,9 @@ class SinglePass:
             if progress:
                 progress(num_done)
 
-    def _work(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
-        """Return the results of a record batch whose first document has the number ``first``."""
+    def _process_batch(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
+        """Return the words, tokens and identifier words of a record batch, whose first document has the number
+        ``first``."""
 
         texts, threads = batch.column("text"), self.num_threads
         words = _rust.segment(texts, num_threads=threads)
@@ -130,14 +135,15 @@ class SinglePass:
         try:
             tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
         except CorpusError as error:
-            raise placed(error, lambda row: self.corpus.place(self._row(first + row))) from None
+            raise placed(error, lambda row: self.corpus.place(self._corpus_row(first + row))) from None
         return _Made(words.doc_offsets, numbers, spans, tokens)
 
-    def _row(self, number: int) -> int:
-        """Return the corpus row of a document, given its number among the documents that are read."""
+    def _corpus_row(self, number: int) -> int:
+        """Return the corpus row number of a document, given its number among the documents that are read."""
         return number if self._rows is None else int(self._rows[number])
 
     def _spans_of(self, first: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        """Return the detected spans of consecutive documents: offsets by document, starts, ends, labels."""
         assert self.spans is not None
         if self._rows is None:
             return self.spans.slice(first, num_documents)
@@ -180,10 +186,12 @@ class _Files:
             write(doc_ids, made)
 
     def _add_words(self, folder: Path, num_listed: int, stack: ExitStack) -> None:
+        """Open the file of word numbers in ``folder``, and write to it from each batch."""
         writer, counts = WordWriter(folder, num_listed), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
+            """Append the word numbers of a batch."""
             assert made.numbers is not None
             writer.write(made.numbers, made.word_offsets)
             counts["words"] += int(made.word_offsets[-1])
@@ -191,10 +199,12 @@ class _Files:
         self._writers.append(write)
 
     def _add_spans(self, folder: Path, stack: ExitStack) -> None:
+        """Open the file of identifier words in ``folder``, and write to it from each batch."""
         writer, counts = SpanWriter(folder), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
+            """Append the identifier words of a batch."""
             assert made.spans is not None
             writer.write(*made.spans)
             counts["spans"] += len(made.spans[1])
@@ -202,19 +212,23 @@ class _Files:
         self._writers.append(write)
 
     def _add_ids(self, folder: Path, number: int, vocab_size: int, stack: ExitStack) -> None:
+        """Open the files of token ids in ``folder``, and write to them from each batch."""
         writer, counts = stack.enter_context(IdsWriter(folder, vocab_size)), self.counts[folder]
 
         def write(doc_ids: pa.Array, made: _Made) -> None:
+            """Append the token ids of a batch."""
             writer.write(doc_ids, made.tokens[number])
             counts.update(documents=writer.num_documents, tokens=writer.num_tokens)
 
         self._writers.append(write)
 
     def _add_gaps(self, folder: Path, number: int, stack: ExitStack) -> None:
+        """Open the bit file of tokens outside words that spans cover in ``folder``, and write to it from each batch."""
         writer, counts = BitFile(folder / GAPS), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
+            """Append the bits of a batch."""
             num_tokens = int(made.tokens[number].doc_offsets[-1])
             writer.write(made.tokens[number].direct, num_tokens)
             counts["tokens"] += num_tokens

@@ -35,7 +35,8 @@ class Individuals:
         return Individuals, (self.table,)
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
-        """Return the code (row, uint32) of each individual id; `CorpusError` for an unknown one."""
+        """Return the integer code (row in the table of individuals) of each individual id, uint32; `CorpusError` for an
+        unknown id."""
 
         ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
         ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
@@ -51,15 +52,16 @@ class Individuals:
 
     @property
     def units(self) -> np.ndarray:
-        """Unit code (household, or the individual itself) of each individual, uint32."""
+        """Integer code of each individual's unit (household, or the individual itself), uint32 (num_individuals,)."""
         return self.table.column("unit").to_numpy()
 
     @property
     def num_units(self) -> int:
+        """Number of units: households, or individuals without households."""
         return int(self.units.max()) + 1
 
     def mask(self, *splits: str) -> np.ndarray:
-        """Return for each individual whether it belongs to one of these splits; bool (I,)."""
+        """Return which individuals belong to one of these splits, bool (num_individuals,)."""
         unknown = set(splits) - set(SPLITS)
         if unknown:
             raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
@@ -69,25 +71,25 @@ class Individuals:
 
 
 def households_of(units: np.ndarray | None) -> np.ndarray | None:
-    """Return ``units`` if a unit holds several individuals (households are kept on one side); otherwise None."""
+    """Return ``units`` if some unit holds several individuals (a household), otherwise None."""
     return None if units is None or len(np.unique(units)) == len(units) else np.asarray(units)
 
 
 def households_named(corpus: Corpus, individuals: Individuals) -> np.ndarray | None:
-    """Return the household of each individual as given in the documents, uint32, whatever the split goes by; None if
-    they have no household column."""
+    """Return the household code of each individual as given in the documents, uint32 (num_individuals,), even if the
+    split is by individual; None without a household column."""
     ids = corpus.scan()
     if "household_id" not in ids.column_names:
         return None
     names, documents = sorted_codes(ids.column("individual_id"))
     column = corpus.columns.household_id or "household_id"
     found = np.zeros(individuals.table.num_rows, dtype=np.uint32)
-    found[individuals.individual_codes(names)] = _households(ids, documents, len(names), column)[1]
+    found[individuals.individual_codes(names)] = _assign_households(ids, documents, len(names), column)[1]
     return found
 
 
 def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = None) -> Individuals:
-    """Return a random split of the individuals of a corpus into members, held-out and reference.
+    """Return a random split of a corpus's individuals into members, held-out and reference individuals.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
     corpus = as_corpus(corpus)
 
     config = config or SplitConfig()
-    names, documents, unit_names, units = _units(corpus, config)
+    names, documents, unit_names, units = _assign_units(corpus, config)
     uniform = _rust.hash_units(unit_names, seed=config.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < config.heldout, 1, np.where(uniform < config.heldout + config.reference, 2, 0))[units]
     for code, share in enumerate((1 - config.heldout - config.reference, config.heldout, config.reference)):
@@ -108,11 +110,12 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
                 f"split: no individual fell on the side {SPLITS[code]!r} ({len(names)} individuals, "
                 f"share {share:.2f}); use more individuals, other shares or another seed"
             )
-    return _individuals(names, documents, units, sides)
+    return _make_individuals(names, documents, units, sides)
 
 
 def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "individual", "household"]) -> Individuals:
-    """Return a split in which the owners of the documents marked ``is_member`` are members, and all others held out.
+    """Return a split in which the individuals of the documents marked in ``is_member`` are members, and all others held
+    out.
 
     Parameters
     ----------
@@ -124,7 +127,7 @@ def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "indi
     CorpusError
         A side is empty, or an individual or a household is on both.
     """
-    names, documents, unit_names, units = _units(corpus, SplitConfig(by=by))
+    names, documents, unit_names, units = _assign_units(corpus, SplitConfig(by=by))
     num_members = np.bincount(documents[is_member], minlength=len(names))
     num_documents = np.bincount(documents, minlength=len(names))
     if both := int(np.count_nonzero((num_members > 0) & (num_members < num_documents))):
@@ -146,20 +149,22 @@ def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "indi
         )
     if not len(of_units[0]):
         raise CorpusError("subject: no individual of the documents was trained on, so there is nothing to look for")
-    return _individuals(names, documents, units, sides)
+    return _make_individuals(names, documents, units, sides)
 
 
-def _units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.ndarray, pa.Array, np.ndarray]:
-    """Return ids of the individuals, individual of each document, ids of the units, and unit of each individual."""
+def _assign_units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.ndarray, pa.Array, np.ndarray]:
+    """Return the ids of the individuals, each document's individual (code), the ids of the units, and each individual's
+    unit (code)."""
     ids = corpus.scan()
     names, documents = sorted_codes(ids.column("individual_id"))
-    if _by_household(ids, config):
+    if _splits_households(ids, config):
         column = corpus.columns.household_id or "household_id"
-        return names, documents, *_households(ids, documents, len(names), column)
+        return names, documents, *_assign_households(ids, documents, len(names), column)
     return names, documents, names, np.arange(len(names), dtype=np.uint32)
 
 
-def _individuals(names: pa.Array, documents: np.ndarray, units: np.ndarray, sides: np.ndarray) -> Individuals:
+def _make_individuals(names: pa.Array, documents: np.ndarray, units: np.ndarray, sides: np.ndarray) -> Individuals:
+    """Return the split as an `Individuals` table; ``sides`` has the split number of each individual."""
     columns = {
         "individual_id": names,
         "individual": pa.array(np.arange(len(names), dtype=np.uint32)),
@@ -170,15 +175,18 @@ def _individuals(names: pa.Array, documents: np.ndarray, units: np.ndarray, side
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
 
-def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
+def _splits_households(ids: pa.Table, config: SplitConfig) -> bool:
+    """Whether whole households are assigned to a split; `CorpusError` if that is asked for without a household
+    column."""
     present = "household_id" in ids.column_names
     if config.by == "household" and not present:
         raise CorpusError("split by household needs the column household_id")
     return present and config.by != "individual"
 
 
-def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> tuple[pa.Array, np.ndarray]:
-    """Return the sorted household ids, and each individual's household, uint32; `CorpusError` if it has two."""
+def _assign_households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> tuple[pa.Array, np.ndarray]:
+    """Return the sorted household ids, and each individual's household code, uint32; `CorpusError` if an individual has
+    two."""
     households = ids.column("household_id")
     if households.null_count:
         row = np.flatnonzero(households.is_null())[0]
@@ -195,7 +203,8 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
 
 
 def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
-    """Return which documents are held back from training for user inference; bool (num_documents,).
+    """Return a random mask of the documents that are kept out of training for the user-inference attack, bool
+    (num_documents,).
 
     Of an individual with n documents they are the round(share * n), at least 1 and at most n - 1, of the lowest keyed
     hash of their ids; of one with a single document there are none. No other individual's documents matter. Held-out
@@ -235,8 +244,8 @@ _STREAM_REPEATED = (1 << 32) + 3
 
 
 def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
-    """Return a mask of the individuals of the positive control (repeated documents), bool (I,): ``num`` units of the
-    members, and the held-out units whose random keys are as low."""
+    """Return a mask of the individuals for the positive control (their documents are repeated in training), bool
+    (num_individuals,): ``num`` units of the members, and the held-out units whose random keys are as low."""
     keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
     of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
     highest = of_members[: max(num, 1)].max(initial=0.0)
@@ -244,7 +253,7 @@ def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarra
 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
-    """Write the split to ``individuals.parquet`` (secret: it holds ids)."""
+    """Write the split (ids, units and splits of all individuals) to ``individuals.parquet`` (secret)."""
 
     import pyarrow.parquet as pq
 
@@ -252,7 +261,7 @@ def write_individuals(individuals: Individuals, folder: Path | str) -> None:
 
 
 def open_individuals(path: Path | str) -> Individuals:
-    """Return the split in a folder; this needs neither the Rust core nor polars."""
+    """Return the split stored in a folder by :func:`write_individuals`; this needs neither the Rust core nor polars."""
 
     import pyarrow.parquet as pq
 

@@ -34,7 +34,8 @@ ALL, MINIMAL, ALONE, DIRECT_WORD, INDIRECT_WORD, EITHER_WORD = range(6)
 
 
 def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return the empirical cumulative distribution of ``values``, optionally weighted, at up to ``max_points`` of them.
+    """Return the empirical cumulative distribution of ``values``, optionally weighted, as lists x and y of at most
+    ``max_points`` points.
 
     >>> cdf(np.array([1, 1, 2, 4]))
     {'x': [1.0, 2.0, 4.0], 'y': [0.5, 0.75, 1.0]}
@@ -64,7 +65,8 @@ def corpus_statistics(
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
-    """Return the "corpus" section of the report: counts, shares and cumulative distributions for these splits.
+    """Return the section "corpus" of the report: counts, shares and cumulative distributions of words and identifiers
+    in these splits.
 
     Parameters
     ----------
@@ -97,13 +99,13 @@ def corpus_statistics(
     """
 
     corpus = as_corpus(corpus)
-    stream, flags = _read(corpus, individuals, index, policy, spans, splits, num_threads, progress)
+    stream, flags = _read_words(corpus, individuals, index, policy, spans, splits, num_threads, progress)
     table = pa.record_batch(index.words())
     _check_words(len(flags), index)
     support, occurrences = table.column("support").to_numpy(), table.column("occurrences").to_numpy()
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
-    marks = _marks(supports, flags, k)
+    marks = _mark_bits(supports, flags, k)
     of_stream, of_individual = np.unique(stream.individual, return_inverse=True)
     per_individual = count_distinct(stream, of_individual, len(of_stream), marks)
     units, of_unit = np.unique(stream.unit, return_inverse=True)
@@ -144,7 +146,7 @@ def corpus_statistics(
     }
 
 
-def _read(
+def _read_words(
     corpus: Corpus,
     individuals: Individuals,
     index: NgramIndex,
@@ -154,7 +156,8 @@ def _read(
     num_threads: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[WordStream, np.ndarray]:
-    """Return the words of the documents as a stream of index rows, and their protection flags, read in one pass."""
+    """Return the words of the documents as rows of the n-gram index, with document offsets and units, and each word's
+    protection flags, uint8."""
     ids = WordIds(index)
     words_of, flags_of, lengths, individual, unit = [], [], [], [], []
     flagged = FlaggedWords(
@@ -185,9 +188,9 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
         )
 
 
-def _marks(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
-    """Return the categories of the n-gram at each word, uint8 (N, W), one bit each (`ALL`, `MINIMAL`, …); word bits are
-    set for n = 1 only."""
+def _mark_bits(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
+    """Return properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying, minimal, of one
+    individual; and for n = 1 whether the word is protected."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):
         identifying = (support > 0) & (support < k)
@@ -213,7 +216,8 @@ def _row_of_n(
     flags: np.ndarray,
     k: int,
 ) -> dict[str, Any]:
-    """Return the row of ``identifiers_by_n`` for one n: counts of identifying, minimal and kept n-grams."""
+    """Return the row of the report's table ``identifiers_by_n`` for one n: counts of identifying, minimal and retained
+    n-grams."""
     distinct = _distinct_by_support(index, n, alone)
     holds_direct = (flags & DIRECT) > 0
     for offset in range(1, n):
@@ -232,8 +236,8 @@ def _row_of_n(
 
 
 def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
-    """Return the number of distinct n-grams by support, int64 (MAX_K + 1,); the last entry counts all from MAX_K on.
-    ``alone`` is the number with support 1.
+    """Return the number of distinct n-grams with each support, int64 (MAX_K + 1,); the last entry counts supports from
+    MAX_K on. ``alone`` is the number with support 1.
 
     Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
     two is in it, since its parts have two as well.
@@ -246,7 +250,8 @@ def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
 
 
 def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int:
-    """Return the number of distinct n-grams with support below k whose two (n-1)-grams have k or more."""
+    """Return the number of minimal identifying n-grams: distinct n-grams with support below k whose two (n-1)-grams
+    have k or more."""
     if n == 1:
         return int(distinct[:k].sum())
     table, parts = pa.record_batch(index.level(n)), pa.record_batch(index.words() if n == 2 else index.level(n - 1))
@@ -259,7 +264,7 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
 
 
 def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Return rows with counts of the n-grams whose support is just below and just above k."""
+    """Return table rows with the number of n-grams for each support just below and just above k."""
     return [
         {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))
@@ -269,7 +274,8 @@ def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[d
 def _identifying_words(
     stream: WordStream, flags: np.ndarray, rare: np.ndarray, num_words: int
 ) -> dict[str, dict[str, int]]:
-    """Return counts of words and occurrences that identify directly, by support alone, and either way."""
+    """Return the numbers of distinct words and of occurrences that identify directly, indirectly (by support), and
+    either way."""
     direct = (flags & DIRECT) > 0
     found = {}
     for name, chosen in (("direct", direct), ("indirect", rare), ("both", direct | rare)):
@@ -280,7 +286,8 @@ def _identifying_words(
 
 
 def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Return the rows of ``retention_by_policy``: the share of words left as targets, by policy and n."""
+    """Return rows of the report's table ``retention_by_policy``: the share of words that remain prediction targets, by
+    policy and n."""
     starts = np.zeros(marks.shape[1], dtype=np.uint8)
     for n, row in enumerate(marks):
         starts |= (row >> np.uint8(MINIMAL) & np.uint8(1)) << np.uint8(n)
@@ -292,6 +299,8 @@ def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str,
 
 
 def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dict[str, int]]:
+    """Return table rows with, for m = 1, 2, …, the number of units whose m random shared words no other unit has
+    together."""
     singled = unicity(stream, shared, max_m=MAX_M, num_samples=NUM_SAMPLES, seed=seed)
     return [
         {"m": m + 1, "num_units": int((singled[:, m] >= 0).sum()), "num_singled_out": int((singled[:, m] == 1).sum())}
@@ -300,7 +309,8 @@ def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dic
 
 
 def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
-    """Return counts of detected spans: rows of label, detector, num_spans, num_documents, num_individuals.
+    """Return counts of detected spans by label and detector: rows of label, detector, num_spans, num_documents,
+    num_individuals.
 
     Labels found in fewer than ``small_cell`` individuals are put together as "other", which is left out where it is
     itself of fewer.

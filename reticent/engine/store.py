@@ -73,7 +73,7 @@ class TokenStore:
 
     @classmethod
     def of_packed(cls, packed: PackedTokens, path: Path) -> TokenStore:
-        """Return the store of the packed tokens that were opened from the folder ``path``."""
+        """Return a token store over memory-mapped packed tokens; ``path`` is their folder."""
         store = cls.__new__(cls)
         store._packed = packed
         store._set_documents(packed.doc_offsets, packed.individual, path, int(packed.doc_offsets[-1]))
@@ -82,6 +82,7 @@ class TokenStore:
     def _set_documents(
         self, doc_offsets: np.ndarray, individual: np.ndarray, path: Path | None, num_tokens: int
     ) -> None:
+        """Set document offsets, individuals and path; `ArtifactError` if they do not fit each other."""
         if (
             len(doc_offsets) != len(individual) + 1
             or doc_offsets[0] != 0
@@ -93,12 +94,13 @@ class TokenStore:
 
     @functools.cached_property
     def doc_ids(self) -> pa.Array:
+        """Id of each document, string (num_documents,)."""
         assert self._packed is not None
         return self._packed.stored.doc_ids.take(pa.array(self._packed.documents))
 
     @property
     def doc_keys(self) -> np.ndarray:
-        """A 64-bit hash of each document's id, int64, which does not depend on the other documents."""
+        """Hash of each document's id, int64 (num_documents,), which does not depend on the other documents."""
         from reticent.engine.kernels import hash_slices
 
         ids = pa.concat_arrays([self.doc_ids.cast(pa.large_string())])  # from its first byte
@@ -116,26 +118,33 @@ class TokenStore:
 
     @functools.cached_property
     def input_ids(self) -> np.ndarray:
+        """Token ids of all documents, one after another, (num_tokens,)."""
         return self._column("input_ids")
 
     @functools.cached_property
     def word_ids(self) -> np.ndarray:
+        """Number, within its document, of the word that each token belongs to, int32 (num_tokens,); -1 outside of
+        words."""
         return self._column("word_ids")
 
     @functools.cached_property
     def flags(self) -> np.ndarray:
+        """Protection flags of each token, uint8 (num_tokens,): `DIRECT`, `INDIRECT`, both or 0."""
         return self._column("flags")
 
     @functools.cached_property
     def ngram_starts(self) -> np.ndarray:
+        """Lengths, as bits, of the minimal identifying n-grams that start at each token, uint8 (num_tokens,)."""
         return self._column("ngram_starts")
 
     def _column(self, name: str) -> np.ndarray:
+        """Return a whole column of the tokens, unpacked."""
         assert self._packed is not None  # else the column was given
         return self._packed.column(name)
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return len(self.individual)
 
     def __len__(self) -> int:
@@ -146,6 +155,7 @@ class TokenStore:
 
     @property
     def num_tokens(self) -> int:
+        """Number of tokens of all documents."""
         return int(self.doc_offsets[-1])
 
     @property
@@ -157,7 +167,8 @@ class TokenStore:
         return own if own.exists() else ids_of(self.path) / own.name
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield the column ``name`` (one entry per token) in consecutive blocks, without unpacking all of it."""
+        """Yield the column ``name`` (one entry per token) in consecutive blocks, so that it is never unpacked as a
+        whole."""
         if self._packed is None or name in self.__dict__:
             yield getattr(self, name)
         else:
@@ -184,7 +195,7 @@ class TokenStore:
             gather_windows(values, starts, lengths, offset, fill, array)
 
     def has_flag(self, flags: int) -> bool:
-        """Whether any token has one of these flag bits."""
+        """Whether any token has one of these protection flags."""
         if self._packed is not None:
             return self._packed.has_flag(flags)
         return bool(self.num_tokens and np.bitwise_or.reduce(self.flags) & flags)
@@ -194,33 +205,34 @@ class TokenStore:
         return max(int(ids.max(initial=0)) for ids in self.blocks("input_ids"))
 
     def ids_with(self, flags: int, vocab_size: int) -> np.ndarray:
-        """Return which token ids occur at least once with one of these flag bits, bool (vocab_size,)."""
+        """Return which token ids occur at least once with one of these protection flags, bool (vocab_size,)."""
         found = np.zeros(vocab_size, dtype=np.bool_)
         for ids, own in zip(self.blocks("input_ids"), self.blocks("flags"), strict=True):
             found[ids[(own & flags) != 0]] = True
         return found
 
-    def _unpacked(self, name: str, run: np.ndarray) -> np.ndarray:
+    def _unpack_run(self, name: str, run: np.ndarray) -> np.ndarray:
         """Return the column ``name`` for the tokens of consecutive documents; ``run`` has their numbers."""
         assert self._packed is not None
         first = int(run[0]) if len(run) else 0
         return self._packed.block(name, first, first + len(run))
 
     def with_columns(self, **changed: Any) -> TokenStore:
-        """Return a copy of the store in which these columns, or its path, are replaced."""
+        """Return a copy of the store with these columns (or its path), given by keyword, replaced."""
         names = (*LISTS, "doc_offsets", "individual", "doc_ids", "path")
         return TokenStore(
             **{name: changed.pop(name) if name in changed else getattr(self, name) for name in names}, **changed
         )
 
     def of_units(self, units: np.ndarray) -> TokenStore:
-        """Return a copy whose ``individual`` holds the unit (household) of each; no tokens are unpacked."""
+        """Return a copy whose column ``individual`` holds the unit (household) of each document's individual
+        instead."""
         store = copy.copy(self)
         store.individual = units[self.individual].astype(np.uint32)
         return store
 
     def text_fingerprint(self) -> str:
-        """Return the SHA-256, hexadecimal, of everything that training reads, except the flags.
+        """Return the SHA-256, hexadecimal, of everything that training reads, except the protection flags.
 
         Cost: one pass over the tokens for each column.
         """
@@ -232,7 +244,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def flags_fingerprint(self) -> str:
-        """Return the SHA-256, hexadecimal, of tokens, word numbers and flags: all that a check verifies.
+        """Return the SHA-256, hexadecimal, of token ids, word numbers and protection flags.
 
         Cost: one pass over the tokens for each column.
         """
@@ -242,7 +254,8 @@ class TokenStore:
         return digest.hexdigest()
 
     def hash_column(self, digest: hashlib._Hash, name: str, prefix: str = " ", *, bits: int = 0xFF) -> None:
-        """Add a column to a digest: dtype, length and bytes; of flags only the bits of the mask ``bits``."""
+        """Update a hashlib digest with a column: its dtype, length and bytes; of flags only the bits in the mask
+        ``bits``."""
         if name in LISTS:
             length, blocks = self.num_tokens, self.blocks(name)
         else:
@@ -254,8 +267,8 @@ class TokenStore:
             digest.update(np.ascontiguousarray(block & np.uint8(bits) if name == "flags" else block).data)
 
     def check(self) -> None:
-        """Raise `ArtifactError` if values are invalid: unknown flag bits, or word numbers out of order. Cost: one pass
-        over 5 bytes a token; none for packed tokens, which cannot hold such values."""
+        """Raise `ArtifactError` for unknown flag bits or word numbers out of order. Cost: one pass over 5 bytes a
+        token; none for packed tokens, which cannot hold such values."""
         if self._packed is not None:
             return
         where = self.path if self.path is not None else "token store"
@@ -270,14 +283,14 @@ class TokenStore:
             )
 
     def select(self, documents: np.ndarray) -> TokenStore:
-        """Return a store of the documents with these numbers, in this order (copies)."""
+        """Return a new store with copies of the documents with these numbers, in this order."""
         doc_offsets, columns = self.columns_of(documents, LISTS)
         individual, doc_ids = self.individual[documents], self.doc_ids.take(pa.array(documents))
         return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
 
     def columns_of(self, documents: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the token offsets of the documents with these numbers, and the named columns of their tokens (copies);
-        no other column is read."""
+        """Return the token offsets of the documents with these numbers, and copies of the named columns of their
+        tokens."""
         documents = np.asarray(documents, dtype=np.int64)
         starts, ends = self.doc_offsets[documents], self.doc_offsets[documents + 1]
         doc_offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
@@ -287,7 +300,7 @@ class TokenStore:
         else:  # unpacked run by run of documents that follow each other
             bounds = [0, *(np.flatnonzero(np.diff(documents) != 1) + 1).tolist(), len(documents)]
             runs = [documents[a:b] for a, b in itertools.pairwise(bounds) if a < b] or [np.zeros(1, dtype=np.int64)[:0]]
-            columns = {name: np.concatenate([self._unpacked(name, run) for run in runs]) for name in names}
+            columns = {name: np.concatenate([self._unpack_run(name, run) for run in runs]) for name in names}
         return doc_offsets, columns
 
 
@@ -311,7 +324,7 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 
 def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
-    """Return the packed tokens of a view: some documents of a folder of token ids, with their protection flags.
+    """Return the packed tokens in a folder: the chosen documents of a folder of token ids, with their protection flags.
 
     Parameters
     ----------
@@ -328,7 +341,8 @@ def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
 
 
 def _check_ids(folder: Path) -> None:
-    """Raise `ArtifactError` if the token ids beside a view are not those that it was made for."""
+    """Raise `ArtifactError` if the token ids that a folder refers to are not those that its protection flags were made
+    for."""
 
     ids = ids_of(folder)
     if ids != folder and (folder / MANIFEST).exists():

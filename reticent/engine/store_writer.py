@@ -35,6 +35,7 @@ class _Writer:
         self._tables: list[_TableFile] = []
 
     def _open_tables(self, folder: Path, schemas: Mapping[str, pa.Schema]) -> list[_TableFile]:
+        """Open a Parquet file in ``folder`` for each schema, by name."""
         try:
             for name, schema in schemas.items():
                 self._tables.append(_TableFile(folder / f"{name}.parquet", schema))
@@ -62,7 +63,7 @@ class _Writer:
             raise
 
     def abandon(self) -> None:
-        """Stop after an error, and leave the files incomplete."""
+        """Close nothing and leave the files incomplete, after an error."""
         for table in self._tables:
             table.abandon()
 
@@ -80,7 +81,8 @@ class IdsWriter(_Writer):
         self._files = [*self._ids, *self._bits]
 
     def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
-        """Append documents: their ids, string (D,), and their packed tokens; protection bits are not written."""
+        """Append documents with their ids, string (D,), and their packed token ids; protection flags are not written
+        here."""
         num_tokens = int(tokens.doc_offsets[-1])
         self._documents.write([doc_ids, tokens.doc_offsets[1:] + self.num_tokens])
         for file, column in zip(self._ids, (tokens.ids, tokens.high), strict=False):
@@ -107,7 +109,7 @@ class ViewWriter(_Writer):
         self, documents: np.ndarray, individual: np.ndarray, planes: Planes | PackedTokens, num_tokens: int
     ) -> None:
         """Append documents: their rows in the folder of token ids, int64 (D,), their individuals, uint32 (D,), and the
-        protection bits (planes) of their ``num_tokens`` tokens."""
+        protection bits ``planes`` of their ``num_tokens`` tokens."""
         for bits, column in zip(self._bits, (planes.direct, planes.indirect), strict=True):
             bits.write(column, num_tokens)
         self._view.write([documents, individual.astype(np.uint32)])
@@ -116,12 +118,15 @@ class ViewWriter(_Writer):
         self.num_tokens += num_tokens
 
     def write_untold(self, planes: Planes, num_words: int) -> None:
-        """Append the words whose protection token bits cannot tell; ``num_words`` is that of all words."""
+        """Append the words whose protection their tokens' bits do not show; ``num_words`` is the number of all words of
+        these documents."""
         columns = planes.untold_words + self._num_words, planes.untold_flags, planes.untold_lengths
         self._untold.append(pa.table([owned(pa.array(column)) for column in columns], schema=UNTOLD))
         self._num_words += num_words
 
     def close(self) -> None:
+        """Close the files, and write the table of words whose protection their tokens' bits do not show, if there are
+        any."""
         super().close()
         table = pa.concat_tables(self._untold).combine_chunks()
         if len(table):
@@ -139,10 +144,12 @@ class StoreWriter:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents written so far."""
         return self._ids.num_documents
 
     @property
     def num_tokens(self) -> int:
+        """Number of tokens written so far."""
         return self._ids.num_tokens
 
     def __enter__(self) -> Self:
@@ -176,7 +183,7 @@ class BitFile:
         self._file, self._num_bits, self._last = HashedFile(path), 0, np.zeros(1, dtype=np.uint8)
 
     def write(self, bits: np.ndarray, num_bits: int) -> None:
-        """Append the first ``num_bits`` bits of a byte array (uint8); bits beyond must be zero."""
+        """Append the first ``num_bits`` bits of a packed byte array (uint8); the bits after them must be zero."""
         used = self._num_bits % 8
         if used:  # what is there fills the last byte, so the new bits are shifted up
             shifted = np.append(bits << np.uint8(used), np.uint8(0))
@@ -189,6 +196,7 @@ class BitFile:
         self._file.write(np.ascontiguousarray(bits[:whole]))
 
     def close(self) -> None:
+        """Write the last bits, padded with zeros to 8 bytes, and close the file."""
         if self._num_bits % 8:
             self._file.write(self._last)
         self._file.write(bytes(-((self._num_bits + 7) // 8) % 8))
@@ -208,6 +216,7 @@ class _TableFile:
         self._schema, self._pending, self._num_pending = schema, [schema.empty_table()], 0
 
     def write(self, columns: list[pa.Array | np.ndarray]) -> None:
+        """Append rows given as columns; they are written in full row groups."""
         arrays = [owned(pa.array(column, field.type)) for column, field in zip(columns, self._schema, strict=True)]
         self._pending.append(pa.Table.from_arrays(arrays, schema=self._schema))
         self._num_pending += len(arrays[0])
@@ -220,9 +229,11 @@ class _TableFile:
             self._pending, self._num_pending = [table], len(table)
 
     def close(self) -> None:
+        """Write the pending rows and close the file."""
         self._writer.write_table(pa.concat_tables(self._pending).combine_chunks())
         self._writer.close()
 
     def abandon(self) -> None:
-        """Leave the file incomplete: on a full disk pyarrow would try to finish it again, and print that it cannot."""
+        """Leave the Parquet file incomplete: on a full disk pyarrow would try to finish it again, and print that it
+        cannot."""
         self._writer.is_open = False

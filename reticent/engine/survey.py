@@ -31,14 +31,16 @@ class Survey:
     language: str | None
 
     def options(self, names: SurrogateNames, dates: DateOptions | None = None) -> dict[str, Any]:
-        """Return the keyword arguments of `pseudonymise_batch` that depend on the corpus: avoid, dates and names."""
+        """Return the corpus-dependent keyword arguments of `pseudonymise_batch`: identifiers to avoid, date order and
+        name pool."""
         given = dates or DateOptions()
         read = DateOptions(shift_days=given.shift_days, order=given.order, otherwise=self.date_order)
         return {"avoid": self.identifiers, "dates": read, "names": names.pool(self.language)}
 
 
 def survey_documents(batches: Iterable[tuple[pa.Array, SpanArrays]], *, num_threads: int = 0) -> Survey:
-    """Return the corpus properties that surrogates depend on, from batches of texts with their spans.
+    """Return the corpus properties that surrogates depend on (real identifiers, date order, language), from batches of
+    texts with their identifier spans.
 
     Cost: one pass over the text; 8 bytes for each distinct name or id.
     """

@@ -88,11 +88,12 @@ def synthesize(
     Equal configurations give byte-equal files. Memory is bounded by a batch of individuals.
     """
     folder = Path(folder)
-    drawn = _drawn(config)
+    drawn = _draw_diagnoses(config)
     counts: dict[str, Any] = {"individuals": config.num_individuals, "documents": 0, "num_bytes": 0}
 
     def documents() -> Iterator[pa.RecordBatch]:
-        for first, batch in _batches(config, "synth_documents"):
+        """Yield the notes in record batches, and count them."""
+        for first, batch in _generate_batches(config, "synth_documents"):
             if config.diagnoses:
                 batch = _with_diagnoses(config, drawn[:, 0], batch)
             counts["documents"] += batch.num_rows
@@ -107,18 +108,20 @@ def synthesize(
     if config.diagnoses:
         _write_diagnoses(folder, drawn, records)
     if config.public_documents:
-        _write_parts(folder / "public", _public(config))
+        _write_parts(folder / "public", _generate_public(config))
         counts["public_documents"] = config.public_documents
     return counts
 
 
 def iter_records(config: SynthConfig) -> Iterator[pa.RecordBatch]:
     """Yield the structured record fields (name, birth date …) of the synthetic individuals, one row each."""
-    for _, batch in _batches(config, "synth_records"):
+    for _, batch in _generate_batches(config, "synth_records"):
         yield batch
 
 
-def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _generate_batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the first individual's number and a record batch for each range of individuals, from this function of the
+    Rust core."""
     more: dict[str, Any] = {}
     if function == "synth_documents":
         more = {
@@ -138,8 +141,9 @@ def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.Recor
         yield first, pa.record_batch(batch)
 
 
-def _drawn(config: SynthConfig) -> np.ndarray:
-    """Return indices of the diagnosis in the notes, of that in the record alone, and of the ward; int64 (N, 3)."""
+def _draw_diagnoses(config: SynthConfig) -> np.ndarray:
+    """Return for each individual the index of the diagnosis in the notes, of the one in the record alone, and of the
+    ward; int64 (N, 3)."""
     num, draws = len(DIAGNOSES), generator(config.seed, _STREAM_DIAGNOSES).random((config.num_individuals, 3))
     written, more, ward = (draws * (num, num - 1, len(WARDS))).astype(np.int64).T
     return np.stack([written, (written + 1 + more) % num, ward], axis=1)
@@ -158,6 +162,8 @@ def _with_diagnoses(config: SynthConfig, written: np.ndarray, batch: pa.RecordBa
 
 
 def _write_diagnoses(folder: Path, drawn: np.ndarray, records: pa.Table) -> None:
+    """Write the individuals' diagnoses and wards to ``diagnoses.parquet``, and the list of all diagnoses to
+    ``diagnoses.toml``."""
     said = [f"{DIAGNOSES[written]}; {DIAGNOSES[alone]}" for written, alone, _ in drawn]
     table = records.select(["individual_id", "birth_date", "city"])
     table = table.append_column("ward", [[WARDS[ward] for _, _, ward in drawn]]).append_column("diagnoses", [said])
@@ -169,7 +175,8 @@ def _write_diagnoses(folder: Path, drawn: np.ndarray, records: pa.Table) -> None
     (folder / "diagnoses.toml").write_text("\n".join(named), encoding="utf-8")
 
 
-def _public(config: SynthConfig) -> Iterator[pa.RecordBatch]:
+def _generate_public(config: SynthConfig) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of public documents about no individual."""
     for first in range(0, config.public_documents, INDIVIDUALS_PER_BATCH):
         yield pa.record_batch(
             _rust.synth_public(

@@ -54,7 +54,8 @@ class SampledText:
     store_rows: np.ndarray
 
     def check(self, store: TokenStore, policy: Policy) -> TextCheck:
-        """Return the result of comparing the sample's stored tokens with what the policy protects of its text."""
+        """Return the result of comparing the stored tokens of the sampled documents with the protection that the oracle
+        computes from their text."""
         protected = Protected.by(
             policy,
             self.words,
@@ -93,11 +94,11 @@ class TextSample:
 
     @property
     def rows(self) -> np.ndarray:
-        """Corpus rows of the sampled documents, ascending."""
+        """Corpus row numbers of the sampled documents, ascending, int64."""
         return self._rows
 
     def take(self, first: int, batch: pa.RecordBatch) -> None:
-        """Keep the sampled documents of this batch, whose first document is row ``first`` of the corpus. Batches may
+        """Keep the sampled documents of this record batch, whose first document is corpus row ``first``. Batches may
         come in any order, and from several threads."""
         found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
         if len(found):
@@ -108,7 +109,7 @@ class TextSample:
     def read(
         self, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer, *, max_n: int
     ) -> SampledText:
-        """Return the sampled documents as read by the oracle: their words, spans and tokens, and the supports in
+        """Return the sampled documents as processed by the oracle: words, identifier spans, tokens, and the supports in
         ``index`` of their n-grams of up to ``max_n`` words."""
         parts = [self._parts[first] for first in sorted(self._parts)]
         all_texts = [text for texts, _, _ in parts for text in texts]
@@ -122,7 +123,7 @@ class TextSample:
         surface = "exact" if index is None else index.surface
         supports, seen, visible = [], table.seen(surface), np.zeros(len(words.starts), dtype=np.int64)
         if index is not None:
-            tables = partial(_tables, index)
+            tables = partial(_read_tables, index)
             supports = [*looked_up_supports(words, table.surfaces(surface), max_n, tables, index.min_support)]
             visible = supports[0]
             if not seen.is_own.all():
@@ -142,7 +143,7 @@ class TextSample:
         )
 
 
-def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
+def _read_tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
     """Yield the index's table of n-grams of n words as record batches."""
     num_rows = index.num_words if n == 1 else index.num_ngrams(n)
     for first in range(0, num_rows, ROWS_AT_ONCE):
@@ -150,7 +151,7 @@ def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
 
 
 def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
-    """Return a 64-bit hash (splitmix64) of each unit and the seed, uint64."""
+    """Return a 64-bit hash (splitmix64) of each unit code with the seed, uint64."""
     x = units + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

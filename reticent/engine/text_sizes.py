@@ -31,7 +31,8 @@ def write_text_sizes(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write the sizes num_bytes and zlib_bytes of each document of these splits; return the number of documents.
+    """Write the size of each text of these splits in bytes, raw and compressed by zlib, to ``folder``; return the
+    number of documents.
 
     Cost: one pass over the text; zlib compresses about 25 MB/s a thread.
     """
@@ -54,7 +55,8 @@ def write_text_sizes(
 
 
 def read_zlib_bytes(folder: Path) -> np.ndarray:
-    """Return the compressed size of each text, int64 (D,); `ArtifactError` if the sizes cannot be read."""
+    """Return the stored zlib-compressed size of each text in bytes, int64 (num_documents,); `ArtifactError` if it
+    cannot be read."""
     path = folder / FILE
     try:
         return pq.read_table(path, columns=["zlib_bytes"]).column(0).to_numpy()
@@ -65,4 +67,5 @@ def read_zlib_bytes(folder: Path) -> np.ndarray:
 
 
 def _zlib_bytes(texts: pa.Array) -> list[int]:
+    """Return the zlib-compressed size of each text, in bytes."""
     return [len(zlib.compress(text.as_buffer())) for text in texts]  # zlib releases the interpreter lock

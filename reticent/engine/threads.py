@@ -24,6 +24,7 @@ class _Stream:
         self.row, self.batches, self.lock, self.num_users = first_row, batches, threading.Lock(), 0
 
     def take(self) -> tuple[int, pa.RecordBatch] | None:
+        """Return the next batch and the row number of its first row; None at the end."""
         with self.lock:
             batch = next(self.batches, None)
             if batch is None:
@@ -37,7 +38,8 @@ def in_threads(
     work: Callable[[int, pa.RecordBatch], None],
     num_threads: int,
 ) -> None:
-    """Call ``work(row, batch)`` for all batches of all streams (pairs of first row and batches), in threads.
+    """Call ``work(row, batch)`` in threads for all batches of all streams; a stream is the row number of its first row,
+    and an iterator over batches.
 
     Each thread takes the next stream that no thread reads; when none is left it takes turns at the one with the fewest
     readers. The first error stops every thread and is raised; so does an interrupt.
@@ -47,6 +49,7 @@ def in_threads(
     lock, stop = threading.Lock(), threading.Event()
 
     def loop() -> None:
+        """Process batches of one stream after another until none is left."""
         try:
             while not stop.is_set():
                 with lock:
@@ -80,7 +83,7 @@ def in_threads(
 
 
 def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Return ``work(item)`` for each item, in order, computed by as many threads as the Rust core would use.
+    """Return ``work(item)`` for each item, in order, computed in threads (as many as the Rust core uses).
 
     None of them works on when it returns or raises.
     """
@@ -107,9 +110,11 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
 def overlapped(
     batches: Iterator[pa.RecordBatch], work: Callable[[pa.RecordBatch, int], T]
 ) -> Iterator[tuple[pa.RecordBatch, T]]:
-    """Yield each batch and ``work(batch, number of rows before it)``, in order; two batches are processed at a time."""
+    """Yield each batch with ``work(batch, number of rows before it)``, in order; two batches are processed at a
+    time."""
 
     def numbered() -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield each batch with the number of rows before it."""
         num_before = 0
         for batch in read_ahead(batches):
             yield batch, num_before
@@ -120,7 +125,7 @@ def overlapped(
 
 
 def worked_ahead(items: Iterator[S], work: Callable[[S], T]) -> Iterator[tuple[S, T]]:
-    """Yield each item and ``work(item)``, in order; two items are processed at a time.
+    """Yield each item with ``work(item)``, in order; two items are processed at a time, in threads.
 
     Python's work for one item then costs no time while the core's threads are busy with the other. Up to three items
     are in hand.

@@ -18,7 +18,7 @@ from reticent.engine.store_writer import StoreWriter
 
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
-    """Write the documents of a view, with their token ids, to an existing empty folder; return counts.
+    """Write a copy of a folder of protected tokens that holds only its own documents' token ids; return counts.
 
     Raises
     ------
@@ -32,14 +32,14 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
     with StoreWriter(Path(folder), 1 << 24 if stored.is_wide else 1 << 16) as writer:
         for first, end in tokens.runs():
             doc_ids = stored.doc_ids.take(pa.array(tokens.documents[first:end]))
-            writer.write(doc_ids, tokens.individual[first:end], _block(tokens, first, end))
+            writer.write(doc_ids, tokens.individual[first:end], _repack(tokens, first, end))
     json = (stored.folder / "tokenizer.json").read_bytes()
     (Path(folder) / "tokenizer.json").write_bytes(json)
     return {"documents": writer.num_documents, "tokens": writer.num_tokens}
 
 
-def _block(tokens: PackedTokens, first: int, end: int) -> Any:
-    """Return the tokens of documents ``first`` to ``end`` in the layout of `_rust.PackedTokens`."""
+def _repack(tokens: PackedTokens, first: int, end: int) -> Any:
+    """Return the tokens of documents ``first`` to ``end`` as arrays in the layout of `_rust.PackedTokens`."""
     stored, offsets, places = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.places(first, end)
     ids = tokens.block("input_ids", first, end).astype(np.uint32)
     flags = tokens.block("flags", first, end)

@@ -40,14 +40,15 @@ WIDESPREAD = 4
 
 
 def num_set(bits: np.ndarray) -> int:
-    """Return the number of set bits in an array of integers."""
+    """Return the number of bits that are 1 in an array of integers."""
     return int(np.bitwise_count(bits).sum())
 
 
 def documents_of(
     owners: pa.ChunkedArray, individuals: Individuals | None, splits: tuple[str, ...] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each document's individual code and unit code, uint32, and whether it is in the splits, bool.
+    """Return each document's individual code and unit code, uint32, and a mask of the documents in these splits;
+    ``owners`` has the individual id of each document.
 
     ``owners`` are the ids of their individuals. Without individuals each document is its own; without splits all count.
 
@@ -102,8 +103,8 @@ def write_view(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the view (documents and protection flags of their tokens) for ``splits``; return counts, as
-    `reticent.engine.tokens.write_tokens` does.
+    """Write the protection flags of the tokens of the documents in ``splits`` to ``folder``, computed from stored token
+    ids and word numbers; return counts.
 
     Parameters
     ----------
@@ -137,10 +138,12 @@ def write_view(
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8)
 
     def protected(block: _Block) -> _Protected:
+        """Return the protection of the tokens of a block of documents."""
         flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
 
         def planes(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
+            """Return the token bits that these word flags give."""
             return _rust.planes(
                 *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
                 num_threads=num_threads,
@@ -181,8 +184,8 @@ class _Protected:
 
     @classmethod
     def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common: Planes) -> _Protected:
-        """Return the kept documents of a block with these word flags; ``common`` has the bits of tokens of words too
-        common to identify anybody (``indirect``), and of the direct ones among them."""
+        """Return the protection of the wanted documents of a block, with counts; ``common`` has the bits of tokens
+        whose words are too common to identify anybody (``indirect``), and of the direct ones among them."""
         rows = np.flatnonzero(block.kept)
         counts = {
             "words": int(np.diff(block.word_offsets)[rows].sum()),
@@ -238,7 +241,8 @@ class _View:
             raise CorpusError(f"{place}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}")
 
     def blocks(self) -> Iterator[_Block]:
-        """Yield all documents in blocks of about `WORDS_AT_ONCE` words, in order."""
+        """Yield all documents with their numbers of words, spans and tokens, in blocks of about `WORDS_AT_ONCE` words,
+        in order."""
         spans = self._numbered.word_spans
         num_documents, first = len(self._codes), 0
         while first < num_documents:

@@ -24,7 +24,8 @@ _OPENED: WeakKeyDictionary[PreTrainedTokenizerFast, _rust.LibraryTokenizer] = We
 
 
 def library_tokenizer(tokenizer_json: str) -> Any:
-    """Return the Python library's tokenizer object for a ``tokenizer.json``; the library's errors pass through."""
+    """Return a tokenizer of the Python library tokenizers made from the text of a ``tokenizer.json``; the library's
+    errors pass through."""
     from tokenizers import Tokenizer
 
     if hasattr(Tokenizer, "from_str"):
@@ -36,18 +37,20 @@ def library_tokenizer(tokenizer_json: str) -> Any:
 
 
 def library_json(tokenizer: Any) -> str:
-    """Return a tokenizer object of the Python library as JSON; versions of the library write different JSON."""
+    """Return the ``tokenizer.json`` text of a tokenizer of the Python library; versions of the library write different
+    JSON."""
     return str(tokenizer.to_str() if hasattr(tokenizer, "to_str") else tokenizer.__reduce__()[1][0])
 
 
 def remember_json(tokenizer: PreTrainedTokenizerFast, tokenizer_json: str) -> PreTrainedTokenizerFast:
-    """Record the ``tokenizer.json`` that a tokenizer was made from, for `json_of`; return the tokenizer."""
+    """Record the ``tokenizer.json`` text that a transformers tokenizer was made from, so that `json_of` returns it;
+    return the tokenizer."""
     _MADE_OF[tokenizer] = tokenizer_json
     return tokenizer
 
 
 def json_of(tokenizer: Any) -> str:
-    """Return the ``tokenizer.json`` of a transformers tokenizer."""
+    """Return the ``tokenizer.json`` text of a transformers tokenizer."""
     return _MADE_OF.get(tokenizer) or library_json(tokenizer.backend_tokenizer)
 
 
@@ -64,7 +67,7 @@ def core_tokenizer(tokenizer: PreTrainedTokenizerFast) -> _rust.LibraryTokenizer
 
 
 def names_in(tokenizer_json: str) -> set[str]:
-    """Return all tokens of a ``tokenizer.json``, including added ones."""
+    """Return the text of all tokens in a ``tokenizer.json``, added ones included."""
     content = parse_json(tokenizer_json)
     vocabulary = content["model"].get("vocab") or {}
     pieces = vocabulary if isinstance(vocabulary, dict) else (piece for piece, _ in vocabulary)

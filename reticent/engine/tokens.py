@@ -50,7 +50,8 @@ def write_tokens(
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
-    """Write the protected tokens of the documents of ``splits`` (all documents if None); return counts.
+    """Tokenise the documents of ``splits`` (all documents if None), and write their token ids and protection flags to
+    ``folder``; return counts.
 
     Parameters
     ----------
@@ -89,16 +90,16 @@ def write_tokens(
         words = FlaggedWords(corpus, individuals, **common)
         lowered = style == "lower"
         texts = (
-            (each, lower_case(each.part.texts, num_threads=num_threads) if lowered else _as_they_are(each))
+            (each, lower_case(each.part.texts, num_threads=num_threads) if lowered else _keep_texts(each))
             for each in words
         )
         encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
-        return _write(folder, words, texts, encoder, tokenizer_json, progress)
+        return _write_rewritten(folder, words, texts, encoder, tokenizer_json, progress)
     protected = index, spans or NO_SPANS, policy
     if style is None:
-        return _write_view(folder, corpus, individuals, tokenizer_json, *protected, progress=progress, **common)[0]
+        return _write_protected(folder, corpus, individuals, tokenizer_json, *protected, progress=progress, **common)[0]
     with TemporaryDirectory(prefix=".original-", dir=folder) as original:
-        _, supports = _write_view(Path(original), corpus, individuals, tokenizer_json, *protected, **common)
+        _, supports = _write_protected(Path(original), corpus, individuals, tokenizer_json, *protected, **common)
         rewritten = RewrittenTokens(
             style,
             open_view(Path(original)),
@@ -117,17 +118,19 @@ class _NoSpans:
     """A stand-in for `SpanReader` for documents without identifier spans."""
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        """Return no spans for these documents, as arrays: offsets, starts, ends, labels."""
         nothing = np.zeros(0, dtype=np.int32)
         return np.zeros(num_documents + 1, dtype=np.int64), nothing, nothing, pa.array([], pa.string())
 
     def of_documents(self, rows: np.ndarray) -> tuple[np.ndarray, pa.Table]:
+        """Return no spans for these documents: offsets, and an empty table."""
         return np.zeros(len(rows) + 1, dtype=np.int64), SPANS.empty_table()
 
 
 NO_SPANS = _NoSpans()
 
 
-def _write_view(
+def _write_protected(
     folder: Path,
     corpus: Corpus,
     individuals: Individuals | None,
@@ -140,7 +143,8 @@ def _write_view(
     num_threads: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], NgramIndex | None]:
-    """Tokenise the documents of these splits in one pass; write their token ids and protection flags.
+    """Tokenise the documents of these splits in one pass over the text, and write their token ids and protection flags;
+    return counts, and the index used.
 
     Returns the counts, and the index by whose supports words are protected.
     """
@@ -244,8 +248,8 @@ class RewrittenTokens:
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write the tokens to an existing empty folder, and for surrogates the words that they take (`WordSpans`);
-        return the counts of `write_tokens`.
+        """Write the tokens of the rewritten documents to an existing empty folder, and for surrogates the words that
+        each covers (`WordSpans`); return the counts of `write_tokens`.
 
         Parameters
         ----------
@@ -265,17 +269,18 @@ class RewrittenTokens:
                 survey = survey_documents(()) if self._alone else self._flagged.survey()
                 self._drawn_from = survey.options(self._names)
             options |= {"draw": draw, **self._drawn_from}
-        return _write(
+        return _write_rewritten(
             folder,
             self._flagged,
-            self._texts(key, options),
+            self._rewrite_batches(key, options),
             self._encoder,
             self._tokenizer_json,
             progress,
             SpanWriter(folder) if self._style in ("surrogate", "rotate") else None,
         )
 
-    def _texts(self, key: bytes, options: dict[str, Any]) -> Iterator[tuple[Flagged, Rewritten]]:
+    def _rewrite_batches(self, key: bytes, options: dict[str, Any]) -> Iterator[tuple[Flagged, Rewritten]]:
+        """Yield each batch of documents with its rewritten texts."""
         first = first_word = 0
         for documents in self._flagged:
             part, words, direct, _, gaps = documents
@@ -295,12 +300,13 @@ class RewrittenTokens:
             yield documents, made
 
 
-def _as_they_are(documents: Flagged) -> Rewritten:
+def _keep_texts(documents: Flagged) -> Rewritten:
+    """Return a batch's texts, words and flags unchanged, in the form of rewritten ones."""
     part, words, flags, starts, gaps = documents
     return Rewritten(part.texts, words, flags, starts, gaps)
 
 
-def _write(
+def _write_rewritten(
     folder: Path,
     flagged: FlaggedWords,
     texts: Iterable[tuple[Flagged, Rewritten]],
@@ -309,8 +315,8 @@ def _write(
     progress: Callable[[int], None] | None,
     spans: SpanWriter | None = None,
 ) -> dict[str, Any]:
-    """Write the tokens of rewritten texts with their words' flags, and with ``spans`` the words of replacements; return
-    the counts of `write_tokens`."""
+    """Write the tokens of rewritten texts with their words' protection flags, and to ``spans`` the words of
+    replacements; return the counts of `write_tokens`."""
     counts = dict.fromkeys(("words", "direct", "indirect", "protected", "protected_tokens"), 0)
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for documents, text in texts:

@@ -64,7 +64,8 @@ def update_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Update:
-    """Return the index of ``after``, updated from that of ``before``; its tables are byte-equal to a rebuild.
+    """Return the n-gram index of the corpus ``after`` with counts of changes, computed from that of ``before`` by
+    counting the changed individuals only; its tables are byte-equal to a rebuild.
 
     An individual is counted again where the ids of the documents, the household or the side of the split differ; with
     one member of a household all are. Row groups without documents of theirs are not read.
@@ -83,8 +84,11 @@ def update_index(
     CorpusError
         A document cannot be read.
     """
-    old, new = _documents(before, individuals_before, splits), _documents(after, individuals_after, splits)
-    units, num_recounted = _changed(old, new, changed)
+    old, new = (
+        _describe_documents(before, individuals_before, splits),
+        _describe_documents(after, individuals_after, splits),
+    )
+    units, num_recounted = _changed_units(old, new, changed)
     config = (config or IndexConfig()).replace(max_n=index.max_n, surface=index.surface, min_support=1)
     removed, added = (
         count_documents(
@@ -107,8 +111,9 @@ def update_index(
     )
 
 
-def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> pl.DataFrame:
-    """Return one row per document: id, individual, unit (number and name), and whether it belongs to the splits."""
+def _describe_documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> pl.DataFrame:
+    """Return a data frame with one row per document: id, individual, unit (number and name), and whether it belongs to
+    the splits."""
     ids = corpus.scan()
     codes = individuals.individual_codes(ids.column("individual_id"))
     by_individual = np.array_equal(individuals.units, np.arange(len(individuals.units)))
@@ -118,8 +123,9 @@ def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]
     return frame.with_columns(unit=individuals.units[codes], unit_name=name, kept=individuals.mask(*splits)[codes])
 
 
-def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
-    """Return the names of the units to count again, and the number of individuals in them.
+def _changed_units(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
+    """Return the names of the units (individuals or households) whose documents must be counted again, and the number
+    of individuals in them.
 
     A unit with an individual that changed is counted again, old and new, and with it every individual who is or was in
     it.

@@ -39,7 +39,8 @@ def build_verbatim(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> VerbatimFilter:
-    """Return a Bloom filter of the passages of the kept documents (``keep``: bool, one per document; None: all).
+    """Return a Bloom filter of all passages of ``length`` characters in the documents where ``keep`` is True (None:
+    all), to find verbatim copies of them.
 
     Parameters
     ----------
@@ -67,11 +68,13 @@ def build_verbatim(
     lock, num_bytes, done = threading.Lock(), 0, 0
 
     def kept(first: int, batch: pa.RecordBatch) -> pa.Array:
+        """Return the texts of a record batch's documents that ``keep`` selects."""
         chosen = keep[first : first + batch.num_rows]
         texts = batch.column("text")
         return texts if chosen.all() else texts.filter(pa.array(chosen))
 
     def measure(first: int, batch: pa.RecordBatch) -> None:
+        """Add the size of a record batch's texts to the total."""
         nonlocal num_bytes
         size = pc.sum(pc.binary_length(kept(first, batch))).as_py() or 0
         with lock:
@@ -81,6 +84,7 @@ def build_verbatim(
     index = _rust.VerbatimFilter(num_bytes, length=length, key=key, letters=True)
 
     def add(first: int, batch: pa.RecordBatch) -> None:
+        """Add the passages of a record batch's texts to the filter."""
         nonlocal done
         index.add(kept(first, batch))
         with lock:
@@ -93,7 +97,7 @@ def build_verbatim(
 
 
 def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
-    """Write the filter to ``verbatim.bin`` and ``verbatim.json`` (secret); return counts."""
+    """Write the Bloom filter to ``verbatim.bin`` and its parameters to ``verbatim.json`` (secret); return counts."""
     folder = Path(folder)
     # Not `tofile`, whose error on a full disk has no number of the system, and so no message.
     (folder / "verbatim.bin").write_bytes(index.bits().astype("<u8").data.cast("B"))
@@ -104,7 +108,8 @@ def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
 
 
 def open_verbatim(path: Path | str) -> VerbatimFilter:
-    """Return the filter of a guard folder. Every byte is checked, because a lost bit would let training text through.
+    """Return the Bloom filter stored in a guard's folder. Every byte is checked, because a lost bit would let training
+    text through.
 
     Raises
     ------

@@ -68,8 +68,8 @@ class CheckedText:
         self._words = DocumentWords.concatenated(parts)
 
     def batches(self, splits: tuple[str, ...] | None) -> Iterator[_Documents]:
-        """Yield the documents of these splits in batches, with their corpus rows and individuals' codes."""
-        first, wanted = 0, _mask(self._individuals, splits)
+        """Yield the documents of these splits in batches: texts, ids, corpus row numbers and individuals' codes."""
+        first, wanted = 0, _splits_mask(self._individuals, splits)
         for batch in self._corpus.batches(columns=("doc_id", "individual_id", "text")):
             rows = codes = np.arange(first, first + batch.num_rows)
             first += batch.num_rows
@@ -90,9 +90,9 @@ class CheckedText:
         counted: bool,
         other_supports: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Return which words of these splits the policy protects, by the oracle's own counts of support (not used if
-        ``counted`` is False); ``other_supports`` replaces the support of its words."""
-        wanted = _mask(self._individuals, splits)
+        """Return the words of these splits that the policy protects, computed by the oracle; n-gram supports are
+        counted anew (unless ``counted`` is False), ``other_supports`` replaces those of its words."""
+        wanted = _splits_mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
         codes = self._codes[chosen]
@@ -119,12 +119,13 @@ class _Documents(NamedTuple):
     codes: np.ndarray
 
 
-def _mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np.ndarray | None:
+def _splits_mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np.ndarray | None:
+    """Return which individuals belong to these splits, bool (num_individuals,); None for all."""
     return individuals.mask(*splits) if individuals is not None and splits else None
 
 
 def read_spans(reader: SpanReader | None, rows: np.ndarray) -> Spans:
-    """Return the identifier spans of the documents with these corpus rows, ascending."""
+    """Return the detected identifier spans of the documents with these ascending corpus row numbers."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(np.empty(0, dtype=np.int64),) * 3]
     names = [pa.array([], pa.string()).dictionary_encode()]
     at_once = 1 << 15
@@ -155,7 +156,8 @@ def verify_tokens(
     other_supports: pa.RecordBatch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
-    """Return the result of comparing every token of a store of original text with its documents' protection.
+    """Return the result of comparing every token and flag of a store, made from unchanged text, with what the oracle
+    computes from the documents.
 
     Parameters
     ----------

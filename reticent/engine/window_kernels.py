@@ -12,7 +12,8 @@ _jit = numba.njit(nogil=True, cache=True)
 
 @_jit
 def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into windows of at most ``capacity`` tokens; return document, start and length (int64)."""
+    """Return windows of at most ``capacity`` tokens that cut up all documents: document, first token and length of
+    each, int64 (num_windows,)."""
     num_windows = 0
     for document in range(len(doc_offsets) - 1):
         length = doc_offsets[document + 1] - doc_offsets[document]
@@ -46,7 +47,8 @@ def gather_windows(
 
 @_jit
 def pack_rows(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Pack windows of these lengths, longest first, into rows of ``capacity`` tokens; return each one's row (int64).
+    """Return the row, int64, to which best-fit packing assigns each window, given the windows' lengths (longest first)
+    and the ``capacity`` of a row in tokens.
 
     Best fit: each goes to the fullest row that has room. With falling lengths the number of rows depends on nothing
     but the lengths, and is at most 11/9 of the fewest possible, plus one. Cost: ``capacity`` steps a window at worst.
@@ -83,7 +85,8 @@ def lay_rows(
     out_labels: np.ndarray,
     positions: np.ndarray,
 ) -> None:
-    """Copy window w of the arrays (W, S), ``lengths[w]`` tokens, to row ``rows[w]``, column ``columns[w]`` of (B, T).
+    """Copy each window w of the padded arrays (W, S), its first ``lengths[w]`` tokens, to row ``rows[w]`` from column
+    ``columns[w]`` of the packed arrays (B, T).
 
     Cells of no window stay as they are; the others say in ``positions`` where in their window they stand.
     """

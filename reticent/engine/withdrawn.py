@@ -53,13 +53,15 @@ class Registering(Protocol):
     name: str
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct ids in a table of withdrawn individuals; for None, those of the documents."""
+        """Return the distinct individual ids in a database table of withdrawn individuals; for None, those of the
+        documents."""
 
     def leave_out(self, ids: pa.Array) -> None:
-        """Exclude the documents of these individuals from all later reads."""
+        """Exclude the documents of these individuals from all later reads of the database."""
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id, individual_id and, if available, the text's SHA-256 of each excluded document."""
+        """Yield doc_id, individual_id and, if available, the text's SHA-256 of each document that `leave_out`
+        excluded."""
 
 
 # --------------------------------------------------------------------------------------------------------------- lists
@@ -69,13 +71,14 @@ OfList: TypeAlias = tuple[str, int, int]
 
 
 def form_of(ids: pa.Array | pa.ChunkedArray, choice: Ids) -> pa.Array | pa.ChunkedArray:
-    """Return ids in the form in which they are compared: unchanged for "exact", otherwise folded."""
+    """Return individual ids in the form in which they are compared: unchanged for "exact", otherwise normalised
+    (folded)."""
     return ids if choice == "exact" else fold_ids(ids)
 
 
 def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = "stop") -> tuple[pa.Array, int]:
-    """Return the ids in a text file (UTF-8, one id a line, blank lines ignored) that are individuals of the documents,
-    and the number of distinct ids in the file.
+    """Return the ids of withdrawn individuals in a text file (one a line) that are individuals of the documents, and
+    the number of distinct ids in the file.
 
     Parameters
     ----------
@@ -93,17 +96,17 @@ def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = 
     CorpusError
         With "stop": an id is not one of ``known``, but is one but for how it is spelt.
     """
-    numbered = _numbered(file)
+    numbered = _read_numbered_lines(file)
     ids = pa.array([line for _, line in numbered], pa.string())
     return matched(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}"), len(ids.unique())
 
 
 def read_lines(*files: Path | str) -> pa.Array:
-    """Return the ids in list files, concatenated; raises `PolicyError` as :func:`read_ids` does."""
-    return pa.array([line for file in files for _, line in _numbered(file)], pa.string())
+    """Return the ids in these list files, concatenated."""
+    return pa.array([line for file in files for _, line in _read_numbered_lines(file)], pa.string())
 
 
-def _numbered(file: Path | str) -> list[tuple[int, str]]:
+def _read_numbered_lines(file: Path | str) -> list[tuple[int, str]]:
     """Return the ids in a list file, each with its line number."""
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
@@ -120,7 +123,7 @@ def _numbered(file: Path | str) -> list[tuple[int, str]]:
 def matched(
     ids: pa.Array, known: pa.ChunkedArray | pa.Array, choice: Ids, where: str, place: Any = lambda row: "an id"
 ) -> pa.Array:
-    """Return the ids of ``known`` that a list or register names; raises as :func:`read_ids` does."""
+    """Return those of the ``known`` individual ids that a list or table names, compared as ``choice`` says."""
     names = known.unique().cast(pa.string())
     alike = names.filter(pc.is_in(form_of(names, choice), value_set=form_of(ids, choice)))
     if choice == "stop":
@@ -129,7 +132,8 @@ def matched(
 
 
 def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.Array, list[OfList]]:
-    """Return the corpus without the documents of individuals listed in these files; raises as :func:`read_ids`.
+    """Return the corpus without the documents of the individuals listed in these files, the ids of these individuals,
+    and for each file its name and counts.
 
     An individual may be in several files: a list of today may repeat that of yesterday.
 
@@ -138,21 +142,22 @@ def leave_out(corpus: Corpus, files: Sequence[Path | str]) -> tuple[Corpus, pa.A
     The corpus, the ids of who is left out, and what is said of each file.
     """
     owners = corpus.scan().column("individual_id")
-    gone, about = _of_lists(files, owners, corpus.ids)
+    gone, about = _read_lists(files, owners, corpus.ids)
     return corpus.without(np.flatnonzero(pc.is_in(owners, value_set=gone))), gone, about
 
 
-def _of_lists(
+def _read_lists(
     files: Sequence[Path | str], known: pa.Array | pa.ChunkedArray, choice: Ids
 ) -> tuple[pa.Array, list[OfList]]:
-    """Return the individuals listed in files, and each file's name, number of ids and number of individuals."""
+    """Return the known individuals listed in any of the files, and for each file its name, number of ids and number of
+    individuals."""
     found = [read_ids(file, known, choice) for file in files]
     gone = pa.concat_arrays([pa.array([], pa.string()), *(ids for ids, _ in found)]).unique()
     return gone, [(str(file), num, len(ids)) for file, (ids, num) in zip(files, found, strict=True)]
 
 
 def report_lists(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, counts: dict[str, Any]) -> None:
-    """Report how many individuals each list excludes, and add it to ``counts``; raises as `list_message` does."""
+    """Print how many individuals each list of withdrawn individuals excludes, and append it to ``counts``."""
     for each in lists:
         sentence, is_warning = list_message(*each, settings)
         progress.tell(sentence, is_warning=is_warning)
@@ -160,7 +165,7 @@ def report_lists(lists: Iterable[OfList], settings: CorpusConfig, progress: Prog
 
 
 def list_message(where: str, num_ids: int, num_individuals: int, settings: CorpusConfig) -> tuple[str, bool]:
-    """Return the sentence about a list or register of withdrawn individuals, and whether it is a warning.
+    """Return a sentence on how many individuals a list of withdrawn individuals excludes, and whether it is a warning.
 
     Raises
     ------
@@ -196,7 +201,7 @@ class LeftOut:
 
     @classmethod
     def read(cls, folder: Path) -> LeftOut:
-        """Return the record stored in a run folder; an empty one if there is none."""
+        """Return the record of withdrawn individuals stored in a run folder; an empty one if there is none."""
         file = folder / RECORD
         if not file.exists():
             return cls()
@@ -207,7 +212,7 @@ class LeftOut:
         return cls(table.column("key")[0].as_py(), table) if table.num_rows else cls()
 
     def keep(self, folder: Path) -> None:
-        """Write the record to a run folder, unless it is empty and no earlier one exists."""
+        """Write the record to a run folder, unless it is empty and the folder has none."""
         if self.table.num_rows or (folder / RECORD).exists():
             sink = pa.BufferOutputStream()
             pq.write_table(self.table, sink)
@@ -217,33 +222,34 @@ class LeftOut:
         return bool(self.table.num_rows)
 
     def joined(self, other: LeftOut) -> LeftOut:
-        """Return the union of two records of withdrawals."""
+        """Return the union of two records of withdrawn individuals."""
         rows = pa.concat_tables([self.table, other.table])
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
     def has(self, name: str, values: pa.Array) -> np.ndarray:
-        """Return which values (ids, or SHA-256 of texts) are in a column of the record, bool; nulls never are."""
+        """Return which of these values (ids, or SHA-256 of texts) are in a column of the record, bool; null never
+        is."""
         if name not in self._kept:
             keys, digests = self.table.column("key"), self.table.column(name)
             each = [(key, digests.filter(pc.equal(keys, key)).to_pylist()) for key in keys.unique().to_pylist()]
             self._kept[name] = [(key, set(own) - {None}) for key, own in each]
         found = np.zeros(len(values), dtype=bool)
         for key, own in self._kept[name]:
-            found |= np.fromiter((each in own for each in _digests(key, name, values)), bool, len(values))
+            found |= np.fromiter((each in own for each in _keyed_digests(key, name, values)), bool, len(values))
         return found
 
     def people(self, ids: pa.Array, choice: Ids) -> np.ndarray:
-        """Return which of these individuals are in the record of withdrawals, bool."""
+        """Return which of these individuals are recorded as withdrawn, bool."""
         return self.has(_column_of(choice), form_of(ids, choice))
 
     def num_others(self, ids: pa.Array, choice: Ids) -> int:
-        """Return the number of individuals in the record that are not among these."""
+        """Return the number of individuals recorded as withdrawn that are not among these."""
         name = _column_of(choice)
         rest = self.without(**{name: form_of(ids, choice)}).table
         return rest.group_by(["key", name]).aggregate([]).num_rows
 
     def marked(self, documents: pa.Table) -> np.ndarray:
-        """Return which of these documents have the id or the text of a document in the record, bool."""
+        """Return which of these documents are recorded as withdrawn, by their id or their text, bool."""
         marked = np.zeros(documents.num_rows, dtype=bool)
         for column, name in (("doc_id", "document"), ("sha256", "text")):
             if column in documents.column_names:
@@ -251,7 +257,8 @@ class LeftOut:
         return marked
 
     def adding(self, documents: Iterable[pa.RecordBatch | pa.Table], texts: set[bytes]) -> LeftOut:
-        """Return the record extended by these newly excluded documents (doc_id, individual_id, SHA-256 of the text).
+        """Return a copy of the record with these newly excluded documents (doc_id, individual_id, SHA-256 of the text)
+        added.
 
         ``texts``: SHA-256 of the texts that stay; a text that several share does not identify one of them.
         """
@@ -261,28 +268,29 @@ class LeftOut:
             digests = pa.array([None if each in texts else each for each in digests.to_pylist()], pa.binary())
             columns = [("exact", owners), ("folded", fold_ids(owners)), ("document", ids), ("text", digests)]
             made = [pa.array([self.key] * batch.num_rows, pa.binary(32))]
-            made += [pa.array(_digests(self.key, name, values), _DIGEST) for name, values in columns]
+            made += [pa.array(_keyed_digests(self.key, name, values), _DIGEST) for name, values in columns]
             rows.append(pa.table(made, schema=_SCHEMA))
         return LeftOut(self.key, pa.concat_tables(rows).group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
     def without(self, **values: pa.Array) -> LeftOut:
-        """Return the record without the rows that have one of these values; ``values`` maps columns to values."""
+        """Return a copy of the record without the rows that have one of these values; ``values`` maps columns to
+        values."""
         kept = np.ones(self.table.num_rows, dtype=bool)
         keys = self.table.column("key").to_pylist()
         for name, given in values.items():
-            gone = {key: set(_digests(key, name, given)) - {None} for key in set(keys)}
+            gone = {key: set(_keyed_digests(key, name, given)) - {None} for key in set(keys)}
             digests = self.table.column(name).to_pylist()
             kept &= np.fromiter((d not in gone[k] for k, d in zip(keys, digests, strict=True)), bool, len(keys))
         return LeftOut(self.key, self.table.filter(pa.array(kept)))
 
 
 def _column_of(choice: Ids) -> str:
-    """Return the record's column by which individuals are compared: "exact" or "folded"."""
+    """Return the column of the record by which individuals are compared: "exact" or "folded"."""
     return "exact" if choice == "exact" else "folded"
 
 
-def _digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
-    """Return a keyed 128-bit digest of each value; ``kind`` separates ids from texts, nulls stay."""
+def _keyed_digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Return a keyed 128-bit digest of each value; ``kind`` (the column) separates ids from texts, nulls stay."""
     person = kind.encode()
     return [
         None
@@ -302,7 +310,8 @@ def sha256(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield documents (doc_id, individual_id, text) as tables with the text's SHA-256 (`DOCUMENTS_LEFT`)."""
+    """Yield each batch of documents as a table of doc_id, individual_id and the SHA-256 of the text (schema
+    `DOCUMENTS_LEFT`)."""
     for batch in batches:
         ids = [batch.column(number).cast(pa.string()) for number in range(2)]
         yield pa.table([*ids, sha256(batch.column(2))], schema=DOCUMENTS_LEFT)
@@ -335,8 +344,8 @@ class Withdrawals:
     _passed_over: list[pa.Table] = field(default_factory=list)
 
     def begin(self, source: Any) -> None:
-        """Read the lists and registers of withdrawn individuals, and have a database source exclude them before any
-        text is read; raises as `end` does."""
+        """Read the lists and tables of withdrawn individuals, and have a database exclude their documents before any
+        text is read."""
         settings, origin = self.settings, origin_of(source)
         tables = [name for name in settings.readmitted if self._is_table(name)]
         if isinstance(origin, Registering):
@@ -348,6 +357,8 @@ class Withdrawals:
             self._listed = form_of(read_lines(*settings.withdrawn), settings.ids)
 
     def _exclude_at_source(self, origin: Registering, tables: Sequence[str]) -> None:
+        """Match all lists and tables with the ids in the database, and have the database exclude the withdrawn
+        individuals."""
         settings, known = self.settings, origin.ids_of(None)
         self._registers = [origin.ids_of(table) for table in tables]
         gone = [self.of_lists(known)]
@@ -368,13 +379,13 @@ class Withdrawals:
             origin.leave_out(out)
 
     def of_lists(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
-        """Return those of the known individuals whom the lists name."""
-        gone, self.lists = _of_lists(self.settings.withdrawn, known, self.settings.ids)
+        """Return those of the known individual ids that the configured lists of withdrawn individuals name."""
+        gone, self.lists = _read_lists(self.settings.withdrawn, known, self.settings.ids)
         return gone
 
     def staying(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a record batch (doc_id, individual_id, text and more) without withdrawn individuals: those that the
-        source cannot exclude, or that a database sent nevertheless (SQLite compares no text with a number)."""
+        """Return a record batch (doc_id, individual_id, text and more) without the documents of withdrawn individuals
+        that the source sent nevertheless, and remember these."""
         names = batch.column("individual_id").cast(pa.string())
         if self._excluded is not None:
             is_gone = pc.is_in(names, value_set=self._excluded)
@@ -388,8 +399,9 @@ class Withdrawals:
         return batch
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
-        """Check the documents that were read (doc_id, individual_id, text), and update the record; neither argument is
-        used if nobody is left out, now or earlier.
+        """Check that no earlier withdrawn individual or document is among the documents that were read (doc_id,
+        individual_id, text), and update the record of withdrawals. Neither argument is used if nobody was ever
+        excluded.
 
         Raises
         ------
@@ -403,7 +415,7 @@ class Withdrawals:
         left = [*(self._source.left_out() if self._source else ()), *self._passed_over]
         stay = individuals()
         if self._listed is not None:
-            self.of_lists(pa.concat_arrays([stay, *(_joined(each.column("individual_id")) for each in left)]))
+            self.of_lists(pa.concat_arrays([stay, *(_one_array(each.column("individual_id")) for each in left)]))
         self.compare(stay, hashed(documents), left)
 
     def compare(
@@ -413,8 +425,8 @@ class Withdrawals:
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
         gone: pa.Array | None = None,
     ) -> None:
-        """Check documents as `end` does, given as tables from `hashed`, among which those of ``gone`` are still to be
-        excluded; update the record.
+        """Do the same as `end` for documents given as tables of `hashed`; ``gone`` are individuals among them that are
+        still to be excluded.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
         """
@@ -442,13 +454,14 @@ class Withdrawals:
             document=taken.column("doc_id"),
             text=taken.column("sha256"),
         )
-        marks = pa.chunked_array([_joined(each.column(2)) for each in left], pa.binary())
+        marks = pa.chunked_array([_one_array(each.column(2)) for each in left], pa.binary())
         shared = np.isin(_prefixes(marks), np.concatenate([np.empty(0, np.uint64), *stays]))
         texts = set(marks.drop_null().filter(pa.array(shared)).to_pylist())
         self.record = record.adding(left, texts)
 
     def require(self, documents: pa.Table, gone: pa.Array) -> None:
-        """Raise as `end` does if someone would come back; ``documents`` have doc_id and individual_id."""
+        """Raise `PolicyError` if ``documents`` (doc_id, individual_id) would bring back a withdrawn individual who is
+        neither in ``gone`` nor opted in again."""
         individuals = documents.column("individual_id")
         settled = pa.concat_arrays([gone, self.readmitted(individuals)])
         refuse_people(self.record, individuals, self.settings.ids, settled)
@@ -456,15 +469,15 @@ class Withdrawals:
         refuse_moved([rest.filter(pa.array(self.record.marked(rest)))])
 
     def require_named(self) -> None:
-        """Raise as `end` does if today's lists no longer name everyone in the record, or who opted in again; used for
-        documents already staged without them, where no database table is read."""
+        """Raise `PolicyError` if the current lists no longer name every individual recorded as withdrawn, or opted in
+        again; for documents already copied without them."""
         settings = self.settings
         if self.record and settings.opt_out is None and not any(map(self._is_table, settings.readmitted)):
             named = read_lines(*settings.withdrawn, *settings.readmitted)
-            _refuse(self.record.num_others(named, settings.ids))
+            _refuse_return(self.record.num_others(named, settings.ids))
 
     def readmitted(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
-        """Return the known individuals who opted in again; empty if nobody was ever left out."""
+        """Return those of the known individual ids that opted in again; empty if nobody was ever excluded."""
         choice, lists = self.settings.ids, [name for name in self.settings.readmitted if not self._is_table(name)]
         found = [pa.array([], pa.string())]
         if self.record:
@@ -473,26 +486,30 @@ class Withdrawals:
         return pa.concat_arrays(found)
 
     def _is_table(self, name: str) -> bool:
+        """Whether a name means a database table, not a file."""
         return self.settings.is_database and not Path(name).is_file()
 
 
-def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
-    """Return the first eight bytes of each non-null digest, uint64."""
+    """Return the first eight bytes of each non-null digest as uint64."""
     return np.frombuffer(b"".join(each[:8] for each in digests.drop_null().to_pylist()), dtype=np.uint64)
 
 
 def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
-    """Raise `PolicyError`, with their number, if individuals in the record are neither left out nor opted in again."""
+    """Raise `PolicyError`, with their number, if ``individuals`` contains some that are recorded as withdrawn and are
+    not among the ``settled`` ids."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
-    _refuse(int(record.people(names, choice).sum()) if record else 0)
+    _refuse_return(int(record.people(names, choice).sum()) if record else 0)
 
 
-def _refuse(back: int) -> None:
+def _refuse_return(back: int) -> None:
+    """Raise `PolicyError` if the number of withdrawn individuals who would come back is not 0."""
     if back:
         raise PolicyError(
             f"{back:,} individual(s) whom an earlier reading left out as withdrawn would come back. Name them again "
@@ -501,7 +518,8 @@ def _refuse(back: int) -> None:
 
 
 def refuse_moved(moved: Sequence[pa.Table]) -> None:
-    """Raise `PolicyError` if documents of withdrawn individuals now belong to others; it says how many."""
+    """Raise `PolicyError`, with their number, if there are documents of withdrawn individuals that now belong to
+    others."""
     if count := sum(table.num_rows for table in moved):
         people = len({owner for table in moved for owner in table.column("individual_id").to_pylist()})
         raise PolicyError(

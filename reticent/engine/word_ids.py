@@ -38,13 +38,14 @@ class WordWriter:
         self._words.write(np.array([self._bits], dtype=np.uint8))
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
-        """Append documents: numbers of all their words, uint32, and their word offsets, int64 (D + 1,)."""
+        """Append documents: the index row of each of their words, uint32, and their word offsets, int64 (D + 1,)."""
 
         self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._bits))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))
         self.num_words += int(doc_offsets[-1])
 
     def close(self) -> None:
+        """Close the files."""
         self._words.close()
         self._ends.close()
 
@@ -78,10 +79,11 @@ class NumberedWords:
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return len(self.doc_offsets) - 1
 
     def of(self, documents: np.ndarray) -> np.ndarray:
-        """Return the word numbers of these documents, concatenated, uint32."""
+        """Return the index rows of all words of these documents, concatenated, uint32."""
 
         lengths = self.doc_offsets[documents + 1] - self.doc_offsets[documents]
         return _rust.unpack_numbers(*self.stored, self.first_bytes[documents], lengths)
@@ -95,7 +97,7 @@ class SpanWriter:
         self._files = [HashedFile(folder / name) for name in (FIRSTS, ENDS, LABELS, COUNTS)]
 
     def write(self, offsets: np.ndarray, firsts: np.ndarray, ends: np.ndarray, labels: pa.Array) -> None:
-        """Append the identifier spans of some documents as word ranges.
+        """Append the identifier spans of documents, as ranges of word numbers.
 
         Parameters
         ----------
@@ -105,20 +107,22 @@ class SpanWriter:
         labels : string array, shape (S,)
         """
         encoded = labels.dictionary_encode()
-        codes = np.array([self._code(label) for label in encoded.dictionary.to_pylist()], dtype="<u2")
+        codes = np.array([self._label_code(label) for label in encoded.dictionary.to_pylist()], dtype="<u2")
         counts = (offsets[1:] + self._num_spans).astype("<i8")
         self._num_spans += int(offsets[-1])
         columns = firsts, ends, codes[encoded.indices.to_numpy()], counts
         for file, column in zip(self._files, columns, strict=True):
             file.write(np.ascontiguousarray(column))
 
-    def _code(self, label: str) -> int:
+    def _label_code(self, label: str) -> int:
+        """Return the integer code of a label; a new label gets the next code."""
         code = self._codes.setdefault(label, len(self._codes))
         if code > np.iinfo(np.uint16).max:
             raise ArtifactError(f"{self._folder}: spans have more than 65,536 different labels")
         return code
 
     def close(self) -> None:
+        """Close the files, and write the labels that the codes stand for."""
         for file in self._files:
             file.close()
         (self._folder / LABEL_NAMES).write_text(json.dumps(list(self._codes)), encoding="utf-8")

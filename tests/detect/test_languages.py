@@ -15,7 +15,7 @@ from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import Corpus
 from reticent.engine.detect import spans_batch
-from reticent.engine.languages import OtherLanguages, _hits, _hits_of_patterns
+from reticent.engine.languages import OtherLanguages, _count_by_patterns, _count_common_words
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -72,7 +72,9 @@ NOTES = {
 )
 def test_words_are_counted_as_the_patterns_find_them(texts: list[str], num_characters: int) -> None:
     array = pa.array(texts, pa.large_string())
-    for counted, wanted in zip(_hits(array, num_characters), _hits_of_patterns(array, num_characters), strict=True):
+    for counted, wanted in zip(
+        _count_common_words(array, num_characters), _count_by_patterns(array, num_characters), strict=True
+    ):
         assert counted.tolist() == wanted.tolist()
 
 

@@ -112,7 +112,7 @@ def test_spacy_processes_share_a_pipeline_and_find_the_same_after_polars(tmp_pat
 
 def test_spacy_components_that_entities_do_not_need_are_off_unless_something_may_read_them() -> None:
     spacy = pytest.importorskip("spacy")
-    from reticent.engine.detect.spacy import _idle
+    from reticent.engine.detect.spacy import _unneeded_components
 
     def idle(*components: tuple[str, list[dict[str, Any]]], sentences: bool = True) -> list[str]:
         nlp = spacy.blank("en")
@@ -120,7 +120,7 @@ def test_spacy_components_that_entities_do_not_need_are_off_unless_something_may
             component = nlp.add_pipe(name)
             if patterns:
                 component.add_patterns(patterns)
-        return _idle(nlp, sentences)
+        return _unneeded_components(nlp, sentences)
 
     usual: list[tuple[str, list[dict[str, Any]]]] = [
         (n, []) for n in ("tok2vec", "tagger", "parser", "lemmatizer", "ner")
@@ -261,7 +261,7 @@ def test_each_token_takes_its_probabilities_from_the_window_in_which_it_is_farth
     save_model(tmp_path, LABELS["bio"], None)
     detector = TransformersDetector(tmp_path, device="cpu", window=12, stride=4, batch_tokens=30)
     texts = ["ann of lee x lyon bob , of x ann lee of x bob lyon x of of ann", "ann", "", "x of " * 5]
-    bounds, offsets, found = detector._labelled(texts)
+    bounds, offsets, found = detector._label_tokens(texts)
     for text, first, last in zip(texts, bounds, bounds[1:], strict=False):
         encoded = detector._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         pieces, probabilities = encoded["input_ids"], found[first:last]

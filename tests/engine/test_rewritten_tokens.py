@@ -28,7 +28,7 @@ from reticent.engine.protect import Policy
 from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x, words_of_view
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens, open_view
-from reticent.engine.tokens import RewrittenTokens, _write
+from reticent.engine.tokens import RewrittenTokens, _write_rewritten
 from reticent.engine.word_ids import WordSpans
 
 #: Documents of a real corpus.
@@ -92,7 +92,7 @@ class Rewritings:
 
         encoder = _rust.TokenEncoder(self.tokenizer, num_threads=threads)
         texts = ((documents, rewritten(documents)) for documents in flagged)
-        return _write(folder, flagged, texts, encoder, self.tokenizer, None)
+        return _write_rewritten(folder, flagged, texts, encoder, self.tokenizer, None)
 
 
 def assert_same(found: tuple[TokenStore, dict[str, Any]], expected: tuple[TokenStore, dict[str, Any]]) -> None:

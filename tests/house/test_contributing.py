@@ -239,8 +239,10 @@ def test_a_national_id_is_found_by_a_core_that_is_built_with_it(tmp_path: Path, 
     for file in ("Cargo.toml", "Cargo.lock"):
         shutil.copy(ROOT / file, tmp_path / file)
     _, program = follow(recipes()[NATIONAL_ID], tmp_path)
-    subprocess.run(["cargo", "build", "--release", "--locked"], cwd=tmp_path, check=True)
-    shutil.copy(tmp_path / "target" / "release" / "lib_rust.so", tmp_path / "reticent" / "_rust.abi3.so")
+    target = tmp_path / "target"  # not a folder that CARGO_TARGET_DIR names, whose core this one would replace
+    cargo = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+    subprocess.run(["cargo", "build", "--release", "--locked"], cwd=tmp_path, env=cargo, check=True)
+    shutil.copy(target / "release" / "lib_rust.so", tmp_path / "reticent" / "_rust.abi3.so")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     run = forks.run(program + "\nprint(spans.to_pylist())", cwd=tmp_path, environment=environment)
     assert run.returncode == 0, run.stderr

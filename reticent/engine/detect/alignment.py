@@ -32,8 +32,8 @@ class Alignment:
     num_cutting_in_bytes: int = 0
 
     def check(self, found: pa.Table, texts: pa.Array, first: int) -> None:
-        """Add a batch's spans to the counts; raise `CorpusError` once more than half of the spans cut words. ``first``
-        is the row of the batch's first document."""
+        """Count a batch's spans and those that start or end inside a word; raise `CorpusError` once more than half do.
+        ``first`` is the row number of the batch's first document."""
         if not found.num_rows:
             return
         document, start, end = (found.column(name).to_numpy() for name in ("document", "start", "end"))
@@ -41,7 +41,7 @@ class Alignment:
         data, doc_bytes = utf8_bytes(texts.take(pa.array(rows)))
         at = np.flatnonzero((data & 0xC0) != 0x80)  # where each character begins
         doc_chars = np.searchsorted(at, doc_bytes)
-        joined = _joined(data)
+        joined = _inside_words(data)
         joined[doc_bytes] = False
         begins = np.append(at, len(data))
 
@@ -54,10 +54,10 @@ class Alignment:
         self.num_shifted += int(shifted.sum())
         self.num_shifted_cutting += int((cutting & shifted).sum())
         self.num_cutting_in_bytes += int(((joined[as_first] | joined[as_last]) & shifted).sum())
-        self._judge(first + len(texts))
+        self._raise_if_misaligned(first + len(texts))
 
-    def _judge(self, num_documents: int) -> None:
-        """Raise `CorpusError` if the spans counted so far look like offsets in bytes, or into another text."""
+    def _raise_if_misaligned(self, num_documents: int) -> None:
+        """Raise `CorpusError` if the spans counted so far look like byte offsets, or like offsets into another text."""
         where = f"detector {self.name}, documents 1 to {num_documents}"
         if (
             self.num_shifted >= _MIN_SHIFTED
@@ -84,10 +84,10 @@ def utf8_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return data, offsets - offsets[0]
 
 
-def _joined(data: np.ndarray) -> np.ndarray:
-    """Return whether each byte position (and the end) is inside a word, with letters or digits on both sides, or inside
-    a character. Letters are those of ASCII, Latin, Greek and Cyrillic, and of right-to-left scripts; scripts without
-    spaces have no word to cut."""
+def _inside_words(data: np.ndarray) -> np.ndarray:
+    """Return for each byte position of UTF-8 text, and its end, whether a cut there would split a word or a character,
+    bool. Word characters are ASCII letters and digits, and the letters from U+00C0 to U+06FF; scripts without spaces
+    have no word to cut."""
     letter = np.zeros(256, dtype=bool)
     for low, high in (("0", "9"), ("A", "Z"), ("a", "z")):
         letter[ord(low) : ord(high) + 1] = True

@@ -68,14 +68,16 @@ class DetectorRow:
         return getattr(importlib.import_module(f"reticent.engine.detect.{self.module}"), self.kind)
 
 
-def _learns(options: Mapping[str, Any]) -> str:
-    """Return why spans depend on other documents, for a detector that learns common words; "" if it is given a list."""
+def _why_learning(options: Mapping[str, Any]) -> str:
+    """Return the reason why spans depend on other documents, for a detector that learns common words; "" if it is given
+    a list of them."""
     has_list = options.get("common") or options.get("guard") is False
     return "" if has_list else "it learns the common words from all documents (the option common names a list of them)"
 
 
-def _computes(_: Mapping[str, Any]) -> str:
-    """Return why spans depend on other documents, for a neural network: rounding depends on the batch shape."""
+def _why_computing(_: Mapping[str, Any]) -> str:
+    """Return the reason why a neural network's spans depend on other documents: rounding varies with the batch
+    shape."""
     return "the last digits of a model's numbers depend on the documents in its batch"
 
 
@@ -105,7 +107,7 @@ _ROWS: Final = (
         needs={"table": '"records.parquet"', "columns": '{ last_name = "surname" }'},
         files=("table", "common"),
         short={"records": "table"},
-        depends=_learns,
+        depends=_why_learning,
     ),
     DetectorRow(
         name="gazetteer",
@@ -116,7 +118,7 @@ _ROWS: Final = (
         needs={"lists": '{ CITY = "cities.txt" }'},
         files=("lists", "common"),
         short={"lists": "lists"},
-        depends=_learns,
+        depends=_why_learning,
     ),
     DetectorRow(
         name="shipped",
@@ -125,7 +127,7 @@ _ROWS: Final = (
         about="names, places and organisations, by a tagger of the document's language",
         published=("common",),
         files=("common",),
-        depends=_learns,
+        depends=_why_learning,
     ),
     DetectorRow(
         name="learned",
@@ -153,7 +155,7 @@ _ROWS: Final = (
         needs={"pipeline": '"pipeline name or path"'},
         perhaps_files=("pipeline",),
         short={"spacy": "pipeline"},
-        depends=_computes,
+        depends=_why_computing,
     ),
     DetectorRow(
         name="transformers",
@@ -165,7 +167,7 @@ _ROWS: Final = (
         perhaps_files=("model",),
         from_hub=("model",),
         short={"transformers": "model"},
-        depends=_computes,
+        depends=_why_computing,
     ),
     DetectorRow(
         name="presidio",
@@ -175,7 +177,7 @@ _ROWS: Final = (
         published=("language", "pipeline", "entities"),
         extra="presidio",
         perhaps_files=("pipeline",),
-        depends=_computes,
+        depends=_why_computing,
     ),
     DetectorRow(
         name="eds",
@@ -185,7 +187,7 @@ _ROWS: Final = (
         published=("pipeline", "groups", "labels"),
         extra="eds",
         perhaps_files=("pipeline",),
-        depends=_computes,
+        depends=_why_computing,
     ),
 )
 #: Every detector by name.
@@ -261,7 +263,8 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
 
 
 def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return package -> version of the pipelines and models in these options that are installed packages."""
+    """Return a dict from package name to version, for the pipelines and models in detector options that are installed
+    packages."""
 
     found = {}
     for name, table in options.items():

@@ -53,7 +53,8 @@ def count_common_words(
     num_threads: int = 0,
     beside: Callable[[pa.Array], None] | None = None,
 ) -> CommonWords:
-    """Return counts of how the corpus capitalises its words. Cost: one pass over the text; memory by the vocabulary.
+    """Return counts, per word of the corpus, of lower-case and capitalised occurrences. Cost: one pass over the text;
+    memory by the vocabulary.
 
     Parameters
     ----------
@@ -69,6 +70,7 @@ def count_common_words(
         drawn = np.random.default_rng(0).random(num, dtype=np.float32) * num <= num_documents
 
     def count(batch: pa.RecordBatch, num_before: int) -> None:
+        """Count the words of a record batch (of its sampled documents, if a sample is drawn)."""
         if drawn is not None:
             batch = batch.filter(pa.array(drawn[num_before : num_before + batch.num_rows]))
         ids = batch.column("individual_id").cast(pa.string())
@@ -84,8 +86,8 @@ def count_common_words(
 def learn_common_words(
     corpus: Corpus, detectors: Sequence[Any], beside: Callable[[pa.Array], None] | None = None
 ) -> None:
-    """Count word frequencies once for all detectors that need common words and were given no list (on a sample if that
-    is enough for all), and store them in the detectors. ``beside`` is called with all texts, batch by batch, in the
+    """Count the corpus's words once, and give the counts to all detectors that need common words and were given no list
+    (from a sample of documents if that is enough for all). ``beside`` is called with all texts, batch by batch, in the
     same pass, or in one of its own if nothing is counted."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
@@ -107,14 +109,14 @@ def learn_common_words(
 
 
 def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | None:
-    """Return the word counts that a detector learned from the whole corpus; None if there are none."""
+    """Return the word counts that one of the detectors learned from the whole corpus; None if there are none."""
     learned = (getattr(detector, "common_words", None) for detector in detectors)
     return next((words for words in learned if words and words.num_documents == corpus.num_documents), None)
 
 
 def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, common: CommonWords) -> pa.Table:
-    """Return the spans (`BATCH_SPANS`) without NAME spans whose words are all widespread common words: a small NER
-    takes headings ("CHIEF COMPLAINT") for names.
+    """Return the spans except NAME spans that consist of common words only, as a small NER model takes headings ("CHIEF
+    COMPLAINT") for names; schema `BATCH_SPANS`.
 
     Cost: a look-up a word of the names.
     """

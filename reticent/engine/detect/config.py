@@ -53,8 +53,9 @@ class DetectConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _tables(cls, values: Any) -> Any:
-        """Collect the option tables of detectors, and the short forms of options, into ``options``."""
+    def _collect_options(cls, values: Any) -> Any:
+        """Return the settings with each detector's options, from its own table or a short form, collected under
+        ``options``, and a preset expanded."""
         if not isinstance(values, dict):
             return values
         values, options = dict(values), dict(values.get("options") or {})
@@ -78,10 +79,13 @@ class DetectConfig(Section):
     @field_validator("options")
     @classmethod
     def _without_empty_tables(cls, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return the options by detector, without empty tables."""
         return {name: table for name, table in options.items() if table}
 
     @model_validator(mode="after")
-    def _consistent(self) -> DetectConfig:
+    def _check_detectors(self) -> DetectConfig:
+        """Raise `ValueError` or `PolicyError` for a repeated detector, an invalid option, or options of a detector that
+        is not listed."""
         if len(set(self.detectors)) != len(self.detectors):
             raise ValueError("a detector is listed twice")
         for name in self.detectors:
@@ -96,20 +100,20 @@ class DetectConfig(Section):
         return self
 
     @model_serializer(mode="wrap")
-    def _as_tables(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Dump the options of each detector as a table of its own, as in a job file."""
+    def _dump_as_tables(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise with one table of options per detector, at the top level, as in a job file."""
         values: dict[str, Any] = dump(self)
         tables: dict[str, Any] = values.pop("options", {})
         return values | tables
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return the options of a detector; an empty dict if there are none."""
+        """Return the options of the detector with this name; an empty dict if there are none."""
         return self.options.get(name, {})
 
     @classmethod
     def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return the settings that a report may show, and how many are withheld; of a detector's options it shows
-        numbers and those marked as published."""
+        """Return the detection settings that a report may show (of detector options only numbers and those marked as
+        published), and the number of withheld ones."""
         tables = {name: values[name] for name in values if name in DETECTORS and isinstance(values[name], Mapping)}
         shown, withheld = super().published({name: value for name, value in values.items() if name not in tables})
         for name, table in tables.items():

@@ -40,7 +40,8 @@ class Detector(Protocol):
 
 
 def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.0) -> pa.Table:
-    """Return a table of spans (`BATCH_SPANS`) made from arrays; ``score`` is a scalar for all, or an array."""
+    """Return a table of spans (schema `BATCH_SPANS`) from arrays of equal length; ``score`` may be one number for
+    all."""
     columns = [document, start, end, label]
     arrays = [pa.array(values).cast(BATCH_SPANS.field(i).type) for i, values in enumerate(columns)]
     arrays.append(pa.array(np.full(len(arrays[0]), score, dtype=np.float32)))
@@ -48,7 +49,8 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
 
 
 def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
-    """Return the spans of all detectors in a batch (`FOUND`); those that read others' spans run last."""
+    """Return the spans that all detectors find in a record batch, one table (schema `FOUND`); detectors that use other
+    detectors' spans run last."""
     found = FOUND.empty_table()
     for detector in sorted(detectors, key=detection_stage):
         reads = hasattr(detector, "detect_beside")
@@ -60,7 +62,8 @@ def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
 def find_in_texts(
     detectors: Sequence[Any], texts: Sequence[str] | pa.Array, columns: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Return the spans that detectors find in texts (`FOUND`); each text is a document, and ``document`` is its index.
+    """Return the spans that detectors find in plain texts, one table (schema `FOUND`); column ``document`` is the index
+    of the text.
 
     Parameters
     ----------
@@ -87,17 +90,20 @@ def find_in_texts(
 
 
 def detection_stage(detector: Any) -> int:
-    """Return when a detector runs: 0 first, 1 if it reads others' spans, 2 if it declares whose it reads."""
+    """Return the order in which a detector runs: 0 first, 1 if it uses other detectors' spans, 2 if it declares which
+    detectors' spans it uses."""
     return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
 
 
 def named(spans: pa.Table, detector: str) -> pa.Table:
-    """Return a table of spans (`BATCH_SPANS`) with a column that names the detector (`FOUND`)."""
+    """Return a table of spans (schema `BATCH_SPANS`) with a column added that has the detector's name (schema
+    `FOUND`)."""
     return spans.append_column(FOUND.field("detector"), pa.array([detector] * len(spans), pa.string()))
 
 
 def found_in(found: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return the spans (`FOUND`) in the documents of these rows (ascending, at least one), renumbered from 0."""
+    """Return the spans (schema `FOUND`) in the documents of these rows (ascending, at least one), with documents
+    renumbered from 0."""
     document = found.column("document").to_numpy()
     place = np.searchsorted(rows, document)
     kept = rows[np.minimum(place, len(rows) - 1)] == document

@@ -78,12 +78,14 @@ class EdsDetector:
         self._batch_size = batch_size
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the identifier spans found in a batch of documents (schema `BATCH_SPANS`)."""
         texts = batch.column("text").to_pylist()
         windows = cut_texts(texts, self.WINDOW, self.OVERLAP)
         parsed = self._nlp.pipe([texts[w.document][w.start : w.end] for w in windows], batch_size=self._batch_size)
-        return join_spans(windows, [self._found(document) for document in parsed])
+        return join_spans(windows, [self._spans_of(document) for document in parsed])
 
-    def _found(self, parsed: Any) -> list[Found]:
+    def _spans_of(self, parsed: Any) -> list[Found]:
+        """Return (start, end, label, score) of the wanted entities in a document that edsnlp has processed."""
         spans = [*parsed.ents, *(span for group in self._groups for span in parsed.spans.get(group, ()))]
         return [
             (span.start_char, span.end_char, span.label_.upper(), 1.0)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
-    """Return the names in lists (label -> text file, one a line) as a table of pattern and label, without repeats."""
+    """Return the distinct names in text files (``lists``: label -> file of one name a line) as a table of pattern and
+    label."""
     patterns: list[str] = []
     labels: list[str] = []
     for label, path in lists.items():
@@ -82,14 +83,15 @@ class GazetteerDetector:
         )
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the identifier spans found in a batch of documents (schema `BATCH_SPANS`)."""
         common = self.common_words or None
         found = self._gazetteer.find(batch.column("text"), common=common, num_threads=self.num_threads)
         return self.as_spans(pa.record_batch(found))
 
     def choice(self) -> tuple[Gazetteer, CommonWords | None]:
-        """Return gazetteer and common words, for a joint pass (:mod:`reticent.engine.detect.together`)."""
+        """Return the compiled name lists and the common words (or None), as `detect_together` needs them."""
         return self._gazetteer, self.common_words or None
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:
-        """Return the Rust core's results as spans (`BATCH_SPANS`)."""
+        """Return the Rust core's matches as a table of spans (schema `BATCH_SPANS`)."""
         return spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))

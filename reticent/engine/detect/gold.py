@@ -16,6 +16,7 @@ class GoldDetector:
     columns: tuple[str, ...] = ("spans",)
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the annotated spans in the batch's own column ``spans``, as a table (schema `BATCH_SPANS`)."""
         if "spans" not in batch.schema.names:
             raise CorpusError("detector gold needs the column spans; map it with Columns(spans=…)")
         spans = batch.column("spans")

@@ -142,13 +142,15 @@ class LearnConfig:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> LearnConfig | None:
-        """Return the learning settings in the options of the detector ``learned``; None if they name a tagger file."""
+        """Return the training settings in the options of the detector ``learned``; None if the options name a trained
+        model's file."""
         if options.get("model"):
             return None
         return cls(**{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")})
 
     def weight(self, source: str) -> float:
-        """Return the training weight of a document from a source: marks, teacher or certain."""
+        """Return the training weight of documents whose labels come from this source: "marks", "teacher" or
+        "certain"."""
         return self.weights.get(source, WEIGHTS[source])
 
 
@@ -189,13 +191,15 @@ class Tagger:
         return tuple(dict.fromkeys(hint.partition(":")[0] for hint in self.header.hints))
 
     def leaning(self, lean: float) -> Tagger:
-        """Return the same tagger with ``lean`` subtracted from the score of "no identifier", which raises recall."""
+        """Return a copy of the tagger with ``lean`` subtracted from the score of the class "no identifier", which
+        raises recall."""
         return Tagger(self.core, replace(self.header, lean=lean))
 
     def find(
         self, texts: pa.Array, found: pa.Table, *, common: CommonWords | None = None, num_threads: int = 0
     ) -> pa.Table:
-        """Return the spans found in texts (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
+        """Return the spans predicted in texts (schema `BATCH_SPANS`); ``found`` has other detectors' spans in them
+        (schema `FOUND`), which are features."""
         header = self.header
         hints = _hints(found, len(texts), header.hints)
         common = common if header.config["corpus"] else None
@@ -206,7 +210,8 @@ class Tagger:
         return spans_batch(batch.column("document"), batch.column("start"), batch.column("end"), lanes)
 
     def to_bytes(self) -> bytes:
-        """Return the content of the tagger's file: equal taggers give equal bytes, which contain no word."""
+        """Return the tagger as the bytes of its Parquet file; equal taggers give equal bytes, which contain no word of
+        the training texts."""
         keys, slots, weights, scale, transitions = self.core.tables()
         rows = np.repeat(slots, slots)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(slots, dtype=np.int64) - slots, slots)
@@ -218,7 +223,7 @@ class Tagger:
             "scale": scale,
             "num_lanes": self.core.num_lanes,
             "transitions": transitions.tolist(),
-            "digest": _digest(keys, slots, weights, transitions),
+            "digest": _digest_arrays(keys, slots, weights, transitions),
         }
         table = pa.table(columns, schema=_FILE.with_metadata({"reticent": json.dumps(header, sort_keys=True)}))
         file = io.BytesIO()
@@ -230,7 +235,8 @@ class Tagger:
         write_private(Path(path), self.to_bytes())
 
 
-def _digest(*tables: np.ndarray) -> str:
+def _digest_arrays(*tables: np.ndarray) -> str:
+    """Return the SHA-256, hexadecimal, of the bytes of these arrays."""
     digest = hashlib.sha256()
     for table in tables:
         digest.update(np.ascontiguousarray(table).tobytes())
@@ -243,7 +249,8 @@ def key_id(key: bytes) -> str:
 
 
 def read_key(path: Path | str | None) -> bytes:
-    """Return the key of a tagger, the first 16 bytes of a 32-byte file; the public key if ``path`` is None."""
+    """Return the 16-byte key for hashing a tagger's features, read from a 32-byte file; a public constant if ``path``
+    is None."""
     if path is None:
         return PUBLIC_KEY
     try:
@@ -256,7 +263,7 @@ def read_key(path: Path | str | None) -> bytes:
 
 
 def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
-    """Return the tagger stored in a file; ``key`` is the one under which its features were hashed.
+    """Return the tagger stored in a file; ``key`` is the key under which its features were hashed.
 
     Raises
     ------
@@ -281,7 +288,7 @@ def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
         packed = table.column("weights").combine_chunks()
         weights = np.frombuffer(packed.buffers()[1], dtype="<i2")[packed.offset * _WIDTH :][: len(rows) * _WIDTH]
         transitions = np.array(header.transitions, dtype=np.int16)
-        if _digest(keys, slots, weights, transitions) != header.digest:
+        if _digest_arrays(keys, slots, weights, transitions) != header.digest:
             raise ValueError("another digest")
     except (TypeError, ValueError, OverflowError):
         raise ArtifactError(f"{path}: a damaged tagger; learn it again") from None
@@ -313,7 +320,8 @@ def learn_tagger(
     detectors: Sequence[str] = (),
     languages: Sequence[str] = (),
 ) -> Tagger:
-    """Return a tagger trained on marked documents (`LESSONS`); equal documents give bit-identical taggers.
+    """Return a sequence tagger trained on documents with annotated spans (schema `LESSONS`); equal documents give
+    bit-identical taggers.
 
     Parameters
     ----------
@@ -336,14 +344,14 @@ def learn_tagger(
     num_individuals = len(np.unique(individuals))
     if num_individuals < 2:
         raise CorpusError(f"a tagger is taught by the documents of two individuals or more, got {num_individuals}")
-    marks = _marks(documents.column("spans"))
+    marks = _mark_arrays(documents.column("spans"))
     counts = marked_categories(documents)
     learned = [name for name in CATEGORIES if counts.get(name, 0) >= MIN_EXAMPLES]
     if not learned:
         least = ", ".join(f"{name} {num}" for name, num in counts.items()) or "nothing is marked"
         raise CorpusError(f"no category has {MIN_EXAMPLES} marks or more to learn from ({least})")
     lanes = {name: number for number, name in enumerate(learned, start=1)}
-    numbers = np.array([_lane(label, lanes) for label in marks["label"].to_pylist()], dtype=np.uint32)
+    numbers = np.array([_class_of_label(label, lanes) for label in marks["label"].to_pylist()], dtype=np.uint32)
     found = found.filter(pc.is_in(found.column("detector"), pa.array(list(detectors), pa.string())))
     own, place = _hint_names(found)
     hints = sorted({own[number] for number in np.unique(place)})
@@ -377,28 +385,32 @@ def learn_tagger(
 
 
 def marked_categories(documents: pa.Table) -> dict[str, int]:
-    """Return the number of marked spans by category in documents (`LESSONS`), without `UNKNOWN` ones; labels without a
-    category count as OTHER."""
+    """Return the number of annotated spans by category in training documents (schema `LESSONS`), without those labelled
+    `UNKNOWN`; labels without a category count as OTHER."""
     labels = pc.struct_field(pc.list_flatten(documents.column("spans")), "label").value_counts()
     counts: dict[str, int] = {}
     for row in labels.to_pylist():
         if row["values"] != UNKNOWN:
-            name = _known(row["values"])
+            name = _known_category(row["values"])
             counts[name] = counts.get(name, 0) + row["counts"]
     return dict(sorted(counts.items()))
 
 
-def _known(label: str) -> str:
+def _known_category(label: str) -> str:
+    """Return the category of a label (NAME, DATE, …); "OTHER" if it is none of the known ones."""
     name = category(label)
     return name if name in CATEGORIES else "OTHER"
 
 
-def _lane(label: str, lanes: Mapping[str, int]) -> int:
-    """Return the output class ("lane") of a label; a category with too few examples is the unknown class."""
-    return _UNKNOWN_LANE if label == UNKNOWN else lanes.get(_known(label), _UNKNOWN_LANE)
+def _class_of_label(label: str, lanes: Mapping[str, int]) -> int:
+    """Return the number of a label's output class; labels of categories with too few examples get the class for unknown
+    ones."""
+    return _UNKNOWN_LANE if label == UNKNOWN else lanes.get(_known_category(label), _UNKNOWN_LANE)
 
 
-def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
+def _mark_arrays(spans: pa.ChunkedArray) -> dict[str, Any]:
+    """Return a list column of annotated spans as flat arrays for the Rust core: offsets by document, start, end,
+    label."""
     spans = spans.combine_chunks()
     flat = pc.list_flatten(spans)
     lengths = pc.fill_null(pc.list_value_length(spans), 0).to_numpy()
@@ -410,7 +422,8 @@ def _marks(spans: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
-    """Return the hint names "detector:category" (features) of spans, and for each span the index of its name."""
+    """Return the feature names "detector:category" that these spans can have, and for each span the index of its
+    name."""
     detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
     categories = [category(name) for name in label.dictionary.to_pylist()]
     names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]
@@ -418,8 +431,8 @@ def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
 
 
 def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
-    """Return the spans as arrays for the Rust core, by document, each with the index of its hint name; spans with other
-    names are left out."""
+    """Return spans as arrays, sorted by document, for the Rust core: offsets, starts, ends and indices into the feature
+    ``names``; spans of other names are dropped."""
     known = {name: number for number, name in enumerate(names)}
     own, place = _hint_names(found)
     numbers = np.array([known.get(name, -1) for name in own], dtype=np.int64)[place]
@@ -483,10 +496,11 @@ class LearnedDetector:
             self.common_words: CommonWords | None = None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the spans found in a batch, without spans of other detectors as features."""
+        """Return the spans predicted in a batch (schema `BATCH_SPANS`), without other detectors' spans as features."""
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans found in a batch (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
+        """Return the spans predicted in a batch (schema `BATCH_SPANS`), with other detectors' spans ``found`` (schema
+        `FOUND`) as features."""
         common = getattr(self, "common_words", None)
         return self.tagger.find(batch.column("text"), found, common=common, num_threads=self.num_threads)

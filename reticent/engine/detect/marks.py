@@ -47,7 +47,7 @@ class LineSpans:
         return len(self.start)
 
     def take(self, which: np.ndarray) -> LineSpans:
-        """Return the spans with these row numbers, or where a mask is True."""
+        """Return the spans with these indices, or those where a boolean mask is True."""
         return LineSpans(**{name: getattr(self, name)[which] for name in self.__slots__})
 
 
@@ -85,10 +85,11 @@ class Marks:
 
     @property
     def num_individuals(self) -> int:
+        """Number of distinct individuals in the annotated documents."""
         return int(self.individual.max(initial=-1)) + 1
 
     def chosen(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
-        """Return a copy with the spans of these detectors and categories only; a detector may have found none."""
+        """Return a copy with the spans of these detectors and categories only; a detector may have no spans."""
         names = self.detectors if detectors is None else tuple(detectors)
         number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
         of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
@@ -108,7 +109,8 @@ class Marks:
 
 
 def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None = None) -> Marks:
-    """Return the corpus's gold spans (column ``mentions`` or ``spans``) and those detected in ``spans.parquet``.
+    """Return a corpus's gold spans (column ``mentions`` or ``spans``) and the detected spans of ``spans.parquet`` as
+    flat arrays, for measuring recall and precision.
 
     Documents that ``left_out`` (bool, one a document) names count as not annotated. What the detector ``gold`` found is
     left out, with the spans propagated from it: the gold standard is not measured against itself.
@@ -133,11 +135,11 @@ def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None =
     if getattr(corpus.columns, gold) is None:
         raise CorpusError("no gold spans to measure against: map their column (corpus.spans)")
     batches = corpus.batches(columns=("individual_id", "text", gold), batch_rows=512)
-    return gather_marks(batches if left_out is None else _without(batches, left_out), found)
+    return gather_marks(batches if left_out is None else _drop_gold_spans(batches, left_out), found)
 
 
-def _without(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with the gold spans of documents in ``left_out`` set to null."""
+def _drop_gold_spans(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches with null gold spans for the documents where ``left_out`` is True."""
     first = 0
     for batch in batches:
         mask = left_out[first : first + batch.num_rows]
@@ -147,8 +149,8 @@ def _without(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterato
 
 
 def gather_marks(batches: Iterable[pa.RecordBatch], found: pa.Table) -> Marks:
-    """Return gold spans of documents (individual_id, text, and spans or mentions) and the spans detected in them
-    (`SPANS`, ordered) as arrays."""
+    """Return gold spans of documents (record batches with individual_id, text, and spans or mentions) and the spans
+    detected in them (``found``: schema `SPANS`, in document order) as flat arrays."""
     line = _Line(found)
     for batch in batches:
         line.add(batch)
@@ -169,7 +171,7 @@ class _Line:
         self._num_read = self._num_documents = self._num_characters = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the next documents of the corpus, with their gold and detected spans."""
+        """Add the gold and detected spans of the next record batch of documents."""
 
         column = batch.column("mentions" if "mentions" in batch.schema.names else "spans")
         marked = column.is_valid().to_numpy(zero_copy_only=False)
@@ -190,7 +192,7 @@ class _Line:
         shift = np.repeat(base[:-1], np.diff(words.doc_offsets))
         self._words.append((starts + shift, ends + shift))
         self._individuals.append(owned(batch.column("individual_id")))
-        self._gold.append(self._gold_of(column, texts, base))
+        self._gold.append(self._gold_fields(column, texts, base))
         document = number[found_document]
         at = {"document": document + self._num_documents, "row": found_rows}
         self._found.append(
@@ -199,7 +201,9 @@ class _Line:
         self._num_documents += batch.num_rows
         self._num_characters = int(base[-1])
 
-    def _gold_of(self, column: pa.Array, texts: pa.Array, base: np.ndarray) -> dict[str, np.ndarray | pa.Array]:
+    def _gold_fields(self, column: pa.Array, texts: pa.Array, base: np.ndarray) -> dict[str, np.ndarray | pa.Array]:
+        """Return the gold spans of a batch as arrays: document, start and end over all documents read so far, label,
+        identifier type, entity name and text hash."""
         parents, flat = pc.list_parent_indices(column), pc.list_flatten(column)
         names = [field.name for field in flat.type]
         fields = {name: pc.struct_field(flat, name) for name in names}
@@ -224,12 +228,14 @@ class _Line:
         }
 
     def finish(self) -> Marks:
-        """Return the gold and detected spans of all documents added, as arrays."""
+        """Return the gold and detected spans of all documents added, as flat arrays."""
         words = [np.concatenate([part[i] for part in self._words] or [np.empty(0)]).astype(np.int64) for i in (0, 1)]
         individuals = pa.chunked_array(self._individuals, pa.string()).combine_chunks().dictionary_encode()
         individual = individuals.indices.to_numpy().astype(np.int64)
         gold = (
-            {name: _joined([part[name] for part in self._gold]) for name in self._gold[0]} if self._gold else _NO_GOLD
+            {name: _concatenate([part[name] for part in self._gold]) for name in self._gold[0]}
+            if self._gold
+            else _NO_GOLD
         )
         found = {
             name: np.concatenate([part[name] for part in self._found] or [np.empty(0)]).astype(np.int64)
@@ -242,9 +248,9 @@ class _Line:
             individual=individual,
             num_words=len(words[0]),
             num_characters=self._num_characters,
-            gold=_on_line(gold, gold_category, words),
-            found=_on_line(found, found_category, words),
-            entity=_entities(gold, gold_category, individual),
+            gold=_line_spans(gold, gold_category, words),
+            found=_line_spans(found, found_category, words),
+            entity=_entity_numbers(gold, gold_category, individual),
             identifier_type=kinds.indices.to_numpy().astype(np.int64),
             detector=self._detector.indices.to_numpy().astype(np.int64)[found["row"]],
             categories=categories,
@@ -260,11 +266,14 @@ _NO_GOLD: Final[dict[str, Any]] = {
 }
 
 
-def _joined(parts: list[Any]) -> Any:
+def _concatenate(parts: list[Any]) -> Any:
+    """Return the parts (NumPy or Arrow arrays) concatenated."""
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
 
 
-def _on_line(at: dict, categories: np.ndarray, words: list[np.ndarray]) -> LineSpans:
+def _line_spans(at: dict, categories: np.ndarray, words: list[np.ndarray]) -> LineSpans:
+    """Return spans with their first and last (exclusive) word; ``at`` has document, start and end, ``words`` the starts
+    and ends of all words."""
     starts, ends = words
     return LineSpans(
         document=at["document"],
@@ -286,8 +295,9 @@ def _categories(gold: pa.Array, found: pa.Array) -> tuple[np.ndarray, np.ndarray
     return codes[: len(gold)], codes[len(gold) :], names
 
 
-def _entities(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.ndarray:
-    """Return an entity number for each gold span, int64; see `Marks.entity`."""
+def _entity_numbers(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.ndarray:
+    """Return for each gold span the number of the entity it mentions, int64: equal numbers mean the same entity (see
+    `Marks.entity`)."""
     named = gold["named"].dictionary_encode()
     has_name = named.is_valid().to_numpy(zero_copy_only=False)
     codes = pc.fill_null(named.indices, 0).to_numpy().astype(np.int64)

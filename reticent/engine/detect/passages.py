@@ -45,7 +45,8 @@ class Window(NamedTuple):
 
 
 def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
-    """Return overlapping windows of at most ``length`` characters over all texts, in order; a short text is one window.
+    """Return windows of at most ``length`` characters that cover all texts and overlap by about ``overlap`` characters,
+    in order; a short text is one window.
 
     >>> ["one two six ten"[w.start : w.end] for w in cut_texts(["one two six ten"], 9, 4)]
     ['one two ', 'two six ', 'six ten']
@@ -64,7 +65,8 @@ def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
 
 
 def _after_space(text: str, at: int, lowest: int) -> int:
-    """Return the largest offset up to ``at`` that follows white space; ``at`` if there is none above ``lowest``."""
+    """Return the largest offset up to ``at``, and above ``lowest``, that follows white space; ``at`` if there is
+    none."""
     for offset in range(at, max(lowest, 0), -1):
         if text[offset - 1].isspace():
             return offset
@@ -72,7 +74,8 @@ def _after_space(text: str, at: int, lowest: int) -> int:
 
 
 def join_spans(windows: Sequence[Window], found: Sequence[Sequence[Found]]) -> pa.Table:
-    """Return the spans of all windows as one table (`BATCH_SPANS`), each span once."""
+    """Return the spans found in overlapping windows as one table with offsets into the whole texts, each span once
+    (schema `BATCH_SPANS`)."""
     rows = [
         (window.document, window.start + start, window.start + end, label, score)
         for window, spans in zip(windows, found, strict=True)
@@ -89,7 +92,8 @@ _END: Final = re.compile(r"\n[^\S\n]*\n\s*|(?<=\w{4}[.!?:;])[^\S\n]*\n\s*")
 
 
 def cut_passages(texts: Sequence[str], length: int) -> list[Window]:
-    """Return the passages (paragraphs) of all texts as windows, in order, cut to at most ``length`` characters.
+    """Return the paragraphs of all texts as windows, in order; longer ones are cut into parts of at most ``length``
+    characters.
 
     >>> text = "Seen by Dr.\\nRoy today.\\nNo pain.\\n\\nPlan"
     >>> [text[w.start : w.end] for w in cut_passages([text], 1000)]
@@ -103,11 +107,12 @@ def cut_passages(texts: Sequence[str], length: int) -> list[Window]:
             start = match.end()
         if start < len(text) or not text:
             windows.append(Window(document, start, len(text), start, len(text)))
-    return [part for window in windows for part in _halved(texts[window.document], window, length)]
+    return [part for window in windows for part in _cut_window(texts[window.document], window, length)]
 
 
-def _halved(text: str, window: Window, length: int) -> list[Window]:
-    """Cut a passage into parts of at most ``length`` characters, at white space where possible."""
+def _cut_window(text: str, window: Window, length: int) -> list[Window]:
+    """Return a paragraph's window as consecutive windows of at most ``length`` characters, cut at white space where
+    possible."""
     parts, start = [], window.start
     while window.end - start > length:
         end = max(text.rfind(" ", start, start + length), text.rfind("\n", start, start + length)) + 1 or start + length
@@ -119,8 +124,8 @@ def _halved(text: str, window: Window, length: int) -> list[Window]:
 def find_in_pieces(
     pieces: Sequence[str], find: Callable[[list[str]], Sequence[list[Found]]], cache: SpanCache | None = None
 ) -> list[list[Found]]:
-    """Return the spans of each piece of text; ``find`` gets each distinct piece that has a letter or digit and is not
-    in the cache, once, longest first.
+    """Return the spans of each piece of text, calling ``find`` once with the distinct pieces that have a letter or
+    digit and are not cached, longest first.
 
     Raises
     ------
@@ -201,10 +206,10 @@ class SpanCache:
         self.num_known = 0
 
     def look_up(self, passages: Sequence[str]) -> dict[str, list[Found]]:
-        """Return passage -> spans for those passages that are in the cache."""
+        """Return a dict from passage to its spans, for the passages that are in the cache."""
         hashes = [self._hash(passage) for passage in passages]
         known: dict[str, list[Found]] = {}
-        for passage, digest, row in zip(passages, hashes, self._find(hashes), strict=True):
+        for passage, digest, row in zip(passages, hashes, self._find_rows(hashes), strict=True):
             if row >= 0:
                 spans = self._spans[row].as_py()
                 known[passage] = [(s["start"], s["end"], s["label"], s["score"]) for s in spans]
@@ -215,7 +220,8 @@ class SpanCache:
         return known
 
     def add(self, found: Mapping[str, Sequence[Found]]) -> None:
-        """Add the spans of passages; they are written to disk when there are many, and by `write`."""
+        """Add the spans of further passages to the cache; they are written to disk by `write`, or once there are
+        many."""
         for passage, of in found.items():
             spans = [(start, end, label, float(np.float32(score))) for start, end, label, score in of]
             self._new[self._hash(passage)] = spans
@@ -223,23 +229,24 @@ class SpanCache:
             self.write()
 
     def write(self) -> None:
-        """Write the new passages to a file of their own (a part)."""
+        """Write the passages added since the last write to a new file of the cache."""
         if self._new:
             rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._new.values()]
             columns = [pa.array(self._new, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
             table = pa.table(columns, schema=SCHEMA)
-            self._write(table)
+            self._write_table(table)
             self._new = {}
             self._add_known(table, used=True)
 
     def close(self) -> None:
-        """Write the new passages, and delete those that were never looked up: they are no longer in the corpus."""
+        """Write the new passages to disk, and delete the cached ones that were never looked up, as the corpus no longer
+        has them."""
         self.write()
         if not self._used.all():
             parts = self._parts()
             kept = self._table.filter(pa.array(self._used))
             if kept.num_rows:
-                self._write(kept)
+                self._write_table(kept)
             for path in parts:
                 path.unlink()
             self._read()
@@ -248,7 +255,8 @@ class SpanCache:
         """Return the paths of the cache's files, in the order in which they were written."""
         return sorted(self._folder.glob("part-*.arrow"))
 
-    def _write(self, table: pa.Table) -> None:
+    def _write_table(self, table: pa.Table) -> None:
+        """Write a table of passages and spans as the next numbered file of the cache."""
         numbers = [int(path.stem.removeprefix("part-")) for path in self._parts()]
         sink = pa.BufferOutputStream()
         table = table.combine_chunks().replace_schema_metadata({ABOUT: self._about})
@@ -258,7 +266,7 @@ class SpanCache:
         write_private(self._folder / name, sink.getvalue().to_pybytes())
 
     def _read(self) -> None:
-        """Read all files of the cache; unreadable ones and those of another model are deleted."""
+        """Load all files of the cache; unreadable ones and those of another model are deleted."""
         tables = [SCHEMA.empty_table()]
         self._table, self._used = SCHEMA.empty_table(), np.zeros(0, dtype=bool)
         self._sorted: list[tuple[np.ndarray, np.ndarray]] = []
@@ -276,8 +284,8 @@ class SpanCache:
         self._add_known(pa.concat_tables(tables), used=False)
 
     def _add_known(self, table: pa.Table, *, used: bool) -> None:
-        """Add the passages of a table to the sorted arrays of known hashes. Arrays less than twice as long are merged,
-        so that each hash is sorted only a few times however many tables come."""
+        """Add the passages of a table to the sorted arrays of known hashes; arrays less than twice as long are merged,
+        so that each hash is sorted only a few times."""
         hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
         rows += self._table.num_rows
         while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):
@@ -290,11 +298,12 @@ class SpanCache:
         self._used = np.concatenate([self._used, np.full(table.num_rows, used)])
 
     def _hash(self, passage: str) -> bytes:
+        """Return the keyed 128-bit hash of a passage."""
         content = self._about + passage.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, digest_size=16, key=self._key).digest()
 
-    def _find(self, hashes: Sequence[bytes]) -> list[int]:
-        """Return the row of each of these hashes in the cache; -1 for unknown ones."""
+    def _find_rows(self, hashes: Sequence[bytes]) -> list[int]:
+        """Return the row in the cache of each of these hashes; -1 for unknown ones."""
         asked, rows = _halves(b"".join(hashes)), np.full(len(hashes), -1)
         for known, own in self._sorted:
             if len(own):
@@ -307,7 +316,8 @@ class SpanCache:
 
 @contextmanager
 def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
-    """Give detectors that have a ``cache_key`` a span cache under ``folder`` within the ``with`` block.
+    """Give each detector that has a ``cache_key`` an on-disk cache of its spans, in a subfolder of ``folder``, for the
+    ``with`` block.
 
     After an error the new passages are kept too, so that the next try goes on from there.
     """
@@ -325,7 +335,7 @@ def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
 
 
 def delete_cache(folder: Path) -> None:
-    """Delete the span caches of an earlier run under ``folder``, keys first: without them the rest is useless."""
+    """Delete the span caches under ``folder``, their keys first, as the rest is unusable without them."""
     for key in folder.glob(f"*/{KEY}"):
         key.unlink(missing_ok=True)
     if folder.is_dir() and not folder.is_symlink():
@@ -333,8 +343,8 @@ def delete_cache(folder: Path) -> None:
 
 
 def take_cache(folder: Path, before: Path) -> None:
-    """Copy the span caches of another run to ``folder``, except those already there. Keys are copied last: files
-    without a key are unusable, so an interrupted copy is repeated."""
+    """Copy another run's span caches to ``folder``, except those already there. Keys are copied last: files without a
+    key are unusable, so an interrupted copy is repeated."""
     for key in sorted(before.glob(f"*/{KEY}")):
         place = folder / key.parent.name
         if not (place / KEY).exists():
@@ -344,12 +354,13 @@ def take_cache(folder: Path, before: Path) -> None:
 
 
 def _halves(hashes: bytes) -> np.ndarray:
-    """Return each 128-bit hash as two uint64 numbers, (N, 2); equal first halves would only cause a miss."""
+    """Return each 128-bit hash as two uint64 numbers, shape (N, 2)."""
     return np.frombuffer(hashes, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def _read_key(path: Path) -> bytes:
-    """Return the cache folder's key; a missing one is drawn and written, which makes older content unusable."""
+    """Return the key in a cache folder's file; a missing file is written with a random key, which makes older content
+    unusable."""
     if not path.exists():
         write_private(path, secrets.token_bytes(32))
     return path.read_bytes()

@@ -18,7 +18,7 @@ _TRAINED: Final = ("spacy", "transformers")
 
 
 def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
-    """Return the detectors of a preset, in order, and the options of each.
+    """Return the names of the detectors in a preset ("fast" or "thorough"), in order, and the options of each.
 
     The NER of "thorough" is the one that has options, ``detect.spacy`` or ``detect.transformers``; else the one
     pipeline of spaCy that is installed. It sees a passage at a time (``passages``), and its names are looked at with

@@ -86,6 +86,7 @@ class PresidioDetector:
         }
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the identifier spans found in a batch of documents (schema `BATCH_SPANS`)."""
         texts = batch.column("text").to_pylist()
         windows = cut_texts(texts, self.WINDOW, self.OVERLAP)
         results = self._analyzer.analyze_iterator(

@@ -36,7 +36,7 @@ ENTITIES: Final[Mapping[str, str]] = {
 
 
 def entity_of(label: str) -> str:
-    """Return the Presidio entity for a rule's label: that of the label, or of its category, or else the label itself.
+    """Return the name of Presidio's entity type for a label of our rules; the label itself where Presidio has no type.
 
     >>> entity_of("IBAN"), entity_of("STREET"), entity_of("MRN")
     ('IBAN_CODE', 'LOCATION', 'MRN')
@@ -95,7 +95,7 @@ class _Rules:
         )
 
     def load(self) -> None:
-        """Do nothing: the rules are compiled in."""
+        """Do nothing; Presidio calls this to load a recogniser's model, and the rules have none."""
 
     def analyze(self, text: str, entities: Sequence[str] | None, nlp_artifacts: Any = None) -> list[Any]:
         """Return Presidio results for the spans of these entities in a text; offsets count characters."""

@@ -49,7 +49,8 @@ def propagate(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """Write the given spans, and spans for other occurrences of their texts, to a file (`SPANS`); return counts.
+    """Write a file with the detected spans and new ones at other occurrences of the same texts (schema `SPANS`); return
+    counts.
 
     A surface does not spread that has fewer than three letters or digits or is a number of up to three digits, nor a
     single word that the corpus writes in small letters more often than as a name, or that stands in it more often than
@@ -83,7 +84,7 @@ def propagate(
     surfaces, codes = _rust.Surfaces(), _Codes(Policy(scopes=dict(scopes or {})))
     reader = SpanReader(spans_path_in)
     words = _rust.CommonWords() if common is None else common
-    for batch in read_ahead(_batches(corpus, reader, codes)):
+    for batch in read_ahead(_read_batches(corpus, reader, codes)):
         surfaces.add(
             batch.texts,
             batch.units,
@@ -101,12 +102,13 @@ def propagate(
     counts = {"spans": 0, "propagated": 0, "surfaces": num_surfaces, "short": num_short, "common": num_common}
 
     def find(batch: _Batch) -> pa.RecordBatch:
+        """Return the occurrences of the collected identifier texts in a batch that are not spans yet."""
         return pa.record_batch(
             surfaces.find(batch.texts, batch.units, *batch.bounds, batch.labels, common=words, num_threads=num_threads)
         )
 
     with pq.ParquetWriter(Path(spans_path_out), SPANS, compression="zstd") as writer:
-        for batch, found in worked_ahead(read_ahead(_batches(corpus, reader, codes)), find):
+        for batch, found in worked_ahead(read_ahead(_read_batches(corpus, reader, codes)), find):
             known = batch.spans.set_column(0, SPANS.field(0), pc.add(batch.spans.column("document"), batch.first))
             united = pa.concat_tables([known, codes.spans(found, batch.doc_ids, batch.first)])
             order = [(name, "ascending") for name in ("document", "start", "end", "label", "detector")]
@@ -135,14 +137,15 @@ class _Batch:
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Span offsets by document (int64[D + 1]), and starts and ends of the spans (int32[S])."""
+        """Span offsets by document, int64 (D + 1,), and starts and ends of the spans, int32 (S,)."""
         document, start, end = (
             self.spans.column(name).combine_chunks().to_numpy() for name in ("document", "start", "end")
         )
         return np.searchsorted(document, np.arange(len(self.texts) + 1)).astype(np.int64), start, end
 
 
-def _batches(corpus: Corpus, reader: SpanReader, codes: _Codes) -> Iterator[_Batch]:
+def _read_batches(corpus: Corpus, reader: SpanReader, codes: _Codes) -> Iterator[_Batch]:
+    """Yield the documents of a corpus in batches, with their detected spans and integer codes."""
     first = 0
     for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
         spans = reader.table(first, batch.num_rows)
@@ -170,6 +173,7 @@ class _Codes:
         self.is_name = np.empty(0, dtype=np.uint8)
 
     def labels(self, table: pa.Table) -> np.ndarray:
+        """Return the integer code of each span's label, uint32, and record how far each label spreads."""
         codes = self._labels.of(table.column("label"))
         known = self._labels.values
         self.reach = np.array([_REACH[self._policy.scope_of(label)] for label in known], dtype=np.uint8)
@@ -177,15 +181,18 @@ class _Codes:
         return codes
 
     def sources(self, table: pa.Table) -> np.ndarray:
+        """Return the integer code of the detector of each span, uint32."""
         return self._sources.of(table.column("detector"))
 
     def units(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return the integer code of each document's individual, uint32; the same code in every batch."""
         encoded = batch.column("individual_id").cast(pa.string()).dictionary_encode()
         codes = [self._units.setdefault(unit, len(self._units)) for unit in encoded.dictionary.to_pylist()]
         return np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
 
     def spans(self, found: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
-        """Return the Rust core's results as `SPANS`; ``first`` is the row of the batch's first document."""
+        """Return the Rust core's matches as a table of spans (schema `SPANS`); ``first`` is the row number of the
+        batch's first document."""
         detectors = [name if name.startswith(PREFIX) else PREFIX + name for name in self._sources.values]
         document = found.column("document")
         columns: dict[str, Any] = {
@@ -207,6 +214,7 @@ class _Numbers:
         self.values: list[str] = []
 
     def of(self, column: pa.ChunkedArray) -> np.ndarray:
+        """Return the integer code of each value of a column, uint32; a new value gets the next code."""
         encoded = column.combine_chunks().dictionary_encode()
         new = [value for value in encoded.dictionary.to_pylist() if value not in self.values]
         self.values += new

@@ -45,7 +45,7 @@ _EDITED: Final = 0.8
 
 
 def missing_records(num_without: int, num_individuals: int, table: object) -> str:
-    """Return the warning that some individuals have no record in the table."""
+    """Return a warning text: how many of the individuals have no row in the table of structured records."""
     return (
         f"{num_without:,} of {num_individuals:,} individuals have no record in {table}; their names are left to the "
         "other detectors"
@@ -113,10 +113,11 @@ class RecordsDetector:
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._id_rows = _rust.IdRows(encoded.dictionary)
-            self._records = _compiled(values.table, encoded.indices)
+            self._records = _compile_records(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
-        """Raise `CorpusError` if ids of table and documents differ in spelling only, if ``ids`` is "stop"."""
+        """Raise `CorpusError` if an id in the records table differs from an id of the documents in spelling only (with
+        ``ids`` "stop")."""
         if self._id_rows is not None:
             rows = self._rows.combine_chunks()
             as_read(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
@@ -128,32 +129,40 @@ class RecordsDetector:
             return 0
         return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
 
-    def _values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
-        """Return the record values in columns of the documents; ``ids`` has one id per document of the batch."""
+    def _document_values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
+        """Return the values to search for that are in columns of the documents themselves; ``ids`` has one id per
+        document of the batch."""
 
         columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
         return values_of(ids, columns, "documents")
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the occurrences of each individual's record values in their own documents, as spans (schema
+        `BATCH_SPANS`)."""
         parts = []
         if self._id_rows is not None:
-            parts.append(self._find(self._records, batch, self._units(batch)))
+            parts.append(self._find_records(self._records, batch, self._record_rows(batch)))
         if self._of_document:
             rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])
-            values = self._values(rows, batch).table
-            own = _compiled(values, values.column("individual_id").combine_chunks().cast(pa.int64()))
-            parts.append(self._find(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
+            values = self._document_values(rows, batch).table
+            own = _compile_records(values, values.column("individual_id").combine_chunks().cast(pa.int64()))
+            parts.append(self._find_records(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
         return pa.concat_tables(parts)
 
     def choice(self, batch: pa.RecordBatch) -> tuple[Records, np.ndarray, CommonWords | None, bool]:
-        """Return records, units, common words and whether initials count, for a pass with the gazetteer."""
-        return self._records, self._units(batch), self.common_words, self.initials
+        """Return the compiled records, the row of each document's individual, the common words, and whether initials
+        match, as `detect_together` needs them."""
+        return self._records, self._record_rows(batch), self.common_words, self.initials
 
-    def _units(self, batch: pa.RecordBatch) -> np.ndarray:
+    def _record_rows(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return for each document of the batch the number of its individual in the records, uint32; a missing-value
+        code without a record."""
         assert self._id_rows is not None
         return self._id_rows.rows(batch.column("individual_id").cast(pa.string()))  # no record: no unit
 
-    def _find(self, records: Records, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
+    def _find_records(self, records: Records, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
+        """Return the spans of these record values in the batch's texts; ``units`` says which individual's values apply
+        to each document."""
         found = records.find(
             batch.column("text"),
             units,
@@ -164,14 +173,16 @@ class RecordsDetector:
         return self.as_spans(pa.record_batch(found))
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:
-        """Return the Rust core's results as spans (`BATCH_SPANS`); spans with a small edit score less."""
+        """Return the Rust core's matches as a table of spans (schema `BATCH_SPANS`); matches with a small edit get a
+        lower score."""
 
         spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
         scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
         return spans.set_column(4, spans.schema.field(4), scores)
 
 
-def _compiled(values: pa.Table, units: pa.Array) -> Records:
+def _compile_records(values: pa.Table, units: pa.Array) -> Records:
+    """Return a Rust search object for these record values; ``units`` has the number of each value's individual."""
     columns = (values.column(name).combine_chunks() for name in ("value", "field", "label"))
     return _rust.Records(units.to_numpy().astype(np.uint32), *columns)
 
@@ -185,7 +196,8 @@ def _compiled(values: pa.Table, units: pa.Array) -> Records:
 
 
 def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str | None]:
-    """Return a table of records from Parquet or CSV, and a note on the CSV dialect if it is unusual, else None.
+    """Return a table of structured patient records, read from Parquet or CSV, and a note on the CSV dialect if it is
+    unusual (else None).
 
     Parameters
     ----------
@@ -200,10 +212,10 @@ def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str 
     try:
         if not _is_csv(path):
             table, said = pq.ParquetFile(path).read(), None
-            _check(path, table.column_names, wanted)
+            _check_columns(path, table.column_names, wanted)
             return table, said
         form = find_form(path, CsvDialect(), wanted)
-        _check(path, form.header, wanted)
+        _check_columns(path, form.header, wanted)
         reading, columns = Reading(), list(form.header)
         source = CsvSource(columns=tuple(wanted), reading=reading)
         batches = list(read_csv(path, Request(columns=columns, csv=source)))
@@ -224,7 +236,8 @@ def columns_of(path: Path, names: Sequence[str]) -> str:
     return said + ("; a comma, a semicolon, a tab or | stands between columns" if len(names) == 1 else "")
 
 
-def _check(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise `CorpusError` if a column name occurs twice, or a wanted column is missing."""
     if len(set(names)) < len(names):
         raise CorpusError(f"{path}: a column name stands twice; {columns_of(path, names)}")
     if missing := set(wanted) - set(names):
@@ -284,7 +297,8 @@ class Values:
 
 
 def unknown_fields(values: Values, table: object) -> str | None:
-    """Return the warning about unknown field names, whose values are searched literally, or None."""
+    """Return a warning about fields of no known type, whose values are searched for literally; None if there are
+    none."""
     labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
     known = {label for label, field in FIELDS.values() if field == "text"}
     names = sorted({*labels.unique().to_pylist()} - known)
@@ -297,7 +311,8 @@ def unknown_fields(values: Values, table: object) -> str | None:
 
 
 def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:
-    """Return the record fields in a Parquet or CSV file that has ``individual_id`` and one column a field.
+    """Return the values of structured patient records in a Parquet or CSV file with ``individual_id`` and one column
+    per field.
 
     Parameters
     ----------
@@ -334,8 +349,8 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
 
 
 def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
-    """Return the record values in these columns (field -> values); ``ids`` has the individual of each row, ``where``
-    names the source in errors.
+    """Return the searchable values in these columns (``columns``: field -> values), with field type and label; ``ids``
+    has the individual of each row, ``where`` names the source in errors.
 
     Raises
     ------
@@ -359,6 +374,8 @@ def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], wher
 
 
 def _as_text(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    """Return a column as strings, whole floating-point numbers without a fraction; `CorpusError` for a type such as a
+    list."""
     if pa.types.is_floating(column.type):  # numbers with nulls, as pandas keeps them
         column = pc.if_else(pc.is_nan(column), None, column)
         whole = pc.equal(column, pc.floor(column))

@@ -98,6 +98,7 @@ class RulesDetector:
             _rust.scan_rules(pa.array([], pa.string()), fields=self.fields)
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the identifier spans that the rules find in a batch of documents (schema `BATCH_SPANS`)."""
         found = pa.record_batch(
             _rust.scan_rules(
                 batch.column("text"),

@@ -34,7 +34,7 @@ FOLDER: Final = Path(__file__).parent / "taggers"
 
 @cache
 def shipped_tagger(language: str) -> Tagger:
-    """Return the built-in tagger for a language of `KNOWN`."""
+    """Return the trained tagger that the package includes for a language ("en", "fr", "de" or "es")."""
     return read_tagger(FOLDER / f"{language}.parquet")
 
 
@@ -65,11 +65,12 @@ class ShippedDetector:
         self.common_words: CommonWords | None = read_common_words(common) if common is not None else None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the spans found in a batch, without spans of other detectors as features."""
+        """Return the spans predicted in a batch (schema `BATCH_SPANS`), without other detectors' spans as features."""
         return self.detect_beside(batch, FOUND.empty_table())
 
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
-        """Return the spans found in a batch (`BATCH_SPANS`); ``found`` has other detectors' (`FOUND`)."""
+        """Return the spans predicted in a batch (schema `BATCH_SPANS`), each document by its language's tagger, with
+        other detectors' spans ``found`` (schema `FOUND`) as features."""
         texts = batch.column("text")
         language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]
@@ -79,16 +80,16 @@ class ShippedDetector:
             spans = tagger.find(texts.take(pa.array(rows)), own, num_threads=self.num_threads)
             at = pa.array(rows).take(spans.column("document").combine_chunks())
             tables.append(spans.set_column(0, BATCH_SPANS.field(0), at))
-        spans = _formless(pa.concat_tables(tables), texts)
-        spans = _without_things(spans, texts, self.num_threads)
+        spans = _refine_spans(pa.concat_tables(tables), texts)
+        spans = _drop_eponyms(spans, texts, self.num_threads)
         if self.common_words is not None:
             spans = without_common_words(spans, texts, self.common_words)
         return spans.sort_by([("document", "ascending"), ("start", "ascending")])
 
 
-def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
-    """Return the spans of categories without a fixed form. Names that contain a number ("EVA 7/10") are dropped, and a
-    following initial is included ("Anna T., seen today")."""
+def _refine_spans(spans: pa.Table, texts: pa.Array) -> pa.Table:
+    """Return the spans of categories without a fixed form (such as names): names that contain a number ("EVA 7/10") are
+    dropped, and a following initial is included ("Anna T., seen today")."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
     read = {row: texts[row].as_py() for row in spans.column("document").unique().to_pylist()}
     places = zip(*(spans.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True)
@@ -104,8 +105,8 @@ def _formless(spans: pa.Table, texts: pa.Array) -> pa.Table:
     return spans.filter(pa.array(kept, pa.bool_()))
 
 
-def _without_things(spans: pa.Table, texts: pa.Array, num_threads: int) -> pa.Table:
-    """Return the spans without names that begin with a word of a firm, a place or a thing ("a Roy catheter")."""
+def _drop_eponyms(spans: pa.Table, texts: pa.Array, num_threads: int) -> pa.Table:
+    """Return the spans without NAME spans that belong to a firm, a place or a thing ("a Roy catheter")."""
     things = pa.record_batch(_rust.find_no_names(texts, num_threads=num_threads))
     key = lambda table: table.column("document").to_numpy().astype(np.int64) << 32 | table.column("start").to_numpy()
     is_name = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)

@@ -99,7 +99,7 @@ class SpacyDetector:
             raise PolicyError("detector spacy: several processes would share one GPU; set device or num_processes")
         _pick_device(device)
         self._loading = (pipeline, [dict(pattern) for pattern in patterns or ()], sentences)
-        self._nlp = _load(*self._loading)
+        self._nlp = _load_trimmed(*self._loading)
         if labels is None and patterns:
             labels = sorted({pattern["label"] for pattern in patterns})
         self._labels = frozenset(labels) if labels is not None else None
@@ -127,23 +127,26 @@ class SpacyDetector:
         return f"spacy {spacy.__version__} {content} {self._nlp.disabled}"
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the entities of the pipeline in a batch of documents, as spans (schema `BATCH_SPANS`)."""
         texts = batch.column("text").to_pylist()
         if self._passages:
             windows = cut_passages(texts, self._window)
         else:
             windows = cut_texts(texts, self._window, min(400, self._window // 4))
-        found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find, self.cache)
-        spans = join_spans(windows, [[s for s in spans if self._wanted(s[2])] for spans in found])
+        found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find_entities, self.cache)
+        spans = join_spans(windows, [[s for s in spans if self._is_wanted(s[2])] for spans in found])
         return without_common_words(spans, batch.column("text"), self.common_words) if self.common_words else spans
 
-    def _find(self, texts: list[str]) -> list[list[Found]]:
+    def _find_entities(self, texts: list[str]) -> list[list[Found]]:
+        """Return the entities of each text as (start, end, label, score), computed here or by worker processes."""
         if self._num_processes == 1:
             return _entities(self._nlp, self._batch_size, texts)
         if self._workers is None:
-            self._workers = Workers(_finder, (*self._loading, self._batch_size), self._num_processes, self.name)
+            self._workers = Workers(_make_finder, (*self._loading, self._batch_size), self._num_processes, self.name)
         return self._workers.find(texts, self._batch_size)
 
-    def _wanted(self, label: str) -> bool:
+    def _is_wanted(self, label: str) -> bool:
+        """Whether entities with this label are to be returned."""
         return label in self._labels if self._labels is not None else label not in self.IGNORED
 
 
@@ -176,19 +179,21 @@ def load_pipeline(pipeline: str | Path, patterns: Sequence[dict[str, Any]] = (),
     return nlp
 
 
-def _load(pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: bool) -> Any:
+def _load_trimmed(pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: bool) -> Any:
+    """Return a spaCy pipeline with the components disabled that do not change its entities."""
     nlp = load_pipeline(pipeline, patterns)
-    for component in _idle(nlp, sentences):
+    for component in _unneeded_components(nlp, sentences):
         nlp.disable_pipe(component)
     return nlp
 
 
-def _idle(nlp: Any, sentences: bool) -> list[str]:
-    """Return the components that can be disabled without changing the entities (except by ``sentences``)."""
+def _unneeded_components(nlp: Any, sentences: bool) -> list[str]:
+    """Return the names of the components that can be disabled without changing the entities; ``sentences`` keeps those
+    that split sentences."""
     factories = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
     for name, factory in factories.items():
         if factory in ("entity_ruler", "span_ruler"):
-            tokens = [token for pattern in nlp.get_pipe(name).patterns for token in _tokens(pattern)]
+            tokens = [token for pattern in nlp.get_pipe(name).patterns for token in _token_patterns(pattern)]
             if any(key.upper().startswith(WRITTEN) for token in tokens for key in token):
                 return []
         elif factory not in KNOWN:
@@ -197,11 +202,14 @@ def _idle(nlp: Any, sentences: bool) -> list[str]:
     return [name for name, factory in factories.items() if factory in idle]
 
 
-def _tokens(pattern: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _token_patterns(pattern: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the token descriptions of a spaCy pattern; an empty list for a pattern given as a phrase."""
     return pattern["pattern"] if isinstance(pattern["pattern"], list) else []
 
 
 def _pick_device(device: str) -> None:
+    """Make spaCy use the GPU if ``device`` is "cuda" (or "auto" and there is one); `PolicyError` if that is not
+    possible."""
     if device not in ("cpu", "cuda", "auto"):
         raise PolicyError(f"detector spacy: device is cpu, cuda or auto, not {device!r}")
     if device == "cpu":
@@ -216,13 +224,15 @@ def _pick_device(device: str) -> None:
         raise PolicyError("detector spacy: no GPU that spaCy can use (it needs cupy beside CUDA)") from None
 
 
-def _finder(
+def _make_finder(
     pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: bool, batch_size: int
 ) -> Callable[[list[str]], list[list[Found]]]:
-    return partial(_entities, _load(pipeline, patterns, sentences), batch_size)
+    """Return a function from texts to their entities, with a pipeline loaded in this process."""
+    return partial(_entities, _load_trimmed(pipeline, patterns, sentences), batch_size)
 
 
 def _entities(nlp: Any, batch_size: int, texts: Sequence[str]) -> list[list[Found]]:
+    """Return the entities of each text as (start, end, label, score)."""
     with getattr(nlp, "memory_zone", contextlib.nullcontext)():  # or every new word is kept for ever
         return [
             [(entity.start_char, entity.end_char, entity.label_, 1.0) for entity in parsed.ents]

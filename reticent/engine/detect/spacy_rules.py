@@ -51,17 +51,18 @@ class RulesComponent:
 
     def __call__(self, doc: Doc) -> Doc:
         """Add the spans to one document."""
-        self._mark([doc])
+        self._add_spans([doc])
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Yield documents with the spans added, processed in batches."""
+        """Yield spaCy documents with the spans of the rules added, processed in batches."""
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
-            self._mark(batch)
+            self._add_spans(batch)
             yield from batch
 
-    def _mark(self, docs: Sequence[Doc]) -> None:
+    def _add_spans(self, docs: Sequence[Doc]) -> None:
+        """Add the spans that the rules find to spaCy documents, in ``doc.spans`` and ``doc.ents`` as configured."""
         from spacy.util import filter_spans
 
         texts = pa.array([doc.text for doc in docs], pa.large_string())
@@ -77,11 +78,12 @@ class RulesComponent:
                 doc.spans[self.spans_key] = spans
             if self.annotate_ents:
                 own = filter_spans(spans)
-                kept = [each for each in doc.ents if not self.overwrite or not any(map(_overlap(each), own))]
-                doc.ents = [*kept, *(span for span in own if not any(map(_overlap(span), kept)))]
+                kept = [each for each in doc.ents if not self.overwrite or not any(map(_overlaps(each), own))]
+                doc.ents = [*kept, *(span for span in own if not any(map(_overlaps(span), kept)))]
 
 
-def _overlap(span: Any) -> Any:
+def _overlaps(span: Any) -> Any:
+    """Return a function that says whether another spaCy span overlaps this one."""
     return lambda other: span.start < other.end and other.start < span.end
 
 
@@ -94,7 +96,7 @@ def make_rules(
     annotate_ents: bool,
     overwrite: bool,
 ) -> RulesComponent:
-    """Return the component for a spaCy pipeline (factory function); the settings are those of ``nlp.add_pipe``."""
+    """Return the rules as a spaCy pipeline component (factory function); the settings are those of ``nlp.add_pipe``."""
     return RulesComponent(
         name,
         labels=labels,

@@ -39,8 +39,8 @@ class SpanReader:
         self._last = np.array([s.max for s in statistics], dtype=np.int64)
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Return the spans of ``num_documents`` documents from ``first_document`` on: offsets int64[D + 1], starts
-        int32[S], ends int32[S], labels string[S]."""
+        """Return the spans of ``num_documents`` consecutive documents: offsets by document int64 (D + 1,), starts and
+        ends int32 (S,), labels string (S,)."""
         table = self.table(first_document, num_documents, ["document", "start", "end", "label"])
         document = table.column("document").to_numpy()
         numbers = np.arange(first_document, first_document + num_documents + 1)
@@ -49,10 +49,10 @@ class SpanReader:
         return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels
 
     def of_documents(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-        """Return offsets (int64[D + 1]) and a table of the spans of the documents with these ascending row numbers,
-        with these columns (``document`` among them) or all; other row groups are not read."""
+        """Return the spans of the documents with these ascending row numbers: offsets by document int64 (D + 1,), and a
+        table with these columns (``document`` among them) or all."""
         begins, ends = np.searchsorted(rows, self._first), np.searchsorted(rows, self._last, "right")
-        table = self._read(np.flatnonzero(begins < ends), columns)
+        table = self._read_groups(np.flatnonzero(begins < ends), columns)
         document = table.column("document").to_numpy()
         lengths = np.searchsorted(document, rows, "right") - np.searchsorted(document, rows)
         if lengths.sum() < len(document):
@@ -61,15 +61,16 @@ class SpanReader:
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), table.combine_chunks()
 
     def table(self, first_document: int, num_documents: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the spans of ``num_documents`` documents from ``first_document`` on as a table, with these columns
-        (``document`` among them) or all."""
+        """Return the spans of ``num_documents`` consecutive documents as a table, with these columns (``document``
+        among them) or all."""
         end = first_document + num_documents
         wanted = np.flatnonzero((self._last >= first_document) & (self._first < end))
-        table = self._read(wanted, columns)
+        table = self._read_groups(wanted, columns)
         from_row, to_row = np.searchsorted(table.column("document").to_numpy(), [first_document, end])
         return table.slice(from_row, to_row - from_row)
 
-    def _read(self, groups: np.ndarray, columns: Sequence[str] | None) -> pa.Table:
+    def _read_groups(self, groups: np.ndarray, columns: Sequence[str] | None) -> pa.Table:
+        """Return the rows of these row groups of the file, with these columns or all."""
         columns = list(columns or SPANS.names)
         if not len(groups):
             return self._file.schema_arrow.empty_table().select(columns)
@@ -102,7 +103,7 @@ class SpanFile:
         self.num_spans = 0
 
     def write(self, spans: pa.Table) -> None:
-        """Append spans, ascending by document; no document may precede the last one of earlier calls."""
+        """Append a table of spans in document order; no document may precede the last one written before."""
         self.num_spans += spans.num_rows
         table = pa.concat_tables([self._pending, spans])
         group = table.column("document").to_numpy() // DOCUMENTS_PER_GROUP
@@ -151,7 +152,7 @@ def write_quarantine(rows: Sequence[Mapping[str, Any]], folder: Path | str) -> N
 
 
 def quarantined_rows(folder: Path | str) -> np.ndarray:
-    """Return the row numbers of quarantined documents (int64, ascending); empty without a list of them.
+    """Return the row numbers of quarantined documents, int64, ascending; empty if there is no list of them.
 
     Raises
     ------

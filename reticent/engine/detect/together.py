@@ -16,7 +16,8 @@ from reticent.engine.detect.records import RecordsDetector
 
 
 def detect_together(detectors: Sequence[Detector], batch: pa.RecordBatch) -> dict[int, pa.Table]:
-    """Return detector index -> spans (`BATCH_SPANS`) for the records and gazetteer detectors, found in one pass.
+    """Return the spans of the records and the gazetteer detector (index in ``detectors`` -> table, schema
+    `BATCH_SPANS`), found in one pass over the texts.
 
     Empty where not both are there, their numbers of threads differ, or the records stand beside the texts.
 

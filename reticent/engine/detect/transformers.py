@@ -73,7 +73,7 @@ class TransformersDetector:
         self._device = pick_device(device)
         kind = "cuda" if self._device.type == "cuda" else "cpu"
         batch_tokens = BATCH_TOKENS[kind] if batch_tokens is None else batch_tokens
-        self._tokenizer, self._model = load_tagger(str(model), self._device, _dtype(self._device))
+        self._tokenizer, self._model = load_tagger(str(model), self._device, _pick_dtype(self._device))
         self._scheme = _Scheme.of(self._model.config.id2label)
         if unknown := sorted(set(labels or ()) - set(self._scheme.types)):
             known = ", ".join(self._scheme.types[1:])
@@ -110,23 +110,24 @@ class TransformersDetector:
         return f"transformers {transformers.__version__} 2 {digest.hexdigest()} {options} {device}"
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the entities of the model in a batch of documents, as spans (schema `BATCH_SPANS`)."""
         texts = batch.column("text").to_pylist()
         longest = max(map(len, texts), default=0) + 1
         windows = cut_passages(texts, longest) if self._passages else cut_texts(texts, longest, 0)
-        found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find, self.cache)
+        found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find_entities, self.cache)
         return join_spans(windows, found)
 
-    def _find(self, texts: list[str]) -> list[list[Found]]:
-        """Return the spans of each text: (start, end, label, score)."""
+    def _find_entities(self, texts: list[str]) -> list[list[Found]]:
+        """Return the entities of each text as (start, end, label, score)."""
 
         column = pa.array(texts, pa.large_string())
         words = _rust.segment(column)
         starts, ends = words.char_spans(column)
-        bounds, offsets, probabilities = self._labelled(texts)
+        bounds, offsets, probabilities = self._label_tokens(texts)
         # All texts are one from here on, with a character between them; each begins with a word that begins.
         base = np.concatenate([[0], np.cumsum([len(text) + 1 for text in texts])])[:-1]
         of_words, of_tokens = (np.repeat(base, np.diff(each)) for each in (words.doc_offsets, bounds))
-        start, end, kind, score = _spans(
+        start, end, kind, score = _decode_entities(
             self._scheme, "\n".join(texts), offsets + of_tokens[:, None], probabilities, starts + of_words,
             ends + of_words, words.doc_offsets[:-1],
         )  # fmt: skip
@@ -138,9 +139,9 @@ class TransformersDetector:
             result[text].append((s, e, self._scheme.types[k], p))
         return result
 
-    def _labelled(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tokens of all texts: token offsets by text (D + 1,), character offsets within the text (N, 2), and
-        label probabilities (N, labels)."""
+    def _label_tokens(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all texts' tokens: token offsets by text (D + 1,), character offsets in the text (N, 2), and label
+        probabilities (N, num_labels)."""
         encoded = self._tokenizer(
             texts,
             add_special_tokens=False,
@@ -180,7 +181,8 @@ class TransformersDetector:
         return bounds, offsets, best
 
     def _windows(self, num_tokens: int) -> Iterator[tuple[int, int]]:
-        """Yield start and end, in tokens, of the windows of a text; neighbours share ``stride`` tokens."""
+        """Yield (start, end), in tokens, of the model's input windows over a text of ``num_tokens``; neighbours share
+        ``stride`` tokens."""
         start, end = 0, min(num_tokens, self._room)
         while start < num_tokens:
             yield start, end
@@ -188,8 +190,8 @@ class TransformersDetector:
             end = min(start + self._room, num_tokens)
 
     def _probabilities(self, ids: np.ndarray, windows_W2: np.ndarray) -> list[np.ndarray]:
-        """Return label probabilities (T, labels) for the tokens of each window; windows of similar length are batched.
-        Results of one batch are fetched while the next is computed, so that a GPU does not wait."""
+        """Return label probabilities (T, num_labels) for the tokens of each window; a batch's results are fetched while
+        the next is computed."""
         import torch
 
         before, after = self._around
@@ -198,6 +200,7 @@ class TransformersDetector:
         pending: list[tuple[list[int], Any]] = []
 
         def fetch() -> None:
+            """Copy the oldest pending batch's probabilities to ``result``, without special tokens and padding."""
             numbers, found_BTL = pending.pop(0)
             for number, found_TL in zip(numbers, found_BTL.cpu().numpy()[:, len(before) :], strict=True):
                 result[number] = found_TL[: sizes[number]]
@@ -233,7 +236,7 @@ class _Scheme:
 
     @classmethod
     def of(cls, id2label: dict[int, str]) -> _Scheme:
-        """Return the scheme of a model's labels: with B- and I- or BIOES prefixes, or plain."""
+        """Return the tagging scheme that a model's label names follow: BIO or BIOES prefixes, or plain labels."""
         names = [str(id2label[number]) for number in range(len(id2label))]
         outside = {name for name in names if name.upper() in ("O", "OUTSIDE")}
         if not outside:
@@ -247,7 +250,7 @@ class _Scheme:
         return cls(types, np.array([types.index(kind) for kind in kinds]), np.array(starts))
 
 
-def _spans(
+def _decode_entities(
     scheme: _Scheme,
     text: str,
     offsets: np.ndarray,
@@ -256,8 +259,8 @@ def _spans(
     ends: np.ndarray,
     firsts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entities of a text as arrays: start, end, type, score. ``starts`` and ``ends`` are the text's words;
-    words with the numbers ``firsts`` always begin a new entity."""
+    """Return the entities of a text as arrays start, end, type, score, from its tokens' label probabilities. ``starts``
+    and ``ends`` are the text's words; words with the numbers ``firsts`` always begin a new entity."""
     num_words, by_type = len(starts), np.eye(len(scheme.types), dtype=np.float32)[scheme.type_of]
     begin = np.searchsorted(ends, offsets[:, 0], side="right")
     num_met = np.maximum(np.searchsorted(starts, offsets[:, 1], side="left") - begin, 0)
@@ -295,7 +298,8 @@ def _spans(
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of window indices, longest first, each within ``batch_tokens`` including padding."""
+    """Yield lists of window indices, longest windows first, each list within ``batch_tokens`` tokens including
+    padding."""
     chosen: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
         if chosen and (len(chosen) + 1) * lengths[chosen[0]] > batch_tokens:
@@ -316,7 +320,8 @@ def _special_tokens(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     return whole[: own[0]], whole[own[-1] + 1 :]
 
 
-def _dtype(device: Any) -> Any:
+def _pick_dtype(device: Any) -> Any:
+    """Return the torch dtype for a device: bfloat16 on a GPU that supports it, else float32."""
     import torch
 
     return torch.bfloat16 if uses_bf16("auto", device) else torch.float32

@@ -45,7 +45,8 @@ def detect_spans(
     carried: ReusedSpans | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the union of all detectors' spans to ``folder/spans.parquet`` (`SPANS`; secret); return counts.
+    """Run all detectors over a corpus, and write the union of their spans to ``folder/spans.parquet`` (schema `SPANS`;
+    secret); return counts.
 
     Spans are ordered by document, start and end; equal spans of one detector stand once. Documents are numbered
     without those in quarantine, as in ``corpus.without(quarantined_rows(folder))``.
@@ -87,13 +88,13 @@ def detect_spans(
             before, num_done = num_done, union.document(union.num_read - 1) + 1
             if written:  # while the detectors worked on this batch, the spans of the last one were put in order
                 written.result()
-            written = pool.submit(_write, file, unite, _carried(carried, before, num_done, union))
+            written = pool.submit(_write_merged, file, unite, _reused_spans(carried, before, num_done, union))
             if progress:
                 progress(num_done)
         if written:
             written.result()
         if carried is not None:
-            _write(file, SPANS.empty_table, _carried(carried, num_done, len(carried.rows), union))
+            _write_merged(file, SPANS.empty_table, _reused_spans(carried, num_done, len(carried.rows), union))
     for name, count in carried.counts.items() if carried is not None else ():
         union.counts[name] += count
     union.counts["spans"] = file.num_spans
@@ -103,7 +104,7 @@ def detect_spans(
 
 
 def _require_beside(detectors: Sequence[Detector]) -> None:
-    """Raise `PolicyError` if a detector reads the spans of another one that is not in the list."""
+    """Raise `PolicyError` if a detector needs the spans of another detector that is not in the list."""
     names = [detector.name for detector in detectors]
     for detector in detectors:
         if missing := [name for name in getattr(detector, "reads", ()) if name not in names]:
@@ -118,8 +119,8 @@ def _is_exact(detector: Detector) -> bool:
     return getattr(detector, "exact_offsets", False)
 
 
-def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tuple[int, pa.Table]]) -> None:
-    """Append new spans and carried ones (reused from an earlier run) to the file, merged by document."""
+def _write_merged(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tuple[int, pa.Table]]) -> None:
+    """Append new spans and reused ones (``carried``, from an earlier run) to the file, merged in document order."""
     found = unite()
     for end, before in carried:
         num_found = int(np.searchsorted(found.column("document").to_numpy(), end))
@@ -130,8 +131,9 @@ def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tupl
     file.write(found)
 
 
-def _carried(carried: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Yield spans of carried (reused) documents, as `ReusedSpans.between`, renumbered without quarantined ones."""
+def _reused_spans(carried: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the spans that an earlier run found in documents ``first`` to ``end``, with documents renumbered to skip
+    quarantined ones."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
     for stop, table in carried.between(first, end) if carried is not None else ():
         numbers = table.column("document").to_numpy()
@@ -169,11 +171,12 @@ class _Union:
         self._alignments = [Alignment(name) for name in names]
 
     def document(self, number: int) -> int:
-        """Return the corpus row of the document with this number among those that are read."""
+        """Return the corpus row number of the document with this index among the documents that are read."""
         return number if self.documents is None else int(self.documents[number])
 
     def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
-        """Yield each batch with the results of every detector; two batches run at once if all are exact."""
+        """Yield each batch with the results of every detector; two batches are processed at once if all detectors have
+        exact offsets."""
         if all(map(_is_exact, self.detectors)):
             yield from overlapped(batches, self._run_all)
             return
@@ -183,29 +186,31 @@ class _Union:
             num_before += batch.num_rows
 
     def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
-        """Return the results of all detectors for a batch, in their order; those that read others' spans run last."""
+        """Return the results of all detectors for a batch, in the detectors' order; those that use other detectors'
+        spans run last."""
         try:
             together = detect_together(self.detectors, batch)
         except Exception:  # each by itself says which failed, and on which document
             together = {}
         found = {
-            place: (together[place], {}) if place in together else self._run(detector, batch, num_before)
+            place: (together[place], {}) if place in together else self._run_detector(detector, batch, num_before)
             for place, detector in enumerate(self.detectors)
             if not hasattr(detector, "detect_beside")
         }
         readers = [place for place in range(len(self.detectors)) if place not in found]
         for place in sorted(readers, key=lambda place: detection_stage(self.detectors[place])):
-            beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
-            found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
+            beside = _combine_found({self.detectors[other].name: spans for other, (spans, _) in found.items()})
+            found[place] = self._run_detector(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
-        """Check and count the results for the next documents; return a function that unites them into `SPANS`."""
+        """Check and count all detectors' results for the next batch; return a function that merges them into one table
+        (schema `SPANS`)."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
         for detector, alignment, (found, failed) in zip(self.detectors, self._alignments, detected, strict=True):
-            misfits = self._misfits(found, lengths, detector.name)
+            misfits = self._check_offsets(found, lengths, detector.name)
             if misfits:
                 found = found.filter(~np.isin(found.column("document").to_numpy(), list(misfits)))
             if not _is_exact(detector):
@@ -220,35 +225,38 @@ class _Union:
         read = np.arange(self.num_read, self.num_read + batch.num_rows)
         numbers = read if self.documents is None else self.documents[read]
         numbers = numbers - (self.num_read - self.num_kept) - np.cumsum(~keep)
-        unite = partial(_united, parts, names, batch.column("doc_id"), keep, numbers)
+        unite = partial(_merge_spans, parts, names, batch.column("doc_id"), keep, numbers)
         self.num_read += batch.num_rows
         self.num_kept += int(keep.sum())
         if "quarantined" in self.counts:
             self.counts["quarantined"] = self.num_read - self.num_kept
         return unite
 
-    def _run(self, detector: Detector, batch: pa.RecordBatch, num_before: int) -> Detected:
-        """Return a detector's spans in a batch, and errors by row; ``num_before`` documents precede the batch."""
+    def _run_detector(self, detector: Detector, batch: pa.RecordBatch, num_before: int) -> Detected:
+        """Return a detector's spans in a batch, and a dict of errors by row; ``num_before`` documents precede the
+        batch."""
         try:
             found = detector.detect(batch)
         except ReticentError as error:
-            where = self._place(batch, num_before)
+            where = self._describe_batch(batch, num_before)
             if self.on_error == "stop" or isinstance(error, PolicyError):
                 raise type(error)(f"detector {detector.name}, {where}: {error}") from None
-            return self._one_by_one(detector, batch, num_before, error)
+            return self._run_by_document(detector, batch, num_before, error)
         except Exception as error:  # a library's message may quote the text, so none is shown
-            return self._one_by_one(detector, batch, num_before, error)
+            return self._run_by_document(detector, batch, num_before, error)
         _check_table(found, detector.name)
         return found, {}
 
-    def _place(self, batch: pa.RecordBatch, num_before: int) -> str:
+    def _describe_batch(self, batch: pa.RecordBatch, num_before: int) -> str:
+        """Return the corpus row numbers of a batch as text for an error message."""
         first, last = self.document(num_before), self.document(num_before + batch.num_rows - 1)
         return f"documents {first + 1} to {last + 1}"
 
-    def _one_by_one(
+    def _run_by_document(
         self, detector: Detector, batch: pa.RecordBatch, num_before: int, first_error: Exception
     ) -> Detected:
-        """Return the spans found by running a detector on each document of a batch, and the errors by row."""
+        """Return the spans found by running a detector on each document of a batch by itself, and a dict of errors by
+        row."""
         parts, failed = [BATCH_SPANS.empty_table()], {}
         for row in range(batch.num_rows):
             try:
@@ -262,7 +270,7 @@ class _Union:
             moved = pc.add(found.column("document"), row)
             parts.append(found.set_column(0, BATCH_SPANS.field("document"), moved))
         name, kind = detector.name, type(first_error).__name__
-        documents = self._place(batch, num_before)
+        documents = self._describe_batch(batch, num_before)
         if self.on_error == "stop":
             where = f"document {self.document(num_before + min(failed)) + 1} of the corpus" if failed else documents
             more = "" if failed else ", but on none of them alone"
@@ -275,9 +283,9 @@ class _Union:
             ) from None
         return pa.concat_tables(parts), failed
 
-    def _misfits(self, found: pa.Table, lengths: np.ndarray, name: str) -> dict[int, str]:
-        """Return row -> error for documents with an invalid span; raise `CorpusError` unless there is a quarantine.
-        ``found`` are one detector's spans, ``lengths`` the documents' lengths in characters."""
+    def _check_offsets(self, found: pa.Table, lengths: np.ndarray, name: str) -> dict[int, str]:
+        """Return a dict from row to error for documents with an invalid span; `CorpusError` instead if errors stop the
+        run. ``found`` has one detector's spans, ``lengths`` the documents' lengths in characters."""
         document = found.column("document")
         numbers = document.to_numpy()
         if document.null_count or ((numbers < 0) | (numbers >= len(lengths))).any():
@@ -310,28 +318,33 @@ class _Beside:
         self._detector, self._found = detector, found
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the wrapped detector's spans in a batch, given the other detectors' spans in it (schema
+        `BATCH_SPANS`)."""
         found: pa.Table = self._detector.detect_beside(batch, self._found)
         return found
 
     def of_row(self, row: int) -> _Beside:
-        """Return the adapter for a batch of this one document."""
+        """Return the same adapter for a batch that consists of this one document."""
         return _Beside(self._detector, found_in(self._found, np.array([row])))
 
 
-def _beside(found: Mapping[str, pa.Table]) -> pa.Table:
-    """Return the spans of several detectors in one batch as one table (`FOUND`)."""
+def _combine_found(found: Mapping[str, pa.Table]) -> pa.Table:
+    """Return the spans of several detectors in one batch as one table (schema `FOUND`); ``found`` maps detector name to
+    spans."""
     return pa.concat_tables([FOUND.empty_table(), *(named(table, name) for name, table in found.items())])
 
 
 def _check_table(found: object, name: str) -> None:
+    """Raise `CorpusError` unless a detector's result is a table with the schema `BATCH_SPANS`."""
     if not isinstance(found, pa.Table) or not found.schema.equals(BATCH_SPANS):
         raise CorpusError(f"detector {name}: expected a table with the columns of BATCH_SPANS") from None
 
 
-def _united(
+def _merge_spans(
     parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers: np.ndarray
 ) -> pa.Table:
-    """Return all detectors' spans in the kept documents as one ordered table (`SPANS`), without repeats.
+    """Return all detectors' spans in the documents where ``keep`` is True as one ordered table (schema `SPANS`),
+    without repeats.
 
     ``numbers`` are those of the documents, without the ones that are left out. Rows are ordered by document, start,
     end, label and detector.
@@ -343,7 +356,7 @@ def _united(
     rank_of_detector = np.repeat(rank_of_name, [part.num_rows for part in parts])
     major = document << 32 | start
     minor = end << 32 | rank_of_label.astype(np.int64) << 8 | rank_of_detector
-    order = _order(major, minor)
+    order = _sorted_rows(major, minor)
     if not keep.all():
         order = order[keep[document[order]]]
     major, minor = major[order], minor[order]
@@ -364,9 +377,8 @@ def _united(
     )
 
 
-def _order(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """Return row numbers sorted by ``major``, then ``minor``. Each detector's rows come ordered, so that the stable
-    sort merges a few runs."""
+def _sorted_rows(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+    """Return row numbers sorted by ``major``, then ``minor``; it is fast for input that consists of few sorted runs."""
     order = np.argsort(major, kind="stable")
     equal = np.diff(major[order]) == 0
     tied = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal])) if len(order) else order

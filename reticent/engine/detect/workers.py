@@ -47,7 +47,7 @@ class Workers:
             there.close()
         self._free: SimpleQueue[Connection] = SimpleQueue()
         first = pairs[0][0]
-        error = self._answer(first)
+        error = self._receive(first)
         if error is not None:
             raise PolicyError(error)
         for here, _ in pairs:
@@ -55,15 +55,17 @@ class Workers:
         self._pool = ThreadPoolExecutor(num_processes, thread_name_prefix="reticent")
 
     def find(self, texts: Sequence[str], batch_size: int) -> list[list[Found]]:
-        """Return the spans of each text; a free process takes the next ``batch_size`` texts."""
+        """Return the spans of each text, computed by worker processes; a free process takes the next ``batch_size``
+        texts."""
         shares = [texts[at : at + batch_size] for at in range(0, len(texts), batch_size)]
-        return [spans for share in self._pool.map(self._ask, shares) for spans in share]
+        return [spans for share in self._pool.map(self._find_in_worker, shares) for spans in share]
 
-    def _ask(self, texts: Sequence[str]) -> list[list[Found]]:
+    def _find_in_worker(self, texts: Sequence[str]) -> list[list[Found]]:
+        """Return the spans of each text, computed by one free worker process; its errors are raised here."""
         connection = self._free.get()
         try:
             connection.send(list(texts))
-            result = self._answer(connection)
+            result = self._receive(connection)
         except OSError:
             raise CorpusError(f"a process of the detector {self._name} has ended") from None
         finally:
@@ -73,7 +75,8 @@ class Workers:
             raise kind() if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(result)
         return result
 
-    def _answer(self, connection: Connection) -> Any:
+    def _receive(self, connection: Connection) -> Any:
+        """Return the next message of a worker process; `CorpusError` if it has ended."""
         try:
             return connection.recv()
         except EOFError:
@@ -81,7 +84,7 @@ class Workers:
 
 
 def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: list[Connection]) -> None:
-    """Load the model, fork a process for each further connection, and answer requests on this process's own."""
+    """Run as the first worker: load the model, fork a process for each further connection, and answer requests."""
     try:
         find = load(*arguments)
     except PolicyError as error:
@@ -99,14 +102,14 @@ def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: li
             connection.close()
     if own == 0:
         connections[0].send(None)
-    _loop(find, connections[own])
+    _answer_requests(find, connections[own])
     if own:
         os._exit(0)
 
 
-def _loop(find: Callable[[list[str]], list[list[Found]]], connection: Connection) -> None:
-    """Answer each list of texts received on the connection with ``find(texts)``, until it is closed. An error is
-    answered by its type's name, as its message may quote a text."""
+def _answer_requests(find: Callable[[list[str]], list[list[Found]]], connection: Connection) -> None:
+    """Answer each list of texts received on the connection with ``find(texts)``, until it is closed; an error is
+    answered with its type's name, as its message may quote a text."""
     while True:
         try:
             texts = connection.recv()

@@ -23,7 +23,7 @@ class Charsmaps:
         from tokenizers.normalizers import Precompiled
 
         # Most have none, and a large vocabulary takes a tenth of a second to parse.
-        found = _find(json.loads(tokenizer_json)["normalizer"]) if '"Precompiled"' in tokenizer_json else ()
+        found = _find_charsmaps(json.loads(tokenizer_json)["normalizer"]) if '"Precompiled"' in tokenizer_json else ()
         self._maps = [Precompiled(base64.b64decode(each["precompiled_charsmap"])) for each in found]
         self.is_deleted = lru_cache(maxsize=None)(self._is_deleted)
 
@@ -31,24 +31,27 @@ class Charsmaps:
         return bool(self._maps)
 
     def prefix(self, text: str) -> int:
-        """Return the number of leading characters that the maps delete; 0 if they delete all."""
+        """Return the number of characters at the start of a text that the character maps delete; 0 if they delete
+        all."""
         return next((at for at, c in enumerate(text) if not self.is_deleted(c)), 0)
 
     def begin(self, text: str, start: int) -> int:
-        """Return the corrected start of a token, given the library's ``start``."""
+        """Return the correct start offset of a token, given the ``start`` that the tokenizers library reports."""
         if start >= len(text) or not self.is_deleted(text[start]):
             return start
         left = (at for at in range(start - 1, -1, -1) if not self.is_deleted(text[at]))
         return next((at for at in left if not unicodedata.category(text[at]).startswith("M")), start)
 
     def _is_deleted(self, c: str) -> bool:
+        """Whether the character maps delete this character."""
         for charsmap in self._maps:
             c = charsmap.normalize_str(c)
         return not c
 
 
-def _find(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _find_charsmaps(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """Yield the character maps ("Precompiled" steps) in a tokenizer's normalizer, however nested."""
     if normalizer and normalizer["type"] == "Precompiled":
         yield normalizer
     for part in (normalizer or {}).get("normalizers", ()):
-        yield from _find(part)
+        yield from _find_charsmaps(part)

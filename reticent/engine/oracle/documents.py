@@ -32,11 +32,12 @@ class WordTable(dict[str, int]):
         return number
 
     def surfaces(self, surface: str) -> list[str]:
-        """Return the surface (exact, casefolded or folded form) of each spelling."""
-        return _surfaces(list(self), surface)
+        """Return the normalised form (exact, casefolded or folded) of each distinct spelling."""
+        return _normalise_words(list(self), surface)
 
     def seen(self, surface: str) -> Seen:
-        """Return number and properties of the surface of each spelling's visible (not ignorable) part."""
+        """Return, for each distinct spelling without its ignorable characters, the number and properties of its
+        normalised form."""
         surfaces = self.seen_surfaces(surface)
         spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
         own = [*map(operator.eq, surfaces, self.surfaces(surface))]
@@ -44,12 +45,12 @@ class WordTable(dict[str, int]):
         return Seen(numbers_of(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
 
     def seen_surfaces(self, surface: str) -> list[str]:
-        """Return the surface of each spelling's visible part."""
-        return _surfaces([IGNORABLE.sub("", word) for word in self], surface)
+        """Return the normalised form of each distinct spelling without its ignorable (invisible) characters."""
+        return _normalise_words([IGNORABLE.sub("", word) for word in self], surface)
 
 
 def read_words(texts: list[str], table: WordTable) -> DocumentWords:
-    """Return the words of documents, with spellings numbered by ``table``."""
+    """Return the words of documents, with their positions and with spellings numbered by ``table``."""
     joined = "\n".join(texts)
     starts, ends = word_bounds(joined)
     words = [joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -58,20 +59,23 @@ def read_words(texts: list[str], table: WordTable) -> DocumentWords:
     return DocumentWords(spellings, starts, ends, np.searchsorted(starts, bases), bases)
 
 
-def _surfaces(words: list[str], surface: str) -> list[str]:
+def _normalise_words(words: list[str], surface: str) -> list[str]:
+    """Return the words in the normalised form "exact", "casefold" or "fold"."""
     if surface == "exact":
-        return _normalised(words, "NFC")
+        return _unicode_normalise(words, "NFC")
     if surface == "casefold":
-        return [_casefold(word) for word in _normalised(words, "NFC")]
+        return [_casefold(word) for word in _unicode_normalise(words, "NFC")]
     assert surface == "fold"
-    folded = [_casefold(IGNORABLE.sub("", word)) for word in _normalised(words, "NFKC")]
-    return [_MARKS.sub("", word).translate(LOOK_ALIKE) for word in _normalised(folded, "NFD")]
+    folded = [_casefold(IGNORABLE.sub("", word)) for word in _unicode_normalise(words, "NFKC")]
+    return [_MARKS.sub("", word).translate(LOOK_ALIKE) for word in _unicode_normalise(folded, "NFD")]
 
 
-def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[str]:
+def _unicode_normalise(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[str]:
+    """Return the words in a Unicode normalisation form."""
     return pc.utf8_normalize(pa.array(words, pa.large_string()), form).to_pylist()
 
 
 def _casefold(word: str) -> str:
-    """Return the word lower-cased character by character: a final sigma is no other letter. ẞ is ß, and so SS."""
+    """Return the word lower-cased character by character, by way of upper case, so that a final sigma and ß have no
+    form of their own."""
     return "".join(c.lower() for c in word.replace("ẞ", "ß").upper())

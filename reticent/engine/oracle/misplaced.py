@@ -30,24 +30,26 @@ class Misplaced:
 
     @cached_property
     def _vocabulary(self) -> dict[str, int]:
+        """Vocabulary of the tokenizer's model, without added tokens."""
         return self._tokenizer.get_vocab(with_added_tokens=False)
 
     def __bool__(self) -> bool:
         return self._is_needed
 
     def places(self, text: str, ids: list[int]) -> list[tuple[int, int]] | None:
-        """Return the character range of each token of a text; None if the tokens differ from ``ids``."""
+        """Return the correct character range of each token of a text; None if the text's tokens are not ``ids``."""
         parts = PreTokenizedString(text)
         if self._tokenizer.normalizer is not None:
             parts.normalize(self._tokenizer.normalizer.normalize)
         if self._tokenizer.pre_tokenizer is not None:
             self._tokenizer.pre_tokenizer.pre_tokenize(parts)
-        parts.tokenize(self._placed)
+        parts.tokenize(self._tokenize_word)
         encoding = parts.to_encoding()
         return encoding.offsets if encoding.ids == ids else None
 
-    def _placed(self, pretoken: str) -> list[Token]:
-        symbols, placed = self._symbols(pretoken), []
+    def _tokenize_word(self, pretoken: str) -> list[Token]:
+        """Return the tokens of a pretoken, with corrected offsets."""
+        symbols, placed = self._align_symbols(pretoken), []
         for token in self._tokenizer.model.tokenize(pretoken):
             start, end = token.offsets
             met = [place for first, last, place in symbols if max(first, start) < min(last, end)]
@@ -56,7 +58,7 @@ class Misplaced:
             placed.append(Token(token.id, token.value, (min(met)[0], max(place[1] for place in met))))
         return placed
 
-    def _symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
+    def _align_symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
         """Return for each character of a pretoken the range that the library counts for it, and its byte range (start,
         end); characters that the library reorders share one range."""
         found: list[list[int]] = []

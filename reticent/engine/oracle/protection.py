@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 
 def numbers_of(words: list[str]) -> np.ndarray:
-    """Return the number of each word, int64, from 0 in order of first appearance."""
+    """Return the integer code of each word, int64, from 0 in order of first appearance."""
     numbers: dict[str, int] = {}
     return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), dtype=np.int64, count=len(words))
 
@@ -70,7 +70,8 @@ class DocumentWords:
         return cls(**{name: np.concatenate(columns.pop(name)) for name in cls.__slots__})
 
     def select(self, documents: np.ndarray) -> DocumentWords:
-        """Return the words of the documents where the mask is True, with offsets into their own joined texts."""
+        """Return the words of the documents where the mask is True, with character offsets into the joined texts of
+        these documents."""
         words = np.repeat(documents, np.diff(self.doc_offsets))
         num_words, lengths = np.diff(self.doc_offsets)[documents], np.diff(self.bases)[documents]
         bases = np.concatenate([[0], np.cumsum(lengths)])
@@ -81,7 +82,8 @@ class DocumentWords:
         )
 
     def slice(self, first: int, last: int) -> DocumentWords:
-        """Return the words of documents ``first`` to ``last``, exclusive, with offsets into their own joined texts."""
+        """Return the words of documents ``first`` to ``last``, exclusive, with character offsets into the joined texts
+        of these documents."""
         words = slice(self.doc_offsets[first], self.doc_offsets[last])
         base = self.bases[first]
         return DocumentWords(
@@ -98,7 +100,8 @@ class DocumentWords:
         return np.repeat(np.arange(len(self.doc_offsets) - 1), np.diff(self.doc_offsets))
 
     def met_by(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return for each word whether one of these character ranges (of the joined texts) overlaps it, bool."""
+        """Return which words overlap one of these character ranges (offsets into the joined texts), bool
+        (num_words,)."""
         real = starts < ends
         edges = np.zeros(len(self.starts) + 1, dtype=np.int64)
         np.add.at(edges, np.searchsorted(self.ends, starts[real], side="right"), 1)
@@ -115,7 +118,8 @@ def direct_words(
     scopes: np.ndarray,
     widespread: np.ndarray,
 ) -> np.ndarray:
-    """Return which words are direct identifiers, bool: a span overlaps them, or its scope spreads to them.
+    """Return which words are direct identifiers, bool (num_words,): a detected span overlaps them, or a span elsewhere
+    protects all occurrences of the same word.
 
     Parameters
     ----------
@@ -138,14 +142,15 @@ def direct_words(
 
 
 def widespread_words(words: DocumentWords, seen: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
-    """Return for each word whether its surface is too common to identify anybody: used by more than five units and a
-    fifth of all (a twentieth in lower case). ``support`` is that of the words' visible parts."""
+    """Return which words are too common to identify anybody, bool (num_words,): used by more than five units and a
+    fifth of all (a twentieth in lower case). ``support`` is that of the words without invisible characters."""
     share = np.where(seen.is_small, 20, 5)[words.spellings]
     return support > np.maximum(5, num_units // share)
 
 
 def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np.ndarray:
-    """Return for each word the support of its visible part; ``support`` has that of each word."""
+    """Return for each word the support of the same word without invisible characters; ``support`` has each word's
+    own."""
     own, surface = seen.is_own[words.spellings], seen.numbers[words.spellings]
     of_surface = np.zeros(len(seen.numbers) + 1, dtype=np.int64)
     of_surface[surface[own]] = support[own]
@@ -153,7 +158,8 @@ def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np
 
 
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
-    """Yield for n = 1, 2, … the support of the n-gram that starts at each word; 0 across a document's end."""
+    """Yield, for n-gram lengths 1 to ``n``, the support of the n-gram that starts at each word, int64 (num_words,); 0
+    where it would cross a document's end."""
     word = numbers_of(surfaces)[words.spellings]
     unit = units[words.documents].astype(np.int64)
     left = _words_left(words)
@@ -161,7 +167,7 @@ def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str],
     gram = word
     for length in range(1, n + 1):
         if length > 1:
-            gram = _ranked(gram[: len(gram) - 1] * num_words + word[length - 1 :])
+            gram = _dense_ranks(gram[: len(gram) - 1] * num_words + word[length - 1 :])
         pairs = np.sort((gram * num_units + unit[: len(gram)])[left[: len(gram)] >= length])
         first = np.ones(len(pairs), dtype=bool)
         first[1:] = pairs[1:] != pairs[:-1]
@@ -174,7 +180,8 @@ def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str],
 def looked_up_supports(
     words: DocumentWords, surfaces: list[str], n: int, tables: Callable[[int], Iterable[pa.RecordBatch]], kept: int
 ) -> Iterator[np.ndarray]:
-    """Yield the supports as `count_supports` does, but looked up in an index's tables, for a sample of documents.
+    """Yield the same arrays as `count_supports`, looked up in an index's tables instead of counted, for a sample of
+    documents.
 
     Parameters
     ----------
@@ -198,7 +205,7 @@ def looked_up_supports(
         both = np.flatnonzero((left[:-1] >= length) & (gram[:-1] >= 0) & (gram[1:] >= 0))
         keys = gram[both].astype(np.uint64) << np.uint64(32) | gram[both + 1].astype(np.uint64)
         asked, which = np.unique(keys, return_inverse=True)
-        of_key, ranks = _looked_up(asked, tables(length), kept)
+        of_key, ranks = _look_up(asked, tables(length), kept)
         support = np.zeros(len(gram), dtype=np.int64)
         support[both] = of_key[which]
         gram = np.full(len(gram), -1)
@@ -206,8 +213,9 @@ def looked_up_supports(
         yield support
 
 
-def _looked_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the support of each sorted key, or 0; and its rank among keys with support ``kept`` or more, or -1."""
+def _look_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each of these sorted keys its support in the tables (0 if absent), and its rank among keys with
+    support ``kept`` or more (-1 if not among them)."""
     of_key, rank_of, num_kept = np.zeros(len(asked), dtype=np.int64), np.full(len(asked), -1), 0
     for table in tables:
         keys = table.column("left").to_numpy().astype(np.uint64) << np.uint64(32) | table.column("right").to_numpy()
@@ -223,12 +231,12 @@ def _looked_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -
 
 
 def _words_left(words: DocumentWords) -> np.ndarray:
-    """Return the number of words from each one to the end of its document, including itself."""
+    """Return the number of words from each word to the end of its document, including itself."""
     return np.repeat(words.doc_offsets[1:], np.diff(words.doc_offsets)) - np.arange(len(words.starts))
 
 
-def _ranked(keys: np.ndarray) -> np.ndarray:
-    """Return the rank of each key among the distinct keys, int64."""
+def _dense_ranks(keys: np.ndarray) -> np.ndarray:
+    """Return the rank of each key among the distinct keys, int64; equal keys have equal ranks."""
     order = np.argsort(keys)
     sorted_keys = keys[order]
     steps = np.zeros(len(keys), dtype=np.int64)
@@ -248,7 +256,8 @@ def protected_words(
     max_document_frequency: float | None = None,
     num_units: int = 0,
 ) -> np.ndarray:
-    """Return which words the policy protects, bool; ``supports`` has those of n-grams by first word, for each n."""
+    """Return which words the policy protects, bool (num_words,), given for each n the supports of the n-grams that
+    start at each word."""
     left = _words_left(words)
     flags = np.zeros(len(left), dtype=bool)
     rare = shorter = np.zeros(0, dtype=bool)
@@ -280,7 +289,7 @@ def protected_words(
 
 
 def _hitting_points(intervals: np.ndarray) -> list[int]:
-    """Return the fewest points that hit all intervals (rows: end, start), found greedily from the left."""
+    """Return the smallest set of points that hits all intervals (rows: end, start), found greedily from the left."""
     stabs: list[int] = []
     free = -1
     order = np.argsort(intervals[0], kind="stable")

@@ -50,7 +50,7 @@ class Retokenizer:
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         total = int(lengths.sum())
         ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
-        places = chain(map(self._places, texts, encodings))
+        places = chain(map(self._token_ranges, texts, encodings))
         offsets = np.fromiter(chain(places), dtype=np.int64, count=2 * total).reshape(-1, 2)
         if self._unknown is not None:
             ids[np.isin(ids, self._special)] = self._unknown
@@ -60,7 +60,8 @@ class Retokenizer:
         place = np.repeat(bases[:-1] + deleted, lengths)
         return TokenisedText(lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place)
 
-    def _places(self, text: str, encoding: Any) -> list[tuple[int, int]]:
+    def _token_ranges(self, text: str, encoding: Any) -> list[tuple[int, int]]:
+        """Return the character range of each token, corrected where the library's offsets are known to be wrong."""
         places = self._misplaced.places(text, encoding.ids) if self._misplaced else None
         return encoding.offsets if places is None else places  # type: ignore[no-any-return]
 
@@ -68,24 +69,26 @@ class Retokenizer:
 def read_texts(
     texts: list[str], doc_ids: pa.Array, bases: np.ndarray, spans: Spans, retokenizer: Retokenizer
 ) -> ReadTexts:
-    """Return documents ready for comparison; ``bases`` are their offsets in the joined texts, and the end."""
+    """Return documents tokenised again and with the character data that a comparison with stored tokens needs;
+    ``bases`` are the documents' offsets in the joined texts, and the end."""
     joined = "\n".join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
     place = bases[spans.owners]
-    cut = _whole_characters(joined, spans.starts + place, spans.ends + place)
+    cut = _grow_to_clusters(joined, spans.starts + place, spans.ends + place)
     return ReadTexts(doc_ids, ~np.isin(codes, SPACES), cut, retokenizer(texts, bases))
 
 
-def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the non-empty spans, extended to whole grapheme clusters, as starts and ends, int64."""
+def _grow_to_clusters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the non-empty spans, each bound moved outwards to the edge of its grapheme cluster, as starts and ends,
+    int64."""
     real = starts < ends
     return tuple(  # type: ignore[return-value]
-        np.array([_whole_character(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
+        np.array([_cluster_at(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
         for side, edges in enumerate((starts, ends))
     )
 
 
-def _whole_character(text: str, at: int) -> tuple[int, int]:
+def _cluster_at(text: str, at: int) -> tuple[int, int]:
     """Return the bounds of the grapheme cluster around this offset; (at, at) if it is on a boundary."""
     if at == len(text) or text[at].isascii():
         return at, at

@@ -57,10 +57,12 @@ class TextCheck:
 
     @property
     def violations(self) -> int:
+        """Number of tokens that overlap an identifier but could be prediction targets."""
         return self.direct_violations + self.indirect_violations
 
     @property
     def holds(self) -> bool:
+        """Whether the comparison found no fault."""
         return self.violations == self.mismatches == 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +71,7 @@ class TextCheck:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TextCheck:
-        """Return the result that `to_dict` wrote; `ArtifactError` if the values are of something else."""
+        """Return the result that `to_dict` converted to ``values``; `ArtifactError` if they are not such a result."""
         try:
             return cls(**{**values, "found_in": tuple(values["found_in"])})
         except (KeyError, TypeError):
@@ -83,7 +85,7 @@ class TextCheck:
         )
 
     def failure(self) -> str:
-        """Return a sentence that describes the faults, by document numbers."""
+        """Return a sentence about the faults found, with the numbers of affected documents."""
         return (
             f"of {self.documents:,} documents that were held to their text {self.direct_violations:,} tokens of direct "
             f"and {self.indirect_violations:,} of indirect identifiers could be targets, and {self.mismatches:,} "
@@ -103,12 +105,13 @@ class Spans(NamedTuple):
     names: list[str]
 
     def slice(self, first: int, last: int) -> Spans:
-        """Return the spans of documents ``first`` to ``last``, exclusive."""
+        """Return the spans of documents ``first`` to ``last``, exclusive, with documents renumbered from 0."""
         own = slice(*np.searchsorted(self.owners, [first, last]))
         return Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.labels[own], self.names)
 
     def scopes(self, scope_of: Callable[[str], str]) -> np.ndarray:
-        """Return the scope of each span, given a function from label to scope."""
+        """Return the scope of each span ("corpus", "individual" or "occurrence"), string; ``scope_of`` maps a label to
+        its scope."""
         return np.array([*map(scope_of, self.names), ""], dtype="U10")[self.labels]
 
 
@@ -132,7 +135,8 @@ class Protected(NamedTuple):
         num_units: int,
         visible: np.ndarray,
     ) -> Protected:
-        """Return what a policy protects, computed from words, spans and supports.
+        """Return the words and characters that a policy protects, computed by the oracle from words, detected spans and
+        supports.
 
         Parameters
         ----------
@@ -157,7 +161,7 @@ class Protected(NamedTuple):
         return cls(words, direct, indirect, spans)
 
     def slice(self, first: int, last: int) -> Protected:
-        """Return the protection of documents ``first`` to ``last``, exclusive."""
+        """Return the protected words and spans of documents ``first`` to ``last``, exclusive."""
         own = slice(*self.words.doc_offsets[[first, last]])
         return Protected(
             self.words.slice(first, last), self.direct[own], self.indirect[own], self.spans.slice(first, last)
@@ -195,6 +199,7 @@ class Comparison:
         self._found_in: list[int] = []
 
     def result(self, *, whole: bool) -> TextCheck:
+        """Return the counts of all comparisons so far; ``whole`` says whether they cover the whole store."""
         return TextCheck(
             **self._counts,
             found_in=tuple(self._found_in[:NAMED]),
@@ -203,7 +208,8 @@ class Comparison:
         )
 
     def add(self, rows: np.ndarray, read: ReadTexts, protected: Protected) -> None:
-        """Compare documents with those of these rows of the store, and add the differences to the counts."""
+        """Compare the stored tokens in these rows with what the oracle read and protects, and add the differences to
+        the counts."""
         words, spans = protected.words, protected.spans
         doc_offsets, columns = self._store.columns_of(rows, ("input_ids", "word_ids", "flags"))
         num_tokens, ids, starts, ends = read.tokens
@@ -250,7 +256,8 @@ def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _word_ids(words: DocumentWords, owners: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the first word that each token overlaps, -1 for none; ``owners`` has each token's document."""
+    """Return the number, within its document, of the first word that each token overlaps, int64; -1 for none.
+    ``owners`` has each token's document."""
     if len(words.starts) == 0:
         return np.full(len(starts), -1)
     first = np.searchsorted(words.ends, starts, side="right")

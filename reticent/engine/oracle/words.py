@@ -49,7 +49,7 @@ CLASSES = {
     '"': r"\p{WB=Double_Quote}",
     "R": r"\p{WB=Regional_Indicator}",
     "O": r"[\p{Alphabetic}\p{N}]",
-    "~": IGNORABLE.pattern,  # UAX #29 ends a word here; see `_settle`
+    "~": IGNORABLE.pattern,  # UAX #29 ends a word here; see `_mark_ignorable`
     " ": r"\p{White_Space}",
 }
 #: The remaining class by (counted, pictographic).
@@ -115,17 +115,17 @@ def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
     each has alone."""
     classes = text.translate(_TABLE)
     if "~" in classes:
-        classes = _settle(text, classes)
+        classes = _mark_ignorable(text, classes)
     if "H" in classes and "'" in classes:
         classes = _last_quote.sub(r"\1h", classes)
-    pieces = _looked_at(classes) if _needs_a_look(classes) else [m.span() for m in _find_simple(classes)]
+    pieces = _candidate_segments(classes) if _needs_a_look(classes) else [m.span() for m in _find_simple(classes)]
     bounds = np.array(pieces, dtype=np.int64).reshape(-1, 2)
-    return _joined(text, bounds[:, 0], bounds[:, 1])
+    return _join_numbers(text, bounds[:, 0], bounds[:, 1])
 
 
-def _settle(text: str, classes: str) -> str:
-    """Return the classes with ignorable characters at which UAX #29 ends a word set to marks, except next to letters of
-    scripts without spaces."""
+def _mark_ignorable(text: str, classes: str) -> str:
+    """Return the class string with those ignorable characters marked at which UAX #29 ends a word, except next to
+    letters of scripts without spaces."""
     parts, done = [], 0
     for m in IGNORABLE_RUN.finditer(text):
         start, end = m.span()
@@ -136,8 +136,9 @@ def _settle(text: str, classes: str) -> str:
     return "".join([*parts, classes[done:]])
 
 
-def _looked_at(classes: str) -> list[tuple[int, int]]:
-    """Return bounds of the segments that hold a letter or digit, without leading space, and of runs of symbols."""
+def _candidate_segments(classes: str) -> list[tuple[int, int]]:
+    """Return the bounds of the segments that can be words: those with a letter or digit, without leading space, and
+    runs of symbols."""
     pieces: list[tuple[int, int]] = []
     symbols_end = -1
     for m in (_find_full if _has_marks(classes) else _find_plain)(classes):
@@ -157,8 +158,9 @@ def _looked_at(classes: str) -> list[tuple[int, int]]:
     return pieces
 
 
-def _joined(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the word bounds with words joined that both hold a digit and have a single - / . : between them."""
+def _join_numbers(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the word bounds (starts, ends), with neighbouring words merged that both hold a digit and have a single -
+    / . : between them."""
     codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     after = codes[ends[:-1]] if len(ends) else codes[:0]
     joins = np.zeros(len(after), dtype=bool)

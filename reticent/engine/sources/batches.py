@@ -18,7 +18,8 @@ from reticent.engine.sources.protocol import Fragment
 
 @contextmanager
 def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
-    """Make this Arrow's memory pool in the ``with`` block, unless the environment has one; yield the one in use."""
+    """Make this Arrow memory pool the default one for the ``with`` block (unless the environment names one), and yield
+    the pool in use."""
     before = pa.default_memory_pool()
     pool = before if "ARROW_DEFAULT_MEMORY_POOL" in os.environ else pool
     before.release_unused()
@@ -32,7 +33,8 @@ def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
 
 @contextmanager
 def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
-    """Make jemalloc Arrow's memory pool within the ``with`` block, if Arrow has it; yield the pool in use.
+    """Make jemalloc the default Arrow memory pool for the ``with`` block, if this build of Arrow has it, and yield the
+    pool in use.
 
     jemalloc hands a reader the buffers of its last batch again. mimalloc returns them to the system, which clears every
     page anew; this costs a fifth of the time. The core's own reader takes its memory from the C library, which keeps it
@@ -61,7 +63,7 @@ def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an iterator that another thread reads ahead; at most ``num_ahead`` of them wait.
+    """Yield the batches of an iterator while another thread reads up to ``num_ahead`` further ones.
 
     An error is raised after the batches before it. When the generator ends, the batches are closed and the other thread
     has ended.
@@ -70,6 +72,7 @@ def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterato
     stopped = Event()
 
     def read() -> None:
+        """Put the batches into the queue, and last None or the error that ended them."""
         last: BaseException | None = None
         try:
             for batch in batches:
@@ -98,7 +101,8 @@ def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterato
 
 
 def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; raise `CorpusError` if they do not have ``num_rows`` rows in total, as when scanned."""
+    """Yield the batches unchanged; `CorpusError` if they do not have ``num_rows`` rows in total, as the scan of the
+    corpus counted."""
     for batch in batches:
         num_rows -= batch.num_rows
         if num_rows < 0:
@@ -109,7 +113,8 @@ def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.
 
 
 def kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield the batches filtered to the rows where ``kept`` is True; ``kept`` has one entry for each row."""
+    """Yield the batches filtered to the rows where the mask ``kept`` is True; it has one entry for each row of all
+    batches."""
     row = 0
     for batch in batches:
         chosen = kept[row : row + batch.num_rows]
@@ -119,6 +124,7 @@ def kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[p
 
 
 def changed() -> CorpusError:
+    """Return the error that the documents have changed since they were scanned."""
     return CorpusError("the documents have changed since they were scanned; start again")
 
 
@@ -144,7 +150,8 @@ class Stretch:
     kept: np.ndarray | None
 
     def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the documents in this stretch's batches; `CorpusError` if the number of rows is not as expected."""
+        """Yield the documents in the batches read for these rows; `CorpusError` if the number of rows is not as
+        expected."""
         scanned = as_scanned(batches, self.num_rows)
         return scanned if self.kept is None else kept_rows(scanned, self.kept)
 
@@ -156,7 +163,7 @@ def stretches(
     wanted: np.ndarray | None,
     at_least: int,
 ) -> Iterator[Stretch]:
-    """Yield the stretches (consecutive rows of a fragment) that have a wanted document.
+    """Yield the ranges of consecutive rows of a file (fragment) that have a wanted document.
 
     A stretch is a whole fragment, or neighbouring row groups that together hold at least a given number of rows.
 
@@ -171,7 +178,7 @@ def stretches(
         row_groups = fragment.row_groups()
         if row_groups is not None and sum(row_groups) != length:
             raise changed()
-        for groups, row, rows in [(None, 0, length)] if row_groups is None else _joined(row_groups, at_least):
+        for groups, row, rows in [(None, 0, length)] if row_groups is None else _join_row_groups(row_groups, at_least):
             own = None if kept is None else kept[document + row : document + row + rows]
             num_kept = rows if own is None else int(np.count_nonzero(own))
             if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
@@ -180,8 +187,9 @@ def stretches(
         document += length
 
 
-def _joined(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
-    """Yield neighbouring row groups with ``at_least`` rows together: group numbers, first row, number of rows."""
+def _join_row_groups(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
+    """Yield neighbouring row groups that have at least ``at_least`` rows together: group numbers, first row, number of
+    rows."""
     groups: list[int] = []
     first = held = 0
     for group, rows in enumerate(num_rows):

@@ -42,7 +42,8 @@ def canonical(
     null_texts: bool = False,
     time_zone: str | None = None,
 ) -> pa.RecordBatch:
-    """Return a batch cast to `DOCUMENTS`, every value checked; ``wanted`` maps its columns to the source's.
+    """Return a batch with its columns renamed and cast to the schema `DOCUMENTS`, and every value checked; ``wanted``
+    maps our column names to the source's.
 
     With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``. Times with
     a zone, in columns of the source, are read in ``time_zone``.
@@ -69,7 +70,8 @@ def canonical(
 def require_columns(
     found: Sequence[str], wanted: Sequence[str], file: Path | str, said: Callable[[str], str] | None = None
 ) -> None:
-    """Raise `CorpusError` unless a file has each wanted column exactly once; ``said`` describes its columns."""
+    """Raise `CorpusError` unless each wanted column occurs exactly once among the ``found`` ones; ``said`` makes the
+    text that describes the file's columns."""
     for name in wanted:
         if name not in found:
             names = f"it has {', '.join(map(str, found))}" if said is None else said(name)
@@ -83,15 +85,15 @@ def require_columns(
 
 
 def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-    """Return the distinct strings in byte order, and the index of each row's string among them (uint32)."""
+    """Return the distinct strings in byte order, and for each row the index of its string among them, uint32."""
     names, codes = _rust.sorted_codes(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
     return pa.record_batch(names).column(0), codes
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
-    """Return a column cast to its type in `DOCUMENTS`, after checking type, UTF-8 and blank ids."""
+    """Return a column cast to its type in the schema `DOCUMENTS`, after checking type, UTF-8 and blank ids."""
     target = DOCUMENTS.field(name).type
-    array = _stored(array)
+    array = _plain_values(array)
     if name in ("spans", "mentions"):
         try:
             return array.cast(target)
@@ -115,12 +117,12 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
     if name in ("doc_id", "individual_id", "household_id"):
-        _refuse(_rust.blank_rows(array), "is blank", file, column, first_row)
+        _raise_for_rows(_rust.blank_rows(array), "is blank", file, column, first_row)
     return array if array.type == target else array.cast(target)
 
 
-def _stored(array: pa.Array) -> pa.Array:
-    """Return the plain values of a dictionary column, and the text of a column of type JSON."""
+def _plain_values(array: pa.Array) -> pa.Array:
+    """Return the column with a dictionary encoding undone, and of type JSON its text."""
     if isinstance(array, pa.DictionaryArray):
         if _is_view(array.type.value_type):  # by whose number Arrow does not look up
             array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
@@ -139,7 +141,7 @@ def plain_ids(array: pa.Array) -> pa.Array:
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Whether a type holds whole numbers only; some databases keep ids as decimal numbers of scale 0."""
+    """Whether an Arrow type holds whole numbers only (integers, or decimals of scale 0)."""
     return pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
 
 
@@ -149,7 +151,7 @@ def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | Non
     A time with a zone is written as the clock of ``time_zone`` shows it; without one, every time of the column must be
     midnight in UTC, as of a date. A time without a zone keeps its day. So no result depends on who reads, and where.
     """
-    array = _stored(array)
+    array = _plain_values(array)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         array = _without_zone(array, column, file, time_zone)
     try:
@@ -161,6 +163,8 @@ def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | Non
 
 
 def _without_zone(array: pa.Array, column: str, file: Path | str, time_zone: str | None) -> pa.Array:
+    """Return times with a zone as local times of ``time_zone``; without one, `CorpusError` unless all are midnight in
+    UTC."""
 
     import pyarrow.compute as pc
 
@@ -199,7 +203,8 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
         )
 
 
-def _refuse(rows: np.ndarray, what: str, file: Path | str, column: str, first_row: int) -> None:
+def _raise_for_rows(rows: np.ndarray, what: str, file: Path | str, column: str, first_row: int) -> None:
+    """Raise `CorpusError` that names the first of these rows, if there are any."""
     if len(rows):
         more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
         raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")
@@ -210,7 +215,7 @@ def _is_view(kind: pa.DataType) -> bool:
 
 
 def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch after checking that every offset and index lies inside its data.
+    """Return the batch after checking that every offset and index lies inside its data; an Arrow error if not.
 
     No reader checks this for a damaged file.
     """
@@ -223,7 +228,7 @@ def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
-    """Return text as binary without a copy, so that the later UTF-8 check can name the row."""
+    """Return a text column as binary, without a copy, for readers that must not check its UTF-8 yet."""
     views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
     return array.view(views[array.type]) if array.type in views else array
 
@@ -254,7 +259,8 @@ class Reader:
         row: int = 0,
         repaired: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with these columns of a fragment; a column that the source does not have is skipped.
+        """Yield the documents of a file (fragment) as checked record batches with these columns of `DOCUMENTS`; columns
+        that the source does not have are skipped.
 
         Parameters
         ----------
@@ -275,17 +281,18 @@ class Reader:
                 how: dict[str, Any] = {"fold": self.fold, "null_texts": self.null_texts, "time_zone": self.time_zone}
                 checked = canonical(batch, wanted, fragment.place, row, **how)
             except NullError as error:
-                raise CorpusError(f"{error}{self._all_nulls}") from None
+                raise CorpusError(f"{error}{self._describe_nulls}") from None
             yield checked
             row += batch.num_rows
 
     def column_of(self, name: str) -> str | None:
-        """Return the source's name for a column; None if the source does not have it."""
+        """Return the source's name of a standard column; None if the source does not have it."""
         is_of_source = name.startswith(SOURCE_COLUMN)
         return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
 
     @cached_property
-    def _all_nulls(self) -> str:
+    def _describe_nulls(self) -> str:
+        """Return text on the null values in all required columns, for an error message."""
         columns = list(dict.fromkeys(getattr(self.columns, name) for name in REQUIRED))
         batches = ((fragment.place, fragment.read(Request(columns=columns))) for fragment in self.source.fragments)
         return count_nulls(batches, columns, self.columns.text)

@@ -60,6 +60,8 @@ class _Unpacked:
         self._stream, self._file, self._compression, self._blank = stream, file, compression, 0
 
     def read(self, num_bytes: int, /) -> bytes:
+        """Return the next ``num_bytes`` unpacked bytes, fewer only at the end; `CorpusError` if the compressed data is
+        damaged."""
         try:
             data: bytes = self._stream.read(num_bytes)
         except (OSError, pa.ArrowException) as error:

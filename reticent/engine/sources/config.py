@@ -51,7 +51,7 @@ class CsvDialect(Section):
     )
 
     def check_dialect(self, format: str) -> None:
-        """Raise `PolicyError` for a setting that is invalid, or that does not apply to this format."""
+        """Raise `PolicyError` for a CSV setting that is invalid, or that does not apply to this file format."""
         for name in CsvDialect.model_fields:
             if format != "csv" and getattr(self, name) != "auto" and (format, name) != ("txt", "encoding"):
                 raise PolicyError(f"corpus.{name}: means nothing for format {format}, only for csv")
@@ -75,7 +75,7 @@ class CsvDialect(Section):
                 ) from None
 
     def given(self, name: str) -> str | None:
-        """Return the configured character for "delimiter" or "quote"; None for "none" and "auto"."""
+        """Return the configured character of the setting "delimiter" or "quote"; None for "none" and "auto"."""
         value: str = getattr(self, name)
         return None if value == "auto" else _BY_NAME.get(value, value)
 
@@ -108,7 +108,8 @@ class Markup(Section):
     )
 
     def check_markup(self, format: str, options: Set[str]) -> None:
-        """Raise `PolicyError` for an invalid option, or one that is not in the format's ``options``."""
+        """Raise `PolicyError` for an invalid setting of annotated formats, or one that is not among this format's
+        ``options``."""
         default = Markup()
         given = {name for name in Markup.model_fields if getattr(self, name) != getattr(default, name)}
         for name in sorted(given - options):

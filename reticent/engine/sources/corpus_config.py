@@ -56,7 +56,7 @@ class Warehouse(Section):
     )
 
     def check_remote(self, sources: Sequence[str]) -> None:
-        """Raise `PolicyError` for contradictory settings, and for an address that contains a secret.
+        """Raise `PolicyError` for contradictory settings of remote sources, or an address that contains a secret.
 
         Raises
         ------
@@ -77,9 +77,10 @@ class Warehouse(Section):
             check_address(source)
         if len(sources) > 1:
             raise PolicyError("corpus.source: a database, an object store or a lake is the only source of a job")
-        self._check_choice(row_of(remote[0]).kind, given)
+        self._check_settings_of_kind(row_of(remote[0]).kind, given)
 
-    def _check_choice(self, kind: str, given: Sequence[str]) -> None:
+    def _check_settings_of_kind(self, kind: str, given: Sequence[str]) -> None:
+        """Raise `PolicyError` for settings that do not apply to this kind of source ("database", "lake" or other)."""
         chosen = [name for name in given if name not in ("version", "opt_out", "row_security")]
         if kind != "database":
             if chosen := [name for name in given if name != "version"]:
@@ -98,13 +99,15 @@ class Warehouse(Section):
             raise PolicyError("corpus: a database needs table, query or preset (table and preset go together)")
 
 
-def _known_format(name: str) -> str:
+def _check_format(name: str) -> str:
+    """Return the name of a document format unchanged; `PolicyError` if it is unknown."""
     if name != "auto":
         format_options(name)
     return name
 
 
-def _known_zone(name: str | None) -> str | None:
+def _check_time_zone(name: str | None) -> str | None:
+    """Return the name of a time zone unchanged; `ValueError` if it is unknown."""
     if name is not None and name not in available_timezones():
         raise ValueError("expected the name of a time zone, such as Europe/Paris")
     return name
@@ -116,7 +119,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     source: str | tuple[str, ...] = Field(
         description="file, folder or glob of documents, or the address of a database, a store, a lake or an export"
     )
-    format: Annotated[str, AfterValidator(_known_format), PUBLISHED] = Field(
+    format: Annotated[str, AfterValidator(_check_format), PUBLISHED] = Field(
         default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
     )
     ids: Ids = Field(
@@ -140,7 +143,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     on_unmatched: Literal["warn", "stop"] = Field(
         default="warn", description="where none of the ids of a list or table of who withdrew is an individual here"
     )
-    time_zone: Annotated[str | None, AfterValidator(_known_zone), PUBLISHED] = Field(
+    time_zone: Annotated[str | None, AfterValidator(_check_time_zone), PUBLISHED] = Field(
         default=None,
         description="in which times with a zone are read, such as birth dates of records (Europe/Paris); without it "
         "each must be midnight in UTC",
@@ -150,7 +153,8 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> CorpusConfig:
+    def _check_source(self) -> CorpusConfig:
+        """Raise `ValueError` or `PolicyError` for settings that do not apply to the configured source."""
         self.check_remote(self.sources)
         if self.is_database and not all(_TABLE.fullmatch(name) or Path(name).is_file() for name in self.readmitted):
             raise ValueError("corpus.readmitted: expected files, or names of tables")
@@ -171,7 +175,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
 
     @property
     def remote(self) -> str | None:
-        """Address of the remote documents, which are copied once into the run folder; None for local files."""
+        """Address of the remote source, whose documents are copied once into the run folder; None for local files."""
         return next(filter(is_remote, self.sources), None)
 
     @property
@@ -181,7 +185,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
 
     @property
     def marked(self) -> bool:
-        """Whether the documents' format includes annotated spans."""
+        """Whether the document format includes annotated identifier spans."""
         if self.format == "auto":
             return False
         return self.format in FORMATS and FORMATS[self.format].is_marked

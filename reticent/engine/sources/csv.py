@@ -60,7 +60,8 @@ class CsvForm:
 
 
 def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvForm:
-    """Return the dialect and header of a CSV file, such that the header names these columns.
+    """Return the dialect (delimiter, quote, encoding) and header of a CSV file, detected where not given: the one in
+    which the header names these columns.
 
     Raises
     ------
@@ -118,7 +119,8 @@ _MARKED: Final = re.compile("[^\x00-\x7f]")
 
 
 def guess_encoding(head: bytes, file: Path) -> str:
-    """Return a file's encoding, from its first bytes: by its mark, else UTF-8, else Windows-1252 if plausible."""
+    """Return a file's encoding, guessed from its first bytes: by its byte-order mark, else UTF-8, else Windows-1252 if
+    plausible."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding
@@ -150,6 +152,7 @@ def guess_encoding(head: bytes, file: Path) -> str:
 
 
 def _head_text(head: bytes, encoding: str) -> str:
+    """Return the first bytes of a file as text, without a byte-order mark; undecodable bytes are replaced."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     return decoder.decode(head).removeprefix("\ufeff")
 
@@ -179,11 +182,12 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     """
     columns, source = request.columns, request.csv or CsvSource()
     form = find_form(file, source.dialect, source.columns or columns)
-    require_columns(form.header, columns, file, partial(_first_line, form))
-    check = _check(form, source)
+    require_columns(form.header, columns, file, partial(_describe_first_line, form))
+    check = _make_check(form, source)
     wrong: list[Any] = []
 
     def keep(row: Any) -> str:
+        """Tell pyarrow to stop at an invalid row, and remember the row."""
         wrong.append(row)
         return "error"
 
@@ -242,7 +246,8 @@ def _refuse_header(batch: pa.RecordBatch, file: Path, row: int) -> None:
     raise CorpusError(f"{file} row {row + at + 1}: the header again, where files were joined; take this row out")
 
 
-def _check(form: CsvForm, source: CsvSource) -> CsvCheck:
+def _make_check(form: CsvForm, source: CsvSource) -> CsvCheck:
+    """Return the Rust checker of rows for this dialect."""
     return CsvCheck(
         delimiter=ord(form.delimiter),
         quote=ord(form.quote) if form.quote else None,
@@ -257,8 +262,8 @@ class _CheckedStream:
     closed = False
 
     def __init__(self, data: Bytes, form: CsvForm, check: CsvCheck, file: Path):
-        self._data, self._check, self._file, self._encoding = data, check, file, form.encoding
-        self._first_line = form.first_line.encode()
+        self._data, self._make_check, self._file, self._encoding = data, check, file, form.encoding
+        self._describe_first_line = form.first_line.encode()
         self._decoder = None if form.encoding == "utf-8" else codecs.getincrementaldecoder(form.encoding)()
         self._left, self._is_first, self._is_done, self._num_read = b"", True, False, 0
 
@@ -275,45 +280,47 @@ class _CheckedStream:
         """Return the next ``num_bytes`` bytes, or fewer at the end."""
         parts, num_held = [self._left], len(self._left)
         while num_held < num_bytes and not self._is_done:
-            parts.append(self._next(num_bytes - num_held))
+            parts.append(self._read_block(num_bytes - num_held))
             num_held += len(parts[-1])
         held = parts[-1] if num_held == len(parts[-1]) else b"".join(parts)
         self._left = held[num_bytes:]
         return held[:num_bytes]
 
-    def _next(self, num_bytes: int) -> bytes:
+    def _read_block(self, num_bytes: int) -> bytes:
+        """Return the next block, decoded to UTF-8 and checked row by row."""
         block = self._data.read(num_bytes)
         self._is_done = not block
-        checked = block if self._decoder is None else self._decoded(block)
+        checked = block if self._decoder is None else self._decode(block)
         if self._is_first:
             checked, self._is_first = checked.removeprefix(codecs.BOM_UTF8), not checked and bool(block)
-            checked = checked.removeprefix(self._first_line)
+            checked = checked.removeprefix(self._describe_first_line)
         try:
-            self._check.feed(checked)
+            self._make_check.feed(checked)
             if self._is_done:
-                self._check.finish()
+                self._make_check.finish()
         except CorpusError as error:
             raise CorpusError(f"{self._file} {error}") from None
         return checked
 
-    def _decoded(self, block: bytes) -> bytes:
+    def _decode(self, block: bytes) -> bytes:
+        """Return a block re-encoded as UTF-8; `CorpusError` if it is not in the file's encoding."""
         assert self._decoder is not None
         held = self._decoder.getstate()[0]
         try:
             text: str = self._decoder.decode(block, not block)
         except UnicodeDecodeError as error:
             at = self._num_read - len(held) + error.start
-            self._check.feed((held + block)[: error.start].decode(self._encoding, "ignore").encode())
+            self._make_check.feed((held + block)[: error.start].decode(self._encoding, "ignore").encode())
             raise CorpusError(
-                f"{self._file} row {self._check.num_rows}: byte {at + 1:,} of the file is not {self._encoding}; "
+                f"{self._file} row {self._make_check.num_rows}: byte {at + 1:,} of the file is not {self._encoding}; "
                 "set corpus.encoding to what the file is written in"
             ) from None
         self._num_read += len(block)
         return text.encode("utf-8", "surrogatepass")
 
 
-def _first_line(form: CsvForm, name: str) -> str:
-    """Return the error text about a file's first line, without its content, which may be a row of data."""
+def _describe_first_line(form: CsvForm, name: str) -> str:
+    """Return text on a file's first line for an error message, without its content, which may be a row of data."""
     said = f"the first line must name it, and names {len(form.header)} other column(s)"
     if any(name.strip().casefold() == other.strip().casefold() for other in form.header):
         said += ", one of which differs in capitals or spaces only"

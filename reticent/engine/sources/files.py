@@ -53,7 +53,8 @@ TABLES: Final = {
 
 
 def table_error(folder: Path | str, mark: str) -> CorpusError:
-    """Return the error for document files inside a table of a data lake; ``mark`` (of `TABLES`) is its kind."""
+    """Return the error for document files that belong to a data-lake table (Delta, Iceberg …); ``mark`` is the key of
+    its kind in `TABLES`."""
     what, instead = TABLES[mark]
     address = f"delta+{folder}" if "://" in str(folder) else f"delta://{folder}"
     return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
@@ -65,7 +66,7 @@ def _refuse_tables(files: Sequence[Path], plain: Set[str]) -> None:
 
     @functools.cache
     def real(folder: str) -> str:
-        """As `os.path.realpath`, which looks at every folder above each."""
+        """Return the path with all links resolved, as `os.path.realpath` does, with a cache for the folders above."""
         above, name = os.path.split(folder)
         if name in ("", os.pardir) or os.path.islink(folder):
             return os.path.realpath(folder)
@@ -86,8 +87,7 @@ def _refuse_tables(files: Sequence[Path], plain: Set[str]) -> None:
 
 
 def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool]) -> Found:
-    """Return the document files among files, folders and globs, with counts of the files passed over; explicitly named
-    files and those matched by a glob always count.
+    """Return the document files among these files, folders and globs, with counts of the files passed over.
 
     In folders, hidden entries, names that begin with ``_``, linked folders, run folders and artefacts, and what
     ``is_document`` does not hold for are passed over; where a glob looks, such names that it does not write itself, run
@@ -104,7 +104,7 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     found, seen = Found(), set[Path]()
     for source in map(Path, sources):
         is_folder = os.path.isdir(source)
-        for path in _named(source, found, is_document, seen):
+        for path in _find_in_source(source, found, is_document, seen):
             root = source if is_folder else Path(*_named_parts(source)[: len(path.parts) - 1])
             found.roots.setdefault(path, root)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
@@ -115,14 +115,16 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     return found
 
 
-def _named(source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]) -> Iterator[Path]:
-    """Yield the document files of a source (file, folder or glob); ``results`` collects run folders passed over."""
+def _find_in_source(
+    source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
+) -> Iterator[Path]:
+    """Yield the document files of a source (file, folder or glob); run folders passed over are added to ``results``."""
     mode = _mode(source)
     if mode is not None and stat.S_ISDIR(mode):
         if holds_results(source):
             raise CorpusError(f"{source}: a run folder or an artefact, which holds results and no documents")
-        _require_part_of_machine(source, source)
-        yield from _in_folder(source, found, is_document, results)
+        _refuse_whole_machine(source, source)
+        yield from _find_in_folder(source, found, is_document, results)
     elif mode is not None:
         if not stat.S_ISREG(mode):
             raise CorpusError(f"{source}: neither a file nor a folder; documents are read more than once, from files")
@@ -130,15 +132,17 @@ def _named(source: Path, found: Found, is_document: Callable[[Path], bool], resu
     elif os.path.islink(source):
         raise CorpusError(f"{source}: a link to nothing; repair the link")
     else:
-        yield from _of_glob(source, found, results)
+        yield from _find_by_glob(source, found, results)
 
 
-def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]) -> Iterator[Path]:
-    """Yield the document files in a folder and its subfolders, and count what is passed over in ``found``."""
+def _find_in_folder(
+    source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
+) -> Iterator[Path]:
+    """Yield the document files in a folder and its subfolders, and count in ``found`` what is passed over."""
     folders = [source]
     while folders:
         folder = folders.pop()
-        entries = _entries(folder)
+        entries = _list_folder(folder)
         names = {entry.name for entry in entries}
         if folder is not source and not names.isdisjoint((MANIFEST, JOB)) and holds_results(folder):
             results.add(folder)
@@ -170,19 +174,19 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
 
 
 def _named_parts(source: Path) -> list[str]:
-    """Return the parts of a path before the first one with a glob character."""
+    """Return the parts of a path that precede the first one with a glob character."""
     return list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
 
 
-def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
-    """Yield the files that a glob matches, and count what is passed over in ``found``."""
+def _find_by_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
+    """Yield the files that a glob matches, and count in ``found`` what is passed over."""
     parts = source.parts
     named = _named_parts(source)
     if "**" in parts or len(parts) - len(named) > 3:
-        _require_part_of_machine(Path(*named), source)
+        _refuse_whole_machine(Path(*named), source)
     for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
-            _entries(Path(folder))
+            _list_folder(Path(folder))
     holds = functools.cache(holds_results)
     writes_them = any(part.startswith("_") for part in parts[len(named) :])
     for path in map(Path, glob.glob(str(source), recursive=True)):
@@ -205,14 +209,15 @@ def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
             found.passed_over[SPECIAL] += 1
 
 
-def _require_part_of_machine(folder: Path, source: Path) -> None:
-    """Raise `CorpusError` if a search would cover the system's root, or the home folders of all users."""
+def _refuse_whole_machine(folder: Path, source: Path) -> None:
+    """Raise `CorpusError` if a search would cover the root folder, or the home folders of all users."""
     real, home = Path(os.path.realpath(folder)), Path.home()
     if real == Path("/") or real in home.parents or real.parts[1:2] in (("proc",), ("sys",)):
         raise CorpusError(f"{source}: holds the whole machine; name the folder of the documents")
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder; `CorpusError` if it cannot be listed."""
     try:
         os.stat(os.path.join(folder, os.curdir))  # a folder may be listed whose files may not be looked at
         with os.scandir(folder) as entries:
@@ -222,7 +227,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _mode(path: Path) -> int | None:
-    """Return the file mode of a path (links followed); None if no file exists."""
+    """Return the mode bits (type and permissions) of a path, links followed; None if no file exists."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -242,20 +247,23 @@ class File:
 
     @property
     def place(self) -> Path:
+        """Path of the file, for error messages."""
         return self.path
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield the requested columns of the file as record batches."""
         document = self.source.ids_of(self.path) if self.source.format.is_plain else None
         request = replace(request, csv=self.source.csv, markup=self.source.markup, document=document)
         return read_batches(self.path, self.source.format.name, request)
 
     def row_groups(self) -> list[int] | None:
+        """Return the number of rows of each row group; None for a format without row groups."""
         groups = self.source.format.row_groups
         return None if groups is None else groups(self.path)
 
 
 def sha256_of(file: Path) -> bytes:
-    """Return the digest of a file; for a small one in half the time of `hashlib.file_digest`, which clears a buffer."""
+    """Return the SHA-256 of a file's content, as bytes."""
     digest = hashlib.sha256()
     with file.open("rb", buffering=0) as stream:
         while block := stream.read(1 << 16):
@@ -286,34 +294,40 @@ class Files:
     sha256: Callable[[Path], bytes] = field(default=sha256_of, compare=False)
 
     def ids_of(self, file: Path) -> tuple[str, str]:
-        """Return document id and individual id of a file that is one document."""
+        """Return document id and individual id of a text file, which is one document."""
         below = file.relative_to(self.roots[file])
         return below.with_suffix("").as_posix(), self.individual(file, below)
 
     @cached_property
     def fragments(self) -> tuple[File, ...]:
+        """The files, in order, as separately readable parts of the source."""
         _ = self._first_states  # before anything is read
         return tuple(File(path, self) for path in self.paths)
 
     @property
     def name(self) -> str:
+        """Name of the source for error messages: the file, or the folder and the number of files."""
         return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0].parent} ({len(self.paths)} files)"
 
     @property
     def kind(self) -> str:
+        """Name of the file format."""
         return self.format.name
 
     @property
     def has_small_batches(self) -> bool:
+        """Whether each file may be a single document, so that batches should be merged."""
         return self.format.must_be_named
 
     def settings(self) -> list[Any]:
+        """Return the reading options that affect the documents, as JSON values."""
         settings: list[Any] = [self.markup.model_dump(exclude={"individuals"})] if self.format.is_marked else []
         settings += [list(map(self.ids_of, self.paths))] if self.format.is_plain else []
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
-        """Return the concatenated SHA-256 of all files, as they were when the first was read; it is computed once.
+        """Return the concatenated SHA-256 of all files, as bytes; computed once, from the files as they were when the
+        first was read.
 
         Raises
         ------
@@ -323,24 +337,27 @@ class Files:
         return self._digests
 
     def require_unchanged(self) -> None:
-        """Raise `CorpusError` unless all files are as they were when the first of them was read.
+        """Raise `CorpusError` if a file has changed since the first of them was read.
 
         Cost: the status of each file; all are hashed again where one was touched.
         """
-        if self._states() != self._first_states and self._hashed() != self._digests:
+        if self._states() != self._first_states and self._hash_all() != self._digests:
             raise changed()
 
     @cached_property
     def _digests(self) -> bytes:
-        first, digests = self._first_states, self._hashed()
+        """Concatenated SHA-256 of all files; `CorpusError` if one has changed since it was first read."""
+        first, digests = self._first_states, self._hash_all()
         if self._states() != first:
             raise changed()
         return digests
 
-    def _hashed(self) -> bytes:
-        return b"".join(mapped(self._digest, self.paths))
+    def _hash_all(self) -> bytes:
+        """Return the concatenated SHA-256 of all files, as they are now."""
+        return b"".join(mapped(self._hash_one, self.paths))
 
-    def _digest(self, file: Path) -> bytes:
+    def _hash_one(self, file: Path) -> bytes:
+        """Return the SHA-256 of a file; `CorpusError` if it cannot be read."""
         try:
             return self.sha256(file)
         except OSError as error:
@@ -348,14 +365,17 @@ class Files:
 
     @cached_property
     def _first_states(self) -> list[tuple[int, int, int] | None]:
+        """Size and times of each file when the source was first read."""
         return self._states()
 
     def _states(self) -> list[tuple[int, int, int] | None]:
+        """Return the current size and times of each file; None for an inaccessible one."""
         return list(map(_state, self.paths))
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of one of ``parts`` consecutive shares of the rows."""
         return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
 
@@ -373,7 +393,8 @@ def format_options(format: str) -> frozenset[str]:
 
 
 def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Format]:
-    """Return the files of these sources (files, folders and globs), and their format; "auto" determines it by suffix.
+    """Return the document files in these sources (files, folders and globs), and their format; "auto" determines it by
+    suffix.
 
     Raises
     ------
@@ -383,6 +404,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     chosen = FORMATS.get(format)
 
     def is_document(file: Path) -> bool:
+        """Whether a file's suffix is one of the chosen format (or, for "auto", of any format)."""
         if chosen is not None and chosen.must_be_named:
             return file.suffix.lower() in chosen.suffixes
         return format_of(file) is not None
@@ -392,7 +414,9 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     if not found.files:
         num_results = found.passed_over[RESULTS]
         but = f", but {num_results} run folder(s) or artefact(s), which hold no documents" if num_results else ""
-        raise CorpusError(f"{where}: no file found ({_kinds(chosen)}){but or _other_format(found.other_suffixes)}")
+        raise CorpusError(
+            f"{where}: no file found ({_describe_formats(chosen)}){but or _advise_format(found.other_suffixes)}"
+        )
     if chosen is not None:
         return found, chosen
     formats = {format_of(file) for file in found.files}
@@ -405,16 +429,17 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
 
 
-def _kinds(chosen: Format | None) -> str:
-    """Return, for an error message, the kinds of files that are searched for."""
+def _describe_formats(chosen: Format | None) -> str:
+    """Return text on the kinds of files that are searched for, for an error message."""
     if chosen is not None and chosen.must_be_named:
         return " or ".join(chosen.suffixes)
     titles = [row.title for row in FORMATS.values() if not row.must_be_named]
     return f"{', '.join(titles[:-1])} or {titles[-1]}"
 
 
-def _other_format(suffixes: Set[str]) -> str:
-    """Return, for an error message, advice on formats that must be named, if such suffixes were found; else ""."""
+def _advise_format(suffixes: Set[str]) -> str:
+    """Return advice for an error message to name the format, if files with suffixes of other formats were found; else
+    ""."""
     names = [row.name for row in FORMATS.values() if row.must_be_named and not suffixes.isdisjoint(row.suffixes)]
     return f"; if its files are of {', '.join(names)}, name the format (corpus.format)" if names else ""
 

@@ -32,7 +32,7 @@ END_MARKERS: Final = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
 
 
 def read_arrow(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the requested columns of an Arrow file or stream as record batches, memory-mapped without copies."""
+    """Yield the requested columns of an Arrow IPC file or stream as record batches, memory-mapped without copies."""
     columns = list(request.columns)
     with pa.memory_map(str(file)) as source:
         is_file = source.size() >= 6 and source.read(6) == b"ARROW1"
@@ -53,7 +53,7 @@ def read_arrow(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(source: pa.MemoryMappedFile, at: int, file: Path) -> None:
-    """Raise `CorpusError` for an Arrow stream that was cut between two batches, or is followed by further bytes."""
+    """Raise `CorpusError` for an Arrow IPC stream that was cut between two batches, or is followed by further bytes."""
     end = source.tell()
     source.seek(at)
     if source.read(end - at) not in END_MARKERS:
@@ -79,7 +79,7 @@ NUM_SAMPLED: Final = 100
 
 
 def read_jsonl(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the requested columns of a file of JSON objects, one a line, as record batches.
+    """Yield the requested columns of a JSON Lines file (one object a line) as record batches.
 
     Raises
     ------
@@ -109,10 +109,12 @@ def read_jsonl(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) -> pa.RecordBatch:
+    """Return the requested columns of whole JSON lines as one record batch; `CorpusError` with file and row if a line
+    is invalid."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{file} row {first_row + _line(data, error.start)}: not valid UTF-8") from None
+        raise CorpusError(f"{file} row {first_row + _line_number(data, error.start)}: not valid UTF-8") from None
     _check_depth(data, columns, file, first_row)
     read = pa.json.ReadOptions(block_size=max(len(data), 1 << 16), use_threads=True)
     table = None if _has_many_keys(data) else _read_json(data, read)
@@ -124,19 +126,20 @@ def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) ->
     return table.select(columns).combine_chunks().to_batches()[0]
 
 
-def _line(data: bytes, at: int) -> int:
-    """Return the number of the line, from 1, that holds this byte; blank lines do not count."""
+def _line_number(data: bytes, at: int) -> int:
+    """Return the number, from 1, of the line that holds the byte at this offset; blank lines do not count."""
     return sum(1 for line in data[:at].split(b"\n")[:-1] if line.strip()) + 1
 
 
 def _check_depth(data: bytes, columns: list[str], file: Path, first_row: int) -> None:
+    """Raise `CorpusError` if a value in these JSON lines is nested too deep."""
     at = _rust.json_too_deep(data, limit=MAX_DEPTH)
     if at is None:
         return
     line = data[data.rfind(b"\n", 0, at) + 1 :].partition(b"\n")[0]
     if _rust.json_too_deep(line, limit=MAX_DEPTH) is None:  # a string or a bracket before it is not closed
         _blame_line(data, columns, file, first_row)
-    raise CorpusError(f"{file} row {first_row + _line(data, at)}: values are nested more than {MAX_DEPTH} deep")
+    raise CorpusError(f"{file} row {first_row + _line_number(data, at)}: values are nested more than {MAX_DEPTH} deep")
 
 
 def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
@@ -154,8 +157,8 @@ def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
 
 
 def _has_many_keys(data: bytes) -> bool:
-    """Whether the lines may have so many distinct keys that pyarrow, which makes a column of each, is slow: estimated
-    from a sample of lines and the longest."""
+    """Whether JSON lines probably have so many distinct keys that pyarrow, which makes a column of each, is slow;
+    estimated from a sample of lines and the longest."""
     ends = np.append(
         np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data)
     )  # all lines take 5 times as long
@@ -163,6 +166,7 @@ def _has_many_keys(data: bytes) -> bool:
     apart = max(len(ends) // NUM_SAMPLED, 1)
 
     def line(number: int) -> bytes:
+        """Return the bytes of the line with this number."""
         return data[starts[number] : ends[number]]
 
     try:
@@ -175,9 +179,12 @@ def _has_many_keys(data: bytes) -> bool:
 
 
 def _read_keys(data: bytes, columns: list[str]) -> pa.Table | None:
-    """Return only these keys of whole JSON lines as a table; None if the lines cannot be read."""
+    """Return only these keys of whole JSON lines as a table, parsed without pyarrow; None if the lines cannot be
+    read."""
     try:
-        rows = [json.loads(line, object_pairs_hook=_once) for line in filter(bytes.strip, data.split(b"\n"))]
+        rows = [
+            json.loads(line, object_pairs_hook=_dict_of_distinct) for line in filter(bytes.strip, data.split(b"\n"))
+        ]
         if not all(isinstance(row, dict) for row in rows):
             return None
         there = [name for name in columns if any(name in row for row in rows)]
@@ -186,7 +193,8 @@ def _read_keys(data: bytes, columns: list[str]) -> pa.Table | None:
         return None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _dict_of_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return key-value pairs as a dict; `ValueError` if a key occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError
@@ -194,7 +202,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> NoReturn:
-    """Raise `CorpusError` naming the first bad line of an unreadable block; names of other columns may be data."""
+    """Raise `CorpusError` that names the first invalid line of a block that could not be parsed; names of other columns
+    may be data."""
     kinds: dict[str, str] = {}
     for number, line in enumerate(filter(bytes.strip, data.split(b"\n"))):
         where = f"{file} row {first_row + number + 1}"

@@ -50,13 +50,13 @@ Frame: TypeAlias = ArrowStream | LazyFrame | MappedDataset | Mapping[str, Any]
 
 
 def is_frame(documents: object) -> TypeGuard[Frame]:
-    """Whether documents are given as columns in memory, not as files."""
+    """Whether documents are given as columns in memory (a frame, table or dict), not as files."""
     names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet", "with_format")
     return isinstance(documents, Mapping) or any(hasattr(type(documents), name) for name in names)
 
 
 def open_frame(frame: Frame) -> FrameSource | LazySource:
-    """Return a document source for the rows of a frame, or of a dict of columns (Series, arrays, lists).
+    """Return a document source that reads the rows of a frame, table, or dict of columns (Series, arrays, lists).
 
     Raises
     ------
@@ -66,13 +66,13 @@ def open_frame(frame: Frame) -> FrameSource | LazySource:
     kind = type(frame)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     if isinstance(frame, Mapping):
-        columns = {str(key): _column(values, f"{name} column {key}") for key, values in frame.items()}
+        columns = {str(key): _arrow_column(values, f"{name} column {key}") for key, values in frame.items()}
         if len(set(map(len, columns.values()))) > 1:
             shown = ", ".join(f"{key} {len(values):,}" for key, values in columns.items())
             raise CorpusError(f"{name}: columns of unequal length: {shown}")
         return FrameSource(name, pa.table(columns))
     if hasattr(kind, "sink_parquet") and not hasattr(kind, "__arrow_c_stream__"):
-        return _streamed(frame, name)
+        return _stream_query(frame, name)
     try:
         if hasattr(frame, "with_format"):
             table = frame.with_format("arrow")[:]
@@ -89,7 +89,8 @@ def open_frame(frame: Frame) -> FrameSource | LazySource:
     return FrameSource(name, table)
 
 
-def _column(values: Any, where: str) -> pa.ChunkedArray:
+def _arrow_column(values: Any, where: str) -> pa.ChunkedArray:
+    """Return a Series, array or list as an Arrow column; `CorpusError` if it is none of one type."""
     try:
         if isinstance(values, str | bytes):  # a list of its letters to Arrow
             raise TypeError
@@ -113,26 +114,30 @@ class _InMemory(ABC):
 
     @abstractmethod
     def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
-        """Return the values of each column, by name, as Arrow arrays."""
+        """Return a dict from column name to the column's values as Arrow arrays."""
 
     @property
     def place(self) -> Path | str:
+        """Name of the frame, for error messages."""
         return self.name
 
     @property
     def fragments(self) -> tuple[_InMemory]:
+        """The separately readable parts of the source: only this one."""
         return (self,)
 
     def settings(self) -> list[Any]:
+        """Return the reading options that affect the documents: none."""
         return []
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of one of ``parts`` consecutive shares of the rows."""
         return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
     def version(self) -> bytes:
-        """Return the SHA-256 of names and values of all readable columns, computed once.
+        """Return a hash (SHA-256) of names and values of all readable columns, computed once.
 
         It does not depend on who holds the frame, on its chunks, or on whether its strings are views, dictionaries or
         plain: the same rows are the same documents.
@@ -141,6 +146,7 @@ class _InMemory(ABC):
 
     @cached_property
     def _version(self) -> bytes:
+        """Hash (SHA-256) of names and values of all readable columns."""
         digest = hashlib.sha256()
         for name, chunks in sorted(self._chunks().items()):
             digest.update(digest_of(name, chunks))
@@ -156,7 +162,7 @@ class FrameSource(_InMemory):
 
     @cached_property
     def _columns(self) -> dict[str, pa.ChunkedArray]:
-        """Columns ready for reading: dictionaries of string views are cast, as Arrow cannot decode these."""
+        """Columns by name, ready for reading: dictionaries of string views are cast, as Arrow cannot decode these."""
         columns = {}
         for name, column in zip(self.table.column_names, self.table.columns, strict=True):
             if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
@@ -165,10 +171,12 @@ class FrameSource(_InMemory):
         return columns
 
     def row_groups(self) -> list[int]:
+        """Return the number of rows of each separately readable range of rows."""
         num_rows = self.table.num_rows
         return [min(ROWS_PER_GROUP, num_rows - start) for start in range(0, num_rows, ROWS_PER_GROUP)]
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield the requested columns and row groups as record batches."""
         require_columns(self.table.column_names, request.columns, self.name)
         table = pa.table({name: self._columns[name] for name in request.columns})
         if request.row_groups is None:
@@ -178,11 +186,12 @@ class FrameSource(_InMemory):
                 yield from table.slice(group * ROWS_PER_GROUP, ROWS_PER_GROUP).to_batches(request.batch_rows)
 
     def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
+        """Return a dict from column name to the column's chunks."""
         return {name: column.chunks for name, column in self._columns.items()}
 
 
-def _streamed(frame: Any, name: str) -> LazySource:
-    """Execute a Polars query into an anonymous temporary file; return the source of its rows."""
+def _stream_query(frame: Any, name: str) -> LazySource:
+    """Execute a Polars query into an anonymous temporary file, and return a document source that reads it."""
     import polars as pl  # by who has such a frame alone
 
     file = tempfile.TemporaryFile(prefix="reticent-frame-")  # noqa: SIM115 - as long as the source
@@ -213,9 +222,11 @@ class LazySource(_InMemory):
         return Path(f"/dev/fd/{self.file.fileno()}")
 
     def row_groups(self) -> list[int]:
+        """Return the number of rows of each row group of the temporary file."""
         return row_groups(self._path)
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield the requested columns of the query's result as record batches."""
         require_columns(self.names, request.columns, self.name)
         try:
             yield from read_parquet(self._path, request)
@@ -223,7 +234,10 @@ class LazySource(_InMemory):
             raise CorpusError(f"{self.name}: what the query gave can no longer be read") from None
 
     def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
+        """Return a dict from column name to an iterator over the column's values."""
+
         def chunks(name: str) -> Iterator[pa.Array]:
+            """Yield the values of a column as Arrow arrays."""
             request = Request(columns=[name], batch_rows=ROWS_PER_GROUP)
             return (batch.column(0) for batch in read_parquet(self._path, request))
 
@@ -231,23 +245,25 @@ class LazySource(_InMemory):
 
 
 def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
-    """Return SHA-256 digests of a column's values, independent of its chunks and of Arrow's string layout."""
+    """Return a hash (SHA-256 of each part) of a column's values, which does not depend on its chunks or on Arrow's
+    string layout."""
     parts: dict[str, Any] = {}
     for chunk in chunks:
         for start in range(0, len(chunk), ROWS_PER_GROUP):
             try:
-                _feed(chunk.slice(start, ROWS_PER_GROUP), name, parts)
+                _update_digests(chunk.slice(start, ROWS_PER_GROUP), name, parts)
             except pa.ArrowException:
                 return b""  # a type that no column of documents has, so that it is never read
     return b"".join(part.encode() + digest.digest() for part, digest in sorted(parts.items()))
 
 
-def _feed(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
-    """Add validity, lengths and values of an array to the digests of its column; ``path`` names a nested field."""
+def _update_digests(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
+    """Add an array's validity, lengths and values to the digests in ``parts``; ``path`` names the (nested) column."""
 
     import pyarrow.compute as pc
 
     def add(part: str, data: Any) -> None:
+        """Add bytes to the digest of one part of the column."""
         parts.setdefault(f"{path}/{part}", hashlib.sha256()).update(data)
 
     kind = array.type
@@ -257,10 +273,10 @@ def _feed(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
     add("valid", array.is_valid().to_numpy(zero_copy_only=False))
     if pa.types.is_struct(kind):
         for field, values in zip(kind, array.flatten(), strict=True):
-            _feed(values, f"{path}.{field.name}", parts)
+            _update_digests(values, f"{path}.{field.name}", parts)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         add("lengths", pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64()).to_numpy())
-        _feed(pc.list_flatten(array), f"{path}[]", parts)
+        _update_digests(pc.list_flatten(array), f"{path}[]", parts)
     else:
         values = array.cast(pa.large_string()).fill_null("")
         lengths = pc.binary_length(values)

@@ -56,17 +56,19 @@ class MarkedDocument:
 # ----------------------------------------------------------------------------------------------------------------- XML
 
 
-def _events(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, str], int]]:
-    """Yield an XML file's events: kind ("start", "text", "end"), name or text, attributes, line."""
+def _parse_xml(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, str], int]]:
+    """Yield the events of an XML file: kind ("start", "text", "end"), name or text, attributes, line number."""
     events: list[tuple[str, str, dict[str, str], int]] = []
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.buffer_size = 1 << 20
 
     def refuse(*_: Any) -> None:
+        """Raise `CorpusError` for a document type declaration."""
         raise CorpusError(f"{file} line {parser.CurrentLineNumber}: a document type (DOCTYPE) is not read")
 
     def line() -> int:
+        """Return the current line number of the parser."""
         return parser.CurrentLineNumber
 
     parser.StartDoctypeDeclHandler = refuse
@@ -84,28 +86,30 @@ def _events(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, str],
     yield from events
 
 
-def _attribute(attributes: dict[str, str], name: str, where: str) -> str:
+def _require_attribute(attributes: dict[str, str], name: str, where: str) -> str:
+    """Return the value of an XML attribute, stripped; `CorpusError` if it is missing or blank."""
     if not attributes.get(name, "").strip():
         raise CorpusError(f"{where}: attribute {name} is missing or blank")
     return attributes[name].strip()
 
 
-def _whole(value: str, what: str) -> int:
+def _parse_integer(value: str, what: str) -> int:
+    """Return the whole number that a text holds; `CorpusError` for any other text."""
     if not re.fullmatch(r"\s*\d{1,9}\s*", value, re.ASCII):
         raise CorpusError(f"{what}: expected a whole number")
     return int(value)
 
 
 def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """Yield the documents of an i2b2 2006 file, ``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the
-    smoking status is the label."""
-    data = _with_closed_tags(data, repaired)
+    """Yield the annotated documents of an i2b2 2006 file, ``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI>
+    …</TEXT></RECORD>``; the smoking status is the label."""
+    data = _close_broken_tags(data, repaired)
     document: MarkedDocument | None = None
     path: list[str] = []
     text: list[str] | None = None
     num_records = num_characters = begin = 0
     label, has_status = "", False
-    for kind, value, attributes, line in _events(data, file):
+    for kind, value, attributes, line in _parse_xml(data, file):
         where = f"{file} line {line}"
         if kind == "start":
             inside = path[-1] if path else ""
@@ -114,7 +118,11 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Cou
             if value == "RECORD":
                 if document is not None:
                     raise CorpusError(f"{where}: a RECORD inside a RECORD")
-                document, text, num_characters = MarkedDocument(where, _attribute(attributes, "ID", where), ""), None, 0
+                document, text, num_characters = (
+                    MarkedDocument(where, _require_attribute(attributes, "ID", where), ""),
+                    None,
+                    0,
+                )
                 has_status = False
             elif value == "TEXT":
                 if document is None or inside != "RECORD" or text is not None:
@@ -123,7 +131,7 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Cou
             elif value == "PHI":
                 if inside != "TEXT":
                     raise CorpusError(f"{where}: a PHI outside of a TEXT")
-                begin, label = num_characters, _attribute(attributes, "TYPE", where)
+                begin, label = num_characters, _require_attribute(attributes, "TYPE", where)
             elif value == "SMOKING":
                 if document is None or inside != "RECORD" or has_status:
                     raise CorpusError(f"{where}: a SMOKING that is not the only one of its RECORD")
@@ -150,8 +158,8 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Cou
         raise CorpusError(f"{file}: no RECORD, so not i2b2 2006")
 
 
-def _with_closed_tags(data: bytes, repaired: Counter[str]) -> bytes:
-    """Return the file with its known broken PHI tag closed correctly; repairs are counted."""
+def _close_broken_tags(data: bytes, repaired: Counter[str]) -> bytes:
+    """Return the file's content with the known broken PHI tag of i2b2 2006 corrected, and count the repairs."""
     if num_broken := data.count(BROKEN_TAG):
         data = data.replace(BROKEN_TAG, REPAIRED_TAG)
         repaired["PHI tags closed by an opening tag"] += num_broken
@@ -159,7 +167,8 @@ def _with_closed_tags(data: bytes, repaired: Counter[str]) -> bytes:
 
 
 def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
-    """Return the smoking class of a record; None if it is not annotated."""
+    """Return the smoking class of an i2b2 2006 record, from an XML element's attributes; None if it is not
+    annotated."""
     status = attributes.get("STATUS", "").strip()
     if status and status not in SMOKING_STATUS:
         raise CorpusError(f"{where}: attribute STATUS of a SMOKING is none of {', '.join(SMOKING_STATUS)}")
@@ -167,7 +176,7 @@ def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
 
 
 def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """Yield the document of an i2b2 2014 or MEDDOCAN file: ``<TEXT>`` and ``<TAGS>`` with offsets.
+    """Yield the annotated document of an i2b2 2014 or MEDDOCAN file: ``<TEXT>``, and ``<TAGS>`` with offsets.
 
     The label is ``TYPE``, whatever the element: some names stand in stray ``PHI`` elements.
     """
@@ -175,17 +184,18 @@ def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Cou
     path: list[str] = []
     seen: list[str] = []
     text: list[str] = []
-    for kind, value, attributes, line in _events(data, file):
+    for kind, value, attributes, line in _parse_xml(data, file):
         if kind == "start":
             if len(path) == 1:
                 seen.append(value)
             elif path[1:] == ["TAGS"]:
                 where = f"{file} line {line} span {len(document.marks) + 1}"
                 start, end = (
-                    _whole(_attribute(attributes, name, where), f"{where} {name}") for name in ("start", "end")
+                    _parse_integer(_require_attribute(attributes, name, where), f"{where} {name}")
+                    for name in ("start", "end")
                 )
                 document.marks.append(
-                    Mark([(start, end)], _attribute(attributes, "TYPE", where), attributes.get("text"))
+                    Mark([(start, end)], _require_attribute(attributes, "TYPE", where), attributes.get("text"))
                 )
             elif len(path) > 1:
                 raise CorpusError(f"{file} line {line}: an element inside {path[1]} that is no tag")
@@ -204,15 +214,15 @@ def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Cou
 
 
 def read_brat(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """Yield the document of a BRAT pair ``a.txt`` and ``a.ann``: only text-bound annotations (T) are marks."""
+    """Yield the annotated document of a BRAT pair ``a.txt`` and ``a.ann``; only text-bound annotations (T) are used."""
     other = file.with_suffix(".txt" if file.suffix.lower() == ".ann" else ".ann")
     if not other.is_file():
         raise CorpusError(f"{file}: {other.name} does not stand beside it")
     if file.suffix.lower() == ".ann":
         return  # read with its text
-    document = MarkedDocument(str(other), file.stem, _decoded(data, file))
+    document = MarkedDocument(str(other), file.stem, _decode(data, file))
     try:
-        lines = _decoded(other.read_bytes(), other).split("\n")
+        lines = _decode(other.read_bytes(), other).split("\n")
     except OSError as error:
         raise CorpusError(f"{other}: cannot be read ({error.strerror})") from None
     for number, line in enumerate(lines, 1):
@@ -228,7 +238,8 @@ def read_brat(file: Path, data: bytes, annotator: str | None, repaired: Counter[
     yield document
 
 
-def _decoded(data: bytes, file: Path) -> str:
+def _decode(data: bytes, file: Path) -> str:
+    """Return bytes decoded as UTF-8; `CorpusError` with the line if they are invalid."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -240,9 +251,9 @@ def _decoded(data: bytes, file: Path) -> str:
 
 
 def read_tab(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
-    """Yield the court cases of a TAB file: an array of JSON objects, or one a line, with ``annotations`` by annotator
-    or with ``entities``."""
-    text = _decoded(data, file)
+    """Yield the annotated court cases of a file of the Text Anonymization Benchmark (TAB): an array of JSON objects, or
+    one a line, with ``annotations`` by annotator or with ``entities``."""
+    text = _decode(data, file)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     whole = file.suffix.lower() == ".json"
     number = 0
@@ -254,22 +265,25 @@ def read_tab(file: Path, data: bytes, annotator: str | None, repaired: Counter[s
             raise CorpusError(f"{file} line {line}: not valid JSON") from None
         for record in loaded if isinstance(loaded, list) else [loaded]:
             number += 1
-            yield _tab_document(record, f"{file} row {number}", annotator)
+            yield _parse_tab_record(record, f"{file} row {number}", annotator)
 
 
-def _tab_document(record: Any, where: str, annotator: str | None) -> MarkedDocument:
+def _parse_tab_record(record: Any, where: str, annotator: str | None) -> MarkedDocument:
+    """Return the annotated document in a JSON record of TAB, with the marks of one annotator or of all."""
     source = record
     if isinstance(record, dict) and "doc_id" not in record:
-        source = _field(_field(record, "metadata", dict, where), "provenance", dict, where)
-    document = MarkedDocument(where, _field(source, "doc_id", str, where), _field(record, "text", str, where))
+        source = _require_field(_require_field(record, "metadata", dict, where), "provenance", dict, where)
+    document = MarkedDocument(
+        where, _require_field(source, "doc_id", str, where), _require_field(record, "text", str, where)
+    )
     if "annotations" in record:
-        annotations = _field(record, "annotations", dict, where)
+        annotations = _require_field(record, "annotations", dict, where)
         groups = [
-            (name, _field(_field(annotations, name, dict, where), "entity_mentions", list, where))
+            (name, _require_field(_require_field(annotations, name, dict, where), "entity_mentions", list, where))
             for name in annotations
         ]
     else:
-        groups = [(source.get("annotator"), _field(record, "entities", list, where))]
+        groups = [(source.get("annotator"), _require_field(record, "entities", list, where))]
     if annotator is not None:
         groups = [(name, entities) for name, entities in groups if name == annotator]
         if not groups:
@@ -277,21 +291,22 @@ def _tab_document(record: Any, where: str, annotator: str | None) -> MarkedDocum
     for name, entities in groups:
         for entity in entities:
             at = f"{where} span {len(document.marks) + 1}"
-            start, end = (_field(entity, key, int, at) for key in ("start_offset", "end_offset"))
+            start, end = (_require_field(entity, key, int, at) for key in ("start_offset", "end_offset"))
             document.marks.append(
                 Mark(
                     [(start, end)],
-                    _field(entity, "entity_type", str, at),
-                    _field(entity, "span_text", str, at),
-                    _field(entity, "entity_id", str, at),
-                    _field(entity, "identifier_type", str, at),
+                    _require_field(entity, "entity_type", str, at),
+                    _require_field(entity, "span_text", str, at),
+                    _require_field(entity, "entity_id", str, at),
+                    _require_field(entity, "identifier_type", str, at),
                     name,
                 )
             )
     return document
 
 
-def _field(holder: Any, name: str, kind: type, where: str) -> Any:
+def _require_field(holder: Any, name: str, kind: type, where: str) -> Any:
+    """Return a field of a JSON object; `CorpusError` if it is missing or has another type."""
     value = holder.get(name) if isinstance(holder, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         raise CorpusError(f"{where}: field {name} is missing or not {kind.__name__}")
@@ -344,14 +359,16 @@ class _MarkedReader:
         markup = request.markup or Markup()
         rows: list[tuple[Any, ...]] = []
         for document in self.parse(file, data, markup.annotator, request.repaired):
-            rows.append(self._row(document, markup, request.repaired))
+            rows.append(self._make_row(document, markup, request.repaired))
             if len(rows) == request.batch_rows:
-                yield _batch(rows, request.columns, file)
+                yield _make_batch(rows, request.columns, file)
                 rows = []
         if rows:
-            yield _batch(rows, request.columns, file)
+            yield _make_batch(rows, request.columns, file)
 
-    def _row(self, document: MarkedDocument, markup: Markup, repaired: Counter[str]) -> tuple[Any, ...]:
+    def _make_row(self, document: MarkedDocument, markup: Markup, repaired: Counter[str]) -> tuple[Any, ...]:
+        """Return an annotated document as a row: id, individual, text, label, spans and mentions, with marks as checked
+        character ranges."""
         individual = re.fullmatch(markup.individual or self.individual, document.doc_id)
         if individual is None:
             raise CorpusError(
@@ -359,7 +376,7 @@ class _MarkedReader:
                 "document id, its one group the individual"
             )
         mentions, spans = [], set()
-        places = _places(document, markup.offsets, self.counts_line_ends, repaired)
+        places = _character_ranges(document, markup.offsets, self.counts_line_ends, repaired)
         for mark, parts in zip(document.marks, places, strict=True):
             for start, end in parts:
                 mentions.append((start, end, mark.label, mark.entity_id, mark.identifier_type, mark.annotator))
@@ -371,7 +388,7 @@ class _MarkedReader:
 def marked_reader(
     format: str, parse: _Parser, *, individual: str = r"(?s)(.*)", counts_line_ends: bool = False
 ) -> Callable[[Path, Request], Iterator[pa.RecordBatch]]:
-    """Return the reader function of an annotated format, for its row in the table of formats.
+    """Return a function that reads files of an annotated format as record batches, for the table of formats.
 
     Parameters
     ----------
@@ -385,7 +402,8 @@ def marked_reader(
     return _MarkedReader(format=format, parse=parse, individual=individual, counts_line_ends=counts_line_ends)
 
 
-def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> pa.RecordBatch:
+def _make_batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> pa.RecordBatch:
+    """Return rows of annotated documents as a record batch with these columns."""
     try:
         arrays = [pa.array(list(values), f.type) for values, f in zip(zip(*rows, strict=True), _FIELDS, strict=True)]
     except UnicodeEncodeError:  # its message quotes the text
@@ -396,22 +414,24 @@ def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> p
 # ----------------------------------------------------------------------------------------------------------- alignment
 
 
-def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]) -> list[list[tuple[int, int]]]:
-    """Return the character ranges of every mark, each checked against the text that the mark quotes.
+def _character_ranges(
+    document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]
+) -> list[list[tuple[int, int]]]:
+    """Return the character ranges of each annotation, checked against the text that it quotes.
 
     With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are repaired, if
     as they stand not all marks fit and then all do.
     """
-    places, wrong = _fit(document, unit, False)
+    places, wrong = _convert_offsets(document, unit, False)
     if wrong is None:
         return places
     if crlf:
-        moved, still_wrong = _fit(document, unit, True)
+        moved, still_wrong = _convert_offsets(document, unit, True)
         if still_wrong is None:
             repaired["documents whose offsets counted CR LF as two"] += 1
             return moved
     for other in UNITS:
-        if other != unit and _fit(document, other, False)[1] is None:
+        if other != unit and _convert_offsets(document, other, False)[1] is None:
             raise CorpusError(
                 f"{document.where}: offsets look like {other}, not {unit}, as so all {len(document.marks)} spans fit; "
                 f'set corpus.offsets = "{other}"'
@@ -420,12 +440,13 @@ def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[s
     raise CorpusError(f"{document.where}: span {number}, {start}..{end} in {unit}, {what}")
 
 
-def _fit(
+def _convert_offsets(
     document: MarkedDocument, unit: str, crlf: bool
 ) -> tuple[list[list[tuple[int, int]]], tuple[int, int, int, str] | None]:
-    """Return all marks' character ranges, and the first that does not fit, (number, start, end, fault), or None."""
+    """Return the character ranges of all annotations, with offsets read in this unit, and the first that does not match
+    the text, (number, start, end, fault), or None."""
     text = document.text
-    bounds = _bounds(text, unit, crlf)
+    bounds = _offsets_in_unit(text, unit, crlf)
     last = int(bounds[-1])
     parts = [[min(max(offset, -1), last + 1) for offset in part] for mark in document.marks for part in mark.parts]
     offsets = np.array(parts, dtype=np.int64).reshape(-1, 2)
@@ -451,8 +472,9 @@ def _fit(
     return places, None
 
 
-def _bounds(text: str, unit: str, crlf: bool) -> np.ndarray:
-    """Return the offset of every character, and of the end, in this unit (characters, bytes or UTF-16), int64."""
+def _offsets_in_unit(text: str, unit: str, crlf: bool) -> np.ndarray:
+    """Return the offset of every character, and of the end, counted in this unit (characters, bytes or UTF-16),
+    int64."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     widths = np.ones(len(points), dtype=np.int64)
     if unit == "bytes":

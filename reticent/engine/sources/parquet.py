@@ -24,7 +24,7 @@ _OWN_NAMES: Final = Columns(spans="spans", mentions="mentions")
 
 
 def document_writer(where: Path, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
-    """Return a Parquet writer for documents, with pages of about 1 MiB, since readers unpack whole pages.
+    """Return a Parquet writer for documents, with pages of about 1 MiB so that readers need little memory.
 
     Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
     ``columns``: the names of the columns, by default their own.
@@ -64,6 +64,7 @@ def read_parquet(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 def _read_any_parquet(
     file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None
 ) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of a Parquet file, read by pyarrow page by page and checked."""
     # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
     with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as parquet:
         require_columns(parquet.schema_arrow.names, columns, file)

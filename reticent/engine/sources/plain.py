@@ -19,7 +19,8 @@ from reticent.engine.sources.protocol import CsvSource, Request
 
 
 def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the requested columns of a text file, which is one document; ``request.document`` has its ids.
+    """Yield the requested columns of a text file as one row, as the file is one document; ``request.document`` has its
+    ids.
 
     Raises
     ------
@@ -45,7 +46,8 @@ def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def owners_of(batches: Iterator[pa.RecordBatch], doc_id: str, individual_id: str, where: str) -> dict[str, str]:
-    """Return document id -> individual id from a table; `CorpusError` if a document has two individuals."""
+    """Return a dict from document id to individual id, read from batches of a table; `CorpusError` if a document has
+    two individuals."""
     owners: dict[str, str] = {}
     for batch in batches:
         pairs = [batch.column(batch.schema.get_field_index(name)).cast(pa.string()) for name in (doc_id, individual_id)]
@@ -58,10 +60,12 @@ def owners_of(batches: Iterator[pa.RecordBatch], doc_id: str, individual_id: str
 
 
 def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] | None) -> Callable[[Path, Path], str]:
-    """Return a function that maps a file, and its path below the named folder, to its individual: by ``owners`` (id or
-    file name -> individual), by the group of ``pattern`` in the id, or by its first folder."""
+    """Return a function from a text file (and its path below the named folder) to its individual id: by ``owners`` (id
+    or file name -> individual), by the group of the regular expression ``pattern`` in the id, or by the first
+    folder."""
 
     def of(file: Path, below: Path) -> str:
+        """Return the individual id of a file; `CorpusError` if it cannot be determined."""
         found: str | None
         if owners is not None:
             names = (below.with_suffix("").as_posix(), below.as_posix(), file.name, file.stem)

@@ -68,14 +68,12 @@ class Source(Protocol):
         """Name of the source in error messages; never a credential or a text."""
 
     def version(self) -> bytes:
-        """Return bytes that change whenever a row does: digests of files, the id of a snapshot. The fingerprint of a
-        corpus is made from them."""
+        """Return bytes that change whenever a document does, such as digests of files or the id of a snapshot."""
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with these columns, of one of ``parts`` consecutive shares of the rows; other columns
-        are not read where the source can choose.
+        """Yield record batches with these columns, of one of ``parts`` consecutive shares of the source's rows.
 
         Parameters
         ----------
@@ -91,7 +89,7 @@ class Source(Protocol):
 
 
 def origin_of(source: Source) -> Any:
-    """Return the source behind a wrapper, such as the database of `Refreshed`; otherwise the source itself."""
+    """Return the document source inside a wrapper such as `Refreshed`; an unwrapped source is returned itself."""
     return getattr(source, "origin", source)
 
 
@@ -100,10 +98,10 @@ class RemoteSource(Source, Protocol):
 
     @property
     def passed_over(self) -> int:
-        """Number of objects that were ignored as they are no documents; known after `version`."""
+        """Number of remote objects that were ignored as they are not documents; known after `version`."""
 
     def close(self) -> None:
-        """Release the snapshot and the connection."""
+        """Release the snapshot and the connection of a remote source."""
 
 
 class Fragment(Protocol):
@@ -114,7 +112,7 @@ class Fragment(Protocol):
         """Name of the fragment in error messages, before the row number."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield the fragment's rows as record batches; raises as `Source.batches` does."""
+        """Yield the fragment's rows as record batches with the requested columns; errors as in `Source.batches`."""
 
     def row_groups(self) -> list[int] | None:
         """Return the number of rows of each independently readable part; None if it can only be read whole."""
@@ -136,11 +134,13 @@ class LocalSource(Source, Protocol):
         """Whether batches should be merged before processing, as a file may be a single document."""
 
     def settings(self) -> list[Any]:
-        """Return the reading options besides kind and columns, as JSON values: a part of the fingerprint."""
+        """Return the reading options besides file format and column names, as JSON values for the corpus
+        fingerprint."""
 
 
 def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one of ``parts`` shares of the fragments: row groups, or whole fragments without any."""
+    """Yield record batches of one of ``parts`` consecutive shares of a source's rows, divided by row groups, or by
+    whole fragments where these have none."""
     shares: list[tuple[Fragment, int | None]] = []
     for fragment in fragments:
         groups = None if parts == 1 else fragment.row_groups()

@@ -44,7 +44,7 @@ class Found:
     plain: set[str] = field(default_factory=set)
 
     def notice(self) -> str | None:
-        """Return a sentence on the files read and passed over; None if none was passed over."""
+        """Return a sentence for the user on the files read and passed over; None if none was passed over."""
         if not self.passed_over:
             return None
         shown = {LINKS: "name them to read them", UNDERSCORES: "such as what Spark has not finished"}
@@ -84,12 +84,13 @@ class Reading:
     tell: Callable[[str], None] | None = None
 
     def notices(self) -> list[str]:
-        """Return sentences about everything unexpected, and about dialects that were detected."""
+        """Return sentences for the user about everything unexpected while reading, and about CSV dialects that were
+        detected."""
         opened = self.found.notice()
         return ([opened] if opened else []) + self.notices_of_scan()
 
     def notices_of_scan(self) -> list[str]:
-        """Return the sentences about what only the scan found, not those known when the corpus was opened."""
+        """Return the sentences of `notices` that only the scan of all documents could find."""
         said = []
         for how, number in sorted(Counter(self.dialects.values()).items()):
             first = min(file for file, other in self.dialects.items() if other == how)
@@ -108,17 +109,17 @@ class Reading:
         return said
 
     def scanned(self) -> None:
-        """Report the scan's notices to ``tell``, if it is set."""
+        """Report the sentences of the scan by calling ``tell`` with each, if it is set."""
         if self.tell is not None:
             for notice in self.notices_of_scan():
                 self.tell(notice)
 
     def skipped(self) -> dict[str, int]:
-        """Return the number of documents skipped for their null text, as counts of a stage; empty if there are none."""
+        """Return {"skipped": number of documents skipped for their null text}; empty if there are none."""
         return {"skipped": self.num_skipped} if self.num_skipped else {}
 
     def counts(self) -> dict[str, Any]:
-        """Return counts for manifests and reports; they name no file."""
+        """Return counts of files, dialects and skipped rows, for manifests and reports; they name no file."""
         return {
             "files": len(self.found.files),
             "passed_over": dict(sorted(self.found.passed_over.items())),
@@ -141,7 +142,8 @@ NUM_EACH: Final = 20
 
 
 def oddities(texts: Sequence[str], num_documents: int, num_individuals: int, text: str, individual: str) -> list[str]:
-    """Return warnings about texts and ids that suggest a wrong column, or text that should have been converted.
+    """Return warnings about texts and ids that suggest a wrong column, or text that should have been converted (HTML,
+    RTF …).
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ NUM_NAMED = 4
 def count_nulls(
     files: Iterable[tuple[Path | str, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
 ) -> str:
-    """Return the rest of an error about a null: numbers of nulls by column, where, and settings that help.
+    """Return text for an error about a null: number of nulls by column, where they are, and settings that help.
 
     Cost: a pass over these columns.
     """

@@ -73,7 +73,7 @@ GROUPS_PER_FILE: Final = 256
 
 
 def staged_files(folder: Path) -> tuple[Path, ...]:
-    """Return the Parquet files that `stage` wrote, in the order of the documents."""
+    """Return the local Parquet files to which `stage` copied documents, in the order of the documents."""
     return tuple(sorted(folder.glob("documents-*.parquet")))
 
 
@@ -86,7 +86,7 @@ def stage(
     progress: Callable[[int], None] | None = None,
     withdrawals: Withdrawals | None = None,
 ) -> dict[str, Any]:
-    """Copy the documents of a source to Parquet files in a folder; return counts.
+    """Copy the documents of a remote source to Parquet files in a folder, every value checked; return counts.
 
     Lists and a table of who withdrew are read first: their texts are never written, nor does a database send them.
 
@@ -110,7 +110,7 @@ def stage(
     PolicyError
         Someone whom an earlier reading left out would come back.
     """
-    wanted = _wanted(settings, more)
+    wanted = _wanted_columns(settings, more)
     snapshot = source.version().decode(errors="replace")
     withdrawals = withdrawals or Withdrawals(settings)
     withdrawals.begin(source)
@@ -120,13 +120,13 @@ def stage(
         if parts == 1:
             stage.part(0)
         else:
-            _in_threads(stage, parts)
+            _stage_in_threads(stage, parts)
     if not stage.counts["documents"]:
         raise CorpusError(f"{source.name}: no documents")
     _refuse_doubles(source, settings, folder)
     columns = [settings.doc_id, settings.individual_id, settings.text]
     read = (batch.select(columns) for batch in _read_back(folder, columns, 1024))
-    withdrawals.end(lambda: _individuals(settings, folder), read)
+    withdrawals.end(lambda: _distinct_individuals(settings, folder), read)
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
     counts |= withdrawals.counts
     if (hidden := getattr(origin_of(source), "row_security", None)) is not None:
@@ -134,15 +134,15 @@ def stage(
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
 
-def _wanted(settings: CorpusConfig, more: Sequence[str]) -> dict[str, str]:
-    """Return column of `DOCUMENTS` (or prefixed with `SOURCE_COLUMN`) -> its name in the source."""
+def _wanted_columns(settings: CorpusConfig, more: Sequence[str]) -> dict[str, str]:
+    """Return a dict from standard column name (or prefixed with `SOURCE_COLUMN`) to the column's name in the source."""
     named = settings.only(Columns).model_dump()
     wanted = {name: column for name, column in named.items() if column is not None}
     return wanted | {SOURCE_COLUMN + column: column for column in more if column not in wanted.values()}
 
 
-def _in_threads(stage: _Staging, parts: int) -> None:
-    """Stage every part in a thread of its own; the first error stops the others."""
+def _stage_in_threads(stage: _Staging, parts: int) -> None:
+    """Copy every part of the source in a thread of its own; the first error stops the others and is raised."""
     with ThreadPoolExecutor(parts) as pool:
         with signals_deferred():  # a thread whose start is interrupted would not be waited for
             futures = [pool.submit(stage.part, part) for part in range(parts)]
@@ -176,8 +176,8 @@ class _Staging:
     lock: Lock = field(default_factory=Lock)
 
     def part(self, part: int) -> None:
-        """Write one part of the source to numbered Parquet files; none if it has no document."""
-        groups = self._groups(part)
+        """Copy one part of the source to numbered Parquet files; none if it has no document."""
+        groups = self._row_groups(part)
         for number, first in enumerate(groups):
             path = self.folder / f"documents-{part:05d}-{number:05d}.parquet"
             with document_writer(path, first.schema, self.settings) as writer:
@@ -185,12 +185,13 @@ class _Staging:
                     writer.write_table(table, row_group_size=table.num_rows)
                     self._count(table)
 
-    def _groups(self, part: int) -> Iterator[pa.Table]:
-        """Yield the row groups of a part; they depend on its rows, not on the batches in which these arrive."""
+    def _row_groups(self, part: int) -> Iterator[pa.Table]:
+        """Yield the row groups to write for a part; they depend on its rows, not on the batches in which these
+        arrive."""
 
         held: list[pa.RecordBatch] = []
         num_rows = num_bytes = 0
-        for batch in self._checked(part):
+        for batch in self._read_checked(part):
             texts = batch.column(batch.schema.get_field_index(self.settings.text))
             ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False))
             start = done = 0
@@ -206,8 +207,8 @@ class _Staging:
         if held:
             yield pa.Table.from_batches(held).combine_chunks()
 
-    def _checked(self, part: int) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a part with every value checked, under the source's column names."""
+    def _read_checked(self, part: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part of the source with every value checked, under the source's column names."""
         columns = list(dict.fromkeys(self.wanted.values()))
         place = self.source.name if self.parts == 1 else f"{self.source.name} (part {part + 1} of {self.parts})"
         row, skips = 0, self.settings.on_null == "skip"
@@ -224,17 +225,19 @@ class _Staging:
                 try:
                     checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
                 except CorpusError as error:
-                    raise CorpusError(f"{error}{_found_by(self.source, str(error))}") from None
+                    raise CorpusError(f"{error}{_advise_query(self.source, str(error))}") from None
                 checked = self.withdrawals.staying(checked)
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
             row += batch.num_rows
 
     def _schema(self, columns: Sequence[str], schema: pa.Schema) -> pa.Schema:
+        """Return the schema of the files: these columns of the source, with the types of ``schema``."""
         types = dict(zip(self.wanted.values(), schema.types, strict=True))
         return pa.schema([pa.field(name, types[name]) for name in columns])
 
     def _count(self, table: pa.Table) -> None:
+        """Add a written table to the counts of documents, bytes and null texts."""
         texts = table.column(self.settings.text)
         with self.lock:
             self.counts["documents"] += table.num_rows
@@ -245,12 +248,14 @@ class _Staging:
 
 
 def _read_back(folder: Path, columns: Sequence[str], batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+    """Yield the copied documents as record batches with these columns."""
     request = Request(columns=list(dict.fromkeys(columns)), batch_rows=batch_rows)
     for file in staged_files(folder):
         yield from read_parquet(file, request)
 
 
-def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
+def _distinct_individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
+    """Return the distinct individual ids of the copied documents."""
     batches = _read_back(folder, [settings.individual_id])
     found = [batch.column(0).cast(pa.string()).unique() for batch in batches]
     return pa.concat_arrays([pa.array([], pa.string()), *found]).unique()
@@ -269,8 +274,8 @@ def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> Non
             )
 
 
-def _found_by(source: Source, fault: str) -> str:
-    """Return, for an error message, a query that finds the faulty rows of a database; "" where there is none."""
+def _advise_query(source: Source, fault: str) -> str:
+    """Return an SQL query for an error message that finds the faulty rows in the database; "" for other sources."""
     origin = origin_of(source)
     column = re.search(r" column (\S+): is (null|blank)", fault)
     if not hasattr(origin, "query_of") or column is None:
@@ -281,7 +286,7 @@ def _found_by(source: Source, fault: str) -> str:
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
-    """Return the SHA-256, hexadecimal, of the ids of documents and individuals, in order."""
+    """Return the SHA-256, hexadecimal, of the document and individual ids of the copied documents, in order."""
     names = (settings.doc_id, settings.individual_id)
     found = [digest_of(name, (batch.column(0) for batch in _read_back(folder, [name]))) for name in names]
     return hashlib.sha256(b"".join(found)).hexdigest()
@@ -307,12 +312,12 @@ class Digesting(Source, Protocol):
     def digests(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `batches` in order, with the SHA-256 (binary; null for null) in place of each text."""
+        """Yield record batches as `batches` does, with the SHA-256 (binary; null for null) in place of each text."""
 
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of those documents of a part that have one of these ids, in any order."""
+        """Yield the texts of the documents with these ids in a part of the rows, in any order."""
 
 
 class Earlier:
@@ -332,14 +337,14 @@ class Earlier:
         import polars as pl
 
         self._text = columns.text
-        self._groups = [(file, group) for file in files for group in range(len(row_groups(file)))]
+        self._row_groups = [(file, group) for file in files for group in range(len(row_groups(file)))]
         self._starts = [0]
         ids: list[pa.Array] = []
         digests: list[bytes | None] = []
-        for number in range(len(self._groups)):
-            for batch in self._read(number, [columns.doc_id, columns.text]):
+        for number in range(len(self._row_groups)):
+            for batch in self._read_group(number, [columns.doc_id, columns.text]):
                 ids.append(batch.column(0).cast(pa.large_string()))
-                digests += map(_digest, batch.column(1))
+                digests += map(_hash_text, batch.column(1))
             self._starts.append(len(digests))
         self.documents = pl.DataFrame(
             {
@@ -349,17 +354,19 @@ class Earlier:
             }
         )
 
-    def _read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        file, group = self._groups[number]
+    def _read_group(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of one row group of the earlier copy."""
+        file, group = self._row_groups[number]
         yield from read_parquet(file, Request(columns=columns, row_groups=[group], large=[self._text]))
 
     def take(self, rows: np.ndarray, held: OrderedDict[int, pa.Array]) -> pa.Array:
-        """Return the texts of these rows, in order (large_string); ``held`` caches the most recent row groups."""
+        """Return the texts of these rows of the earlier copy, in order (large_string); ``held`` caches the most recent
+        row groups."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         taken, places = [], []
         for number in map(int, np.unique(groups)):
             if number not in held:
-                read = [batch.column(0).cast(pa.large_string()) for batch in self._read(number, [self._text])]
+                read = [batch.column(0).cast(pa.large_string()) for batch in self._read_group(number, [self._text])]
                 held[number] = pa.concat_arrays(read)
             held.move_to_end(number)
             at = np.flatnonzero(groups == number)
@@ -392,11 +399,12 @@ class Refreshed:
         self._seen: list[pl.DataFrame] = []
 
     def version(self) -> bytes:
-        """Return the version (snapshot) of the database."""
+        """Return the identifier of the database snapshot that is read, as bytes."""
         return self._source.version()
 
     def changed(self) -> list[str]:
-        """Return the ids of documents in both readings whose text has changed; all parts must have been read."""
+        """Return the ids of documents whose text differs between the earlier copy and this reading; all parts must have
+        been read."""
         import polars as pl
 
         now = pl.concat(self._seen) if self._seen else self._earlier.documents.clear().select("doc_id", "digest")
@@ -406,7 +414,8 @@ class Refreshed:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with these columns, reusing earlier texts; raises as `Source.batches` does."""
+        """Yield record batches with these columns, with unchanged texts taken from the earlier copy instead of the
+        database."""
         import polars as pl
 
         read = list(self._source.digests(columns, part=part, parts=parts, batch_rows=batch_rows))
@@ -435,13 +444,13 @@ class Refreshed:
         for start in range(0, len(known), ROWS_AT_ONCE):
             stretch = slice(start, start + ROWS_AT_ONCE)
             digests = documents["digest"][stretch].to_list()
-            texts = self._texts(known[stretch], is_new[stretch], digests, fetched, held)
+            texts = self._collect_texts(known[stretch], is_new[stretch], digests, fetched, held)
             chosen = table.slice(start, ROWS_AT_ONCE).combine_chunks()
-            arrays = [texts if name == self._columns.text else _one(chosen.column(name)) for name in columns]
+            arrays = [texts if name == self._columns.text else _one_array(chosen.column(name)) for name in columns]
             yield pa.record_batch(arrays, names=list(columns))
         fetched.end()
 
-    def _texts(
+    def _collect_texts(
         self,
         known: np.ndarray,
         is_new: np.ndarray,
@@ -449,7 +458,7 @@ class Refreshed:
         fetched: _Fetched,
         held: OrderedDict[int, pa.Array],
     ) -> pa.Array:
-        """Return the texts of some rows: reused, fetched, or null if neither."""
+        """Return the texts of some rows: from the earlier copy, newly fetched, or null if neither."""
         sources = [pa.nulls(1, pa.large_string())]
         places = np.zeros(len(known), np.int64)
         if len(old := np.flatnonzero(known >= 0)):
@@ -469,7 +478,7 @@ class _Fetched:
         self._held: defaultdict[bytes, list[pa.Scalar]] = defaultdict(list)
 
     def take(self, digest: bytes | None) -> str:
-        """Return the text with this digest, reading further batches until it arrives."""
+        """Return the fetched text with this SHA-256, reading further batches until it arrives."""
         assert digest is not None
         while not self._held[digest]:
             batch = next(self._batches, None)
@@ -478,7 +487,7 @@ class _Fetched:
                     f"{self._where}: answers with other rows when it is asked again; let the query say which"
                 )
             for text in batch.column(0):
-                if (found := _digest(text)) is not None:
+                if (found := _hash_text(text)) is not None:
                     self._held[found].append(text)
         text = self._held[digest].pop()
         if not self._held[digest]:
@@ -492,9 +501,11 @@ class _Fetched:
             pass
 
 
-def _digest(text: pa.Scalar) -> bytes | None:
+def _hash_text(text: pa.Scalar) -> bytes | None:
+    """Return the SHA-256 of a text scalar; None for null."""
     return hashlib.sha256(text.as_buffer()).digest() if text.is_valid else None
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -85,16 +85,17 @@ SOURCES: Final[Mapping[str, SourceRow]] = MappingProxyType({row.scheme: row for 
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source is an address (URL), not a local path."""
+    """Whether a document source is an address (URL), not a local path."""
     return "://" in source
 
 
 def row_of(address: str) -> SourceRow:
-    """Return the table row for the scheme of an address, which `check_address` has accepted."""
+    """Return the description of the source kind (a row of the table of sources) for an address, by its scheme."""
     return SOURCES[_scheme_of(address)]
 
 
 def _scheme_of(source: str) -> str:
+    """Return the scheme of an address, in lower case: what precedes "://"."""
     return source.partition("://")[0].lower()
 
 
@@ -140,7 +141,7 @@ _PROFILE: Final = re.compile(r"[^:@/]*(?:/[^:@/]*)?|/[^:@]*|[^:@]*\.toml")
 
 
 def _may_hold_password(row: SourceRow, host: str, path: str) -> bool:
-    """Whether host or path of an address has a character that may belong to a misplaced password."""
+    """Whether host or path of an address contains a character that may be part of a misplaced password."""
     plain = unquote(unquote(path))
     if row.scheme == "adbc":
         return not _PROFILE.fullmatch(unquote(unquote(host)) + plain)
@@ -230,7 +231,7 @@ _CREDENTIALS: Final = "credentials come from the environment and the files of th
 
 
 def shown(source: str) -> str:
-    """Return the part of an address shown in messages and manifests: without user and parameters."""
+    """Return an address without user name and parameters, as messages and manifests show it."""
     parts = urlsplit(source)
     if _scheme_of(source).endswith("abfs"):  # its container stands where others have a user
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
