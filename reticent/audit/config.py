@@ -80,7 +80,8 @@ class InversionConfig(Section):
     embedding_shift: bool = Field(default=True, description="also measure how far rows of embeddings moved")
 
     @model_validator(mode="after")
-    def _ascending(self) -> Self:
+    def _check_ascending(self) -> Self:
+        """Raise `ValueError` unless ``term_support`` is two ascending shares between 0 and 1."""
         low, high = self.term_support
         if not 0 <= low < high <= 1:
             raise ValueError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
@@ -120,7 +121,8 @@ class DiagnosesConfig(Section):
     num_individuals: int = Field(default=1000, ge=1, description="most individuals of each side that are asked about")
 
     @model_validator(mode="after")
-    def _has_diagnoses(self) -> Self:
+    def _check_source(self) -> Self:
+        """Raise `ValueError` if neither ``terms`` (a file) nor ``column`` says where the diagnoses are."""
         if self.terms is None and self.column is None:
             raise ValueError("diagnoses need terms = FILE, or column = the column that has them")
         return self
@@ -144,7 +146,8 @@ class GenerationConfig(Section):
     top_k: int = Field(default=0, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
 
     @model_validator(mode="after")
-    def _drawn(self) -> Self:
+    def _check_num_samples(self) -> Self:
+        """Raise `ValueError` if greedy decoding (temperature 0) is set to give several continuations of a prompt."""
         if self.temperature == 0 and self.num_samples > 1:
             raise ValueError("num_samples: greedy decoding gives one continuation only")
         return self
@@ -182,7 +185,8 @@ class ShadowConfig(Section):
 
     @field_validator("attacks")
     @classmethod
-    def _known(cls, attacks: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_attack_names(cls, attacks: tuple[str, ...]) -> tuple[str, ...]:
+        """Return ``attacks`` unchanged; raise `PolicyError` for a name that is no attack with shadow models."""
         if attacks != DEFAULT_SHADOW_ATTACKS:
             from reticent.audit.membership.shadow import SHADOW_ATTACKS  # loads compiled kernels: not where not needed
 
@@ -226,7 +230,8 @@ class HeadsConfig(Section):
 
     @field_validator("num_shadows")
     @classmethod
-    def _two_on_each_side(cls, num: int) -> int:
+    def _check_num_shadows(cls, num: int) -> int:
+        """Return the number of shadow models unchanged; raise `ValueError` for 2, which give no spread of scores."""
         if num == 2:
             raise ValueError(
                 "num_shadows: with two, a document is in one of them, and no spread is known; give 4 or more"
@@ -304,13 +309,15 @@ class AuditConfig(Section):
 
     @field_validator("groups")
     @classmethod
-    def _named_apart(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_group_names(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the files of groups unchanged; raise `ValueError` if two have the same name without extension."""
         names = [PurePath(file).stem for file in groups]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two groups would be named {twice[0]}, as their files are; rename one of these")
         return groups
 
     def check_complete(self) -> None:
+        """Raise `PolicyError` for an unknown attack, or for the coverage attack without ``[audit.generation]``."""
         if self.attacks != DEFAULT_ATTACKS:
             from reticent.audit.membership.asking import ASKING_ATTACKS  # compiles kernels: not to read a job
             from reticent.audit.membership.attacks import ATTACKS
@@ -366,7 +373,8 @@ class ExtractionConfig(Section):
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
 
     @model_validator(mode="after")
-    def _ascending(self) -> Self:
+    def _check_ascending(self) -> Self:
+        """Raise `ValueError` unless the prefix lengths ``prefix_tokens`` are ascending."""
         if any(later <= earlier for earlier, later in itertools.pairwise(self.prefix_tokens)):
             raise ValueError(f"prefix_tokens: expected ascending numbers, got {list(self.prefix_tokens)}")
         return self
@@ -391,7 +399,8 @@ class CanaryAudit(CanaryConfig):
 
 
 def validation_of(num_subjects: int) -> int:
-    """Return the default number of validation subjects of a soft prompt that is trained on ``num_subjects``."""
+    """Return the default number of subjects that validate a soft prompt trained on ``num_subjects``: a quarter, at
+    least 8."""
     return max(8, num_subjects // 4)
 
 
@@ -426,6 +435,8 @@ class SoftPromptConfig(Section):
 
     @property
     def held_for_validation(self) -> int:
+        """Number of subjects that are not trained on but validate the soft prompt; see `validation_of` for the
+        default."""
         return validation_of(self.num_subjects) if self.num_validation is None else self.num_validation
 
 
@@ -445,7 +456,7 @@ class SoftPromptStudy(Section):
     init: tuple[Init, ...] = ()
 
     def variants(self) -> list[tuple[str, SoftPromptConfig]]:
-        """Return (name of the varied setting, configuration) of each variant; the prompt itself is not among them."""
+        """Return (name of the changed setting, configuration with that change) for each variant of the soft prompt."""
         changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
         changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
         return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
@@ -499,8 +510,8 @@ class ProbeConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, values: Any) -> Any:
-        """Return the settings with ``soft_prompt = true``, ``soft_subjects`` and ``soft_epochs`` turned into the table
+    def _expand_short_form(cls, values: Any) -> Any:
+        """Replace ``soft_prompt = true``, ``soft_subjects`` and ``soft_epochs`` in raw settings by the table
         ``[probe.soft_prompt]``."""
         if not isinstance(values, dict) or not isinstance(values.get("soft_prompt"), bool | None):
             return values
@@ -558,7 +569,9 @@ class SubjectConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _one_list(self) -> Self:
+    def _check_consistent(self) -> Self:
+        """Raise `ValueError` unless there is exactly one list of members, with its statement, and the names of copies
+        and the endpoint settings are valid."""
         if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
             raise ValueError("give one of members, column and others: who was trained on")
         if wrong := [name for name in self.also if name in TAKEN or not name.isidentifier()]:
@@ -579,7 +592,8 @@ class SubjectConfig(Section):
 
     @property
     def copies(self) -> dict[str, str]:
-        """Every model to judge, by name: where it is, or how it is made from the first."""
+        """Models to judge, name -> folder or, for a copy, the way it is made ("merged", "int8"); the model itself comes
+        first."""
         return {SUBJECT: self.model, **self.also}
 
 
@@ -603,8 +617,8 @@ class VerdictConfig(Section):
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
 
     def of_access(self, access: str | None) -> Self:
-        """Return the settings restricted to the risks that adversaries with this kind of access pose; unchanged without
-        ``access``."""
+        """Return the settings with only those risks that adversaries with this kind of access pose; unchanged if
+        ``access`` is None or unknown."""
         counted = {risk for who in ACCESS.get(access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
         return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 

@@ -53,8 +53,8 @@ MATCHES: Final = ("strict", "relaxed", "words")
 
 
 def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0) -> DetectionEvidence:
-    """Return precision, recall and coverage of the detectors against the gold annotations in ``marks``, together and
-    each alone."""
+    """Return precision, recall, F1 and coverage of identifier detectors against gold annotations: of their union, and
+    of each detector alone."""
     everything = np.arange(len(marks.detectors))
     options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
     touched = [_touched(marks, marks.detector == number) for number in everything]
@@ -65,27 +65,28 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
     only = {}
     for number, name in enumerate(marks.detectors):
         others = _covered(marks, times_touched > touched[number], marks.detector != number)
-        only[name] = _counted(marks, covered & ~others)
+        only[name] = _count_mentions(marks, covered & ~others)
     reached = _overlaps(marks.gold, marks.found, np.zeros(len(marks.categories), dtype=np.int64))
     return DetectionEvidence(
         documents=len(marks.individual),
         unmarked=marks.num_unmarked,
         individuals=marks.num_individuals,
         words=marks.num_words,
-        mentions=_counted(marks, np.ones(len(marks.gold), dtype=bool)),
-        union=_scores(marks, np.ones(len(marks.found), dtype=bool), **options),
+        mentions=_count_mentions(marks, np.ones(len(marks.gold), dtype=bool)),
+        union=_detection_scores(marks, np.ones(len(marks.found), dtype=bool), **options),
         alone={
-            name: _scores(marks, marks.detector == number, **options) for number, name in enumerate(marks.detectors)
+            name: _detection_scores(marks, marks.detector == number, **options)
+            for number, name in enumerate(marks.detectors)
         },
         only=only,
-        missed=_counted(marks, ~reached),
-        partial=_counted(marks, reached & ~covered),
+        missed=_count_mentions(marks, ~reached),
+        partial=_count_mentions(marks, reached & ~covered),
     )
 
 
 def covered_mentions(marks: Marks) -> np.ndarray:
-    """Return whether each gold mention is covered, bool (mentions,): found spans touch every word of it, whatever their
-    label."""
+    """Return whether the detectors' spans together touch every word of each gold mention, whatever their label; bool
+    (mentions,)."""
     everything = np.ones(len(marks.found), dtype=bool)
     return _covered(marks, _touched(marks, everything), everything)
 
@@ -100,12 +101,14 @@ class _Rates:
     bottoms: list[np.ndarray] = field(default_factory=list)
 
     def add(self, name: tuple[str, ...], individual: np.ndarray, right: np.ndarray) -> None:
-        """Add a rate: the share of items that are ``right``; ``individual`` has the individual of each item."""
+        """Add a rate, the share of items for which ``right`` is True; ``individual`` has the code of each item's
+        individual."""
         self.names.append(name)
         self.tops.append(np.bincount(individual, weights=right, minlength=self.num_individuals))
         self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
 
     def estimates(self, **bootstrap: Unpack[Bootstrap]) -> _Estimates:
+        """Return all added rates with bootstrap intervals over individuals, and their bootstrap draws."""
         found, draws = ratio_estimates(np.stack(self.tops), np.stack(self.bottoms), **bootstrap)
         rates = [
             extended(rate, CountedRate, of=int(bottom.sum())) for rate, bottom in zip(found, self.bottoms, strict=True)
@@ -120,6 +123,7 @@ class _Estimates:
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
     def of(self, scope: str) -> dict[str, CountedRate]:
+        """Return the rates of a scope, such as "covered", by the second part of their name."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:
@@ -127,6 +131,7 @@ class _Estimates:
         return MatchesOf(**{match: self._matched(*scope, match) for match in MATCHES})
 
     def _matched(self, *name: str) -> Matched:
+        """Return precision and recall of this name, and their F1."""
         (precision, precisions), (recall, recalls) = (self.found[*name, what] for what in ("precision", "recall"))
         return Matched(precision=precision, recall=recall, f1=_f1(precision, recall, precisions, recalls))
 
@@ -136,6 +141,7 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
     the two has no spread."""
 
     def harmonic(p: Any, r: Any) -> Any:
+        """Return the harmonic mean of p and r, elementwise; 0 where both are 0."""
         with np.errstate(invalid="ignore"):
             return np.where(p + r > 0, 2 * p * r / np.where(p + r > 0, p + r, 1), p + r)
 
@@ -150,8 +156,8 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
     return Estimate(value=value, low=float(low), high=float(high), n=n, method="bounds of precision and recall")
 
 
-def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
-    """Return the scores of the chosen found spans, bool (found,)."""
+def _detection_scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
+    """Return precision, recall, F1 and coverage of the detected spans that ``chosen`` selects, bool (spans,)."""
     gold, found = marks.gold, marks.found.take(chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
@@ -169,11 +175,11 @@ def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) ->
     for number, name in enumerate(marks.categories):
         of = gold.category == number
         rates.add(("covered", name), owner[gold.document[of]], covered[of])
-    for name, entity_owner, right in _entities(marks, covered):
+    for name, entity_owner, right in _entity_coverage(marks, covered):
         rates.add(("entities", name), entity_owner, right)
-    complete, has_gold = _all(gold.document, covered, len(owner))
+    complete, has_gold = _all_right(gold.document, covered, len(owner))
     rates.add(("all_found", "documents"), owner[has_gold], complete[has_gold])
-    complete, has_gold = _all(owner[gold.document], covered, marks.num_individuals)
+    complete, has_gold = _all_right(owner[gold.document], covered, marks.num_individuals)
     rates.add(("all_found", "individuals"), np.flatnonzero(has_gold), complete[has_gold])
     found_rates = rates.estimates(**bootstrap)
     return DetectionScores(
@@ -187,15 +193,15 @@ def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) ->
 
 
 def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    """Yield, for each kind of match, (its name, gold items, found items), where items are arrays (individual, category,
-    is right).
+    """Yield (kind of match, gold items, detected items) for strict, relaxed and word matches; items are three arrays
+    (individual, category, whether matched).
 
     Categories with the same number in ``codes`` count as one.
     """
     owner = marks.individual
     line = codes * (marks.num_characters + 1)
     sides = [_distinct(spans, codes) for spans in (gold, found)]
-    keys = _numbered([(s.start, s.end, codes[s.category]) for s in sides])
+    keys = _number_rows([(s.start, s.end, codes[s.category]) for s in sides])
     counts = ~_inside(sides[1], line) | np.isin(keys[1], keys[0])
     sides[1], keys[1] = sides[1].take(counts), keys[1][counts]
     rights = {"strict": [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]}
@@ -205,7 +211,7 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
             match,
             *((owner[s.document], s.category, r) for s, r in zip(sides, (of_gold, of_found), strict=True)),
         )
-    words = [_words(spans, codes, marks.num_words) for spans in (gold, found)]
+    words = [_labelled_words(spans, codes, marks.num_words) for spans in (gold, found)]
     pairs = [np.isin(words[0][0], words[1][0]), np.isin(words[1][0], words[0][0])]
     yield (
         "words",
@@ -214,13 +220,14 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
 
 
 def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
-    """Return the spans without duplicates of other detectors or annotators."""
-    (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
+    """Return the spans, each (start, end, category) once, though several detectors or annotators gave it."""
+    (keys,) = _number_rows([(spans.start, spans.end, codes[spans.category])])
     return spans.take(np.unique(keys, return_index=True)[1])
 
 
-def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """Return row numbers of several tables, one array a table: equal numbers mean equal values in all columns."""
+def _number_rows(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
+    """Number the rows of several tables (tuples of columns) together, so that equal rows get equal numbers; one int64
+    array a table."""
     columns = [np.concatenate(parts) for parts in zip(*sides, strict=True)]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
@@ -247,7 +254,8 @@ def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarr
 
 
 def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Return whether each of these distinct spans lies in a longer one of its category; ``line`` as in `_overlaps`."""
+    """Return whether each of these distinct spans lies within a longer span of its category, bool; ``line`` as in
+    `_overlaps`."""
     shift = line[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
     start, end = spans.start + shift, spans.end + shift
     order = np.lexsort((-end, start))
@@ -257,8 +265,9 @@ def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
     return inside
 
 
-def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (key, document, category) of the distinct pairs (word, category) that spans touch."""
+def _labelled_words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (key, document, category) of each distinct (word, category) that a span touches; equal keys mean the same
+    pair."""
     lengths = spans.end_word - spans.first_word
     row = np.repeat(np.arange(len(spans)), lengths)
     begins = np.cumsum(lengths) - lengths
@@ -268,7 +277,7 @@ def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndar
 
 
 def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
-    """Return whether one of the chosen found spans touches each word, bool (num_words,)."""
+    """Return whether one of the detected spans that ``chosen`` selects touches each word, bool (num_words,)."""
     steps = np.zeros(marks.num_words + 1, dtype=np.int32)
     np.add.at(steps, marks.found.first_word[chosen], 1)
     np.subtract.at(steps, marks.found.end_word[chosen], 1)
@@ -276,8 +285,8 @@ def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
 
 
 def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return whether each gold mention is covered: every word of it is touched or, for one without a word, a chosen
-    span overlaps it."""
+    """Return whether each gold mention is covered, bool (mentions,): all its words are in ``touched`` or, for a mention
+    without words, a chosen span overlaps it."""
     gold = marks.gold
     before = np.concatenate([[0], np.cumsum(touched, dtype=np.int64)])
     lengths = gold.end_word - gold.first_word
@@ -289,7 +298,7 @@ def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarra
     return whole
 
 
-def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _entity_coverage(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield (name, individual of each entity, whether all its mentions are covered): for all entities, then for each
     type of identifier.
 
@@ -300,20 +309,21 @@ def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarr
     owner[marks.entity] = marks.individual[marks.gold.document]
     by_name = np.argsort(np.argsort(marks.identifier_types)) if marks.identifier_types else np.empty(0, dtype=np.int64)
     np.minimum.at(kind, marks.entity, by_name[marks.identifier_type])
-    found, _ = _all(marks.entity, covered, num)
+    found, _ = _all_right(marks.entity, covered, num)
     yield "overall", owner, found
     for number, name in enumerate(sorted(marks.identifier_types)):
         if name:
             yield name, owner[kind == number], found[kind == number]
 
 
-def _all(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (whether all items of each group are right, whether the group has any), bool (num_groups,) each."""
+def _all_right(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (whether all items of each group are right, whether the group has any item), bool (num_groups,) each."""
     sizes = np.bincount(group, minlength=num_groups)
     return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
 
 
-def _counted(marks: Marks, which: np.ndarray) -> dict[str, int]:
-    """Return the number of these mentions by category; categories without a mention are left out."""
+def _count_mentions(marks: Marks, which: np.ndarray) -> dict[str, int]:
+    """Return the number of gold mentions in each category among those that ``which`` selects; categories without one
+    are left out."""
     counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
     return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

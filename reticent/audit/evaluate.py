@@ -111,7 +111,7 @@ def audit_models(
     split_given: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
-    """Measure every model and the base model of each objective, and return them with the settings.
+    """Measure every trained model, and the base model of each objective; return their evidence with the settings used.
 
     Parameters
     ----------
@@ -247,8 +247,8 @@ class Auditor:
         task: Task = lambda part: nullcontext(),
         shadow_tokens: Iterable[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
-        """Return the evidence of one model (an entry of "models" in report.json), and its scores if it is a base model
-        (otherwise None).
+        """Return the evidence of one model (an entry of "models" in report.json), and its token scores if it is a base
+        model, else None.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class Auditor:
             further[USER_INFERENCE], holdout = reference_score(holdout, compared.holdout), None
         told = out = None
         if shadow_tokens is not None and base_scores is not None:
-            out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
+            out = OutControls(self.membership, entry.objective, base_scores, self._restricted_masks(entry))
             told = self.kinds.shadows(map(out.add, shadow_tokens), entry.never_target)
         measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
@@ -353,24 +353,26 @@ class Auditor:
     def information(
         self, entry: ModelEntry, base: Path, progress: Callable[[int, int], None] | None = None
     ) -> np.ndarray:
-        """Return InfoRMIA's score of every token of both sides, float32 (num_tokens,); see `score_information`."""
+        """Return InfoRMIA's score of every token of the members' and held-out documents, float32 (num_tokens,); see
+        `score_information`."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         return score_information(
             self._load(entry.path, entry.objective), load_model(base, entry.objective), entry.objective, self.store,
-            special, progress=self._progress(progress, special, entry.objective), **self._scoring,
+            special, progress=self._window_progress(progress, special, entry.objective), **self._scoring_options,
         )  # fmt: skip
 
     @property
-    def _scoring(self) -> dict[str, Any]:
-        """The keyword arguments of a scoring pass, from the settings."""
+    def _scoring_options(self) -> dict[str, Any]:
+        """Keyword arguments of a scoring pass (folds, window length, batch size, seed, device, bf16), from the
+        settings."""
         names = ("folds", "window_length", "batch_size", "seed", "device", "bf16")
         return {name: getattr(self.config, name) for name in names}
 
-    def _progress(
+    def _window_progress(
         self, progress: Callable[[int, int], None] | None, special: SpecialIds, objective: str
     ) -> Callable[[int], None] | None:
-        """Return a callback that turns a number of windows into (windows done, total) for ``progress``; None without
-        ``progress``."""
+        """Return a callback that takes a number of scored windows and calls ``progress(windows done, total)``; None
+        without ``progress``."""
         if progress is None:
             return None
         if special not in self._num_windows:
@@ -391,7 +393,7 @@ class Auditor:
         special = special_ids(tokenizer, entry.objective)
         if is_endpoint(entry.path):
             self._num_drawn[entry.path] = 0
-            told = self._progress(progress, special, entry.objective)
+            told = self._window_progress(progress, special, entry.objective)
             return score_endpoint(entry.path, store, special, self.config.window_length, told)
         model = self._load(entry.path, entry.objective)
         self._num_drawn[entry.path] = num_drawn(model)
@@ -403,15 +405,15 @@ class Auditor:
             special,
             all_occurrences=all_occurrences,
             ends=END_OF_TEXT in self.config.attacks and store is self.store,
-            progress=self._progress(progress, special, entry.objective),
-            **(self._scoring if seed is None else self._scoring | {"seed": seed}),
+            progress=self._window_progress(progress, special, entry.objective),
+            **(self._scoring_options if seed is None else self._scoring_options | {"seed": seed}),
         )
         return scores
 
     def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
-        """Return what a masked model predicts under two further random choices of masks (folds), for all documents of a
-        sample of members; None without folds. The sample has a tenth as many members as there are individuals,
-        `MOST_DRAWN` at most."""
+        """Return a masked model's predictions under two more random choices of masked words, for all documents of a
+        sample of members (a tenth as many as there are individuals, at most `MOST_DRAWN`); None for fewer than two
+        folds."""
         if self.config.folds < 2:
             return None
         codes, members = np.unique(self.store.individual), np.unique(self.store.individual[self.members])
@@ -442,7 +444,7 @@ class Auditor:
         return self._inversion.measure(model, entry.objective, special, tokenizer, base, progress)
 
     def write(self, entry: ModelEntry) -> Written:
-        """Return continuations of documents that a causal model generates; see `continue_documents`."""
+        """Return a causal model's generated continuations of documents; see `continue_documents`."""
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
         is_server = is_endpoint(entry.path)
@@ -453,7 +455,8 @@ class Auditor:
         )  # fmt: skip
 
     def measure_written(self, entry: ModelEntry, written: Written) -> Generated:
-        """Return the leakage in text that a causal model generates; see `generated_leakage`."""
+        """Return the rates of identifiers that leak in a causal model's generated continuations; see
+        `generated_leakage`."""
         assert self.config.generation is not None
         return generated_leakage(
             written, self.store, self.members, self.leakage.identifiers, self.table, self._tokenizer_of(entry.path),
@@ -463,7 +466,8 @@ class Auditor:
     def _generation_scores(
         self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task
     ) -> DocumentScores:
-        """Return the document scores of the attacks that prompt a causal model, by name, float64 (D,)."""
+        """Return the document scores of the attacks that prompt the model beyond likelihoods (generation, probes),
+        attack name -> float64 (D,)."""
         tokenizer = self._tokenizer_of(entry.path)
         return asking_scores(
             self.config, self.store, scores, written, load=lambda: self._load(entry.path, entry.objective),
@@ -555,8 +559,8 @@ class Auditor:
             ),
         )
 
-    def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
-        """Return the token masks, by kind of word, that every likelihood attack is restricted to: ordinary words, and
+    def _restricted_masks(self, entry: ModelEntry) -> dict[str, np.ndarray]:
+        """Return kind of word -> token mask for the kinds that likelihood attacks are repeated on: ordinary words, and
         the recipe's prediction targets if these differ."""
         masks = {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
         if len(masks) == 2 and np.array_equal(masks[ORDINARY], masks[TARGETS]):
@@ -566,10 +570,10 @@ class Auditor:
     def _attacks_by_kind(
         self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
     ) -> dict[str, dict[str, Compared]]:
-        """Return every likelihood attack restricted to ordinary words, and to the prediction targets of a protecting
-        recipe: kind of word -> attack -> scores of individuals."""
+        """Return kind of word -> attack -> scores of individuals, for every likelihood attack on ordinary words and on
+        the recipe's prediction targets alone."""
         found: dict[str, dict[str, Compared]] = {}
-        for kind, mask in self._kinds_of(entry).items():
+        for kind, mask in self._restricted_masks(entry).items():
             own, before = scores.on(mask), base and base.on(mask)
             asked = self.membership.document_scores(entry.objective, own, before)
             control = {} if base is None else self.membership.of_base(entry.objective, base, mask)
@@ -623,13 +627,12 @@ class Auditor:
             batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16, seed=self.config.seed,
             progress=progress,
         )  # fmt: skip
-        (before,) = score_models([reference], entry.objective, self.store, special, **self._scoring)
+        (before,) = score_models([reference], entry.objective, self.store, special, **self._scoring_options)
         return {SELF_CALIBRATION: EVERY_ATTACK[SELF_CALIBRATION].score(scores, before)}
 
     def probe_states(self, entry: ModelEntry) -> tuple[np.ndarray, Excess | None]:
-        """Return (document scores of a membership probe of the last hidden states, float64 (D,); share of each side
-        whose second document the states match to its author). The second is None if no side has enough individuals with
-        two documents."""
+        """Return (membership scores of documents from a classifier on hidden states, float64 (D,); rate of
+        re-identified authors of each side, None without enough individuals with two documents)."""
         units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
         asked = sampled_documents(self.store.individual, self.members, self.config.seed, units=units)
         states = document_states(
@@ -643,12 +646,13 @@ class Auditor:
         return scores, two_sides(hits, codes, member, limit=1.0, **self.bootstrap) if len(hits) else None
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
+        """Return accuracies and perplexity of a model on the documents that ``chosen`` selects."""
         store = self.store
         return utility(
             objective, scores, store.input_ids, self.words, store.flags, store.individual, chosen, **self.bootstrap
         )
 
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
-        """Return the leakage of a masked model from scores with ``all_occurrences``: every copy of the word was
-        masked."""
+        """Return the leakage of a masked model, scored with every copy of the predicted word in the window masked
+        too."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))

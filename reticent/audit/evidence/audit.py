@@ -72,33 +72,36 @@ class AuditEvidence:
 
     @property
     def over_households(self) -> Estimate | None:
-        """The membership AUC over the largest number of households; None if intervals resample individuals."""
+        """The membership AUC with the most households; None if intervals resample individuals rather than
+        households."""
         return over_households(attack for model in self.every_model for attack in model.membership.values())
 
     @property
     def cell(self) -> int:
-        """The job's smallest published count of individuals."""
+        """Smallest number of individuals that may be published, from the job's settings or the default."""
         settings = self.settings.get("audit")
         return int(settings.get("small_cell") or SMALL_CELL) if isinstance(settings, Mapping) else SMALL_CELL
 
 
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
-    """Return the publishable part of an audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
+    """Return the publishable form of an audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
 
     Small cells are withheld, distributions show no single individual, paths are shortened, and seeds are removed.
     Several trainings are numbered instead. Settings that their marks withhold are only counted.
     """
     with_settings = (audit, *(audit.classification or ()), *([audit.probe] if audit.probe else ()))
     withheld = sum(settings_withheld(part) for part in with_settings) + (audit.num_settings_withheld or 0)
-    shown = publish(_numbered(audit), audit.cell)
+    shown = publish(_number_trainings(audit), audit.cell)
     return replace(shown, small_cell=audit.cell, num_settings_withheld=withheld or None)
 
 
-def _numbered(audit: AuditEvidence) -> AuditEvidence:
-    """Return the audit with its trainings numbered from 1, where a model has several (field ``training``)."""
+def _number_trainings(audit: AuditEvidence) -> AuditEvidence:
+    """Return the audit with the trainings of each model numbered from 1 (field ``training``), by which they are told
+    apart once seeds are removed."""
     seeds: dict[str | None, dict[int, int]] = {}
 
     def numbered(rows: Sequence[Row]) -> list[Row]:
+        """Return the rows with the number of the training that each row's seed stands for."""
         result = []
         for row in rows:
             if row.seed is not None:

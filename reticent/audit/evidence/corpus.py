@@ -18,9 +18,9 @@ class Curve:
     y: Annotated[list[float], CURVE]
 
 
-def grouped(curve: Curve, num: int, cell: int) -> Curve:
-    """Return a distribution over ``num`` individuals, thinned so that at least ``cell`` individuals lie between its
-    points, below the first and above the last."""
+def thin_curve(curve: Curve, num: int, cell: int) -> Curve:
+    """Return a cumulative distribution over ``num`` individuals, thinned so that at least ``cell`` individuals lie
+    below, between and above its points."""
     x, y, before = [], [], 0
     for at, share in zip(curve.x, curve.y, strict=True):
         count = round(share * num)
@@ -32,6 +32,7 @@ def grouped(curve: Curve, num: int, cell: int) -> Curve:
 
 
 def _is_few(count: int | None, cell: int) -> bool:
+    """Return whether a count is from 1 to ``cell`` - 1, too few individuals to publish."""
     return count is not None and 0 < count < cell
 
 
@@ -79,6 +80,8 @@ class MarginRow:
     occurrences: Annotated[int | None, COUNT]
 
     def closed(self, raw: MarginRow, cell: int) -> MarginRow:
+        """Return the published row, without the number of occurrences if fewer than ``cell`` distinct n-grams have them
+        in ``raw``, the unpublished row."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None) if few else self
 
@@ -91,6 +94,8 @@ class UnicityRow:
     share: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def closed(self, raw: UnicityRow, cell: int) -> UnicityRow:
+        """Return the published row, with a bound in place of a share that would be of fewer than ``cell``
+        individuals."""
         return replace(self, share=self.share.as_share(self.share.n, cell))
 
 
@@ -148,6 +153,8 @@ class CopiesSide:
     words_share: Annotated[float | None, TOTAL] = None
 
     def closed(self, raw: CopiesSide, cell: int) -> CopiesSide:
+        """Return the published counts of one side, without their share of words if fewer than ``cell`` documents are
+        copies in ``raw``."""
         return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
 
 
@@ -158,6 +165,8 @@ class ClustersSide(CopiesSide):
     clusters: Annotated[int | None, COUNT] = None
 
     def closed(self, raw: CopiesSide, cell: int) -> ClustersSide:
+        """Return the published counts of one side, all withheld if fewer than ``cell`` documents or clusters are in
+        ``raw``."""
         assert isinstance(raw, ClustersSide)
         few = _is_few(raw.documents, cell) or _is_few(raw.clusters, cell)
         return replace(self, documents=None, clusters=None, words_share=None) if few else self
@@ -197,6 +206,8 @@ class LiftedWords:
     lifted_share: Annotated[float | None, TOTAL] = None
 
     def closed(self, raw: LiftedWords, cell: int) -> LiftedWords:
+        """Return the published counts, without the share of words if fewer than ``cell`` words are counted in
+        ``raw``."""
         return replace(self, lifted_share=None) if _is_few(raw.lifted_words, cell) else self
 
 
@@ -286,21 +297,25 @@ class CorpusEvidence:
         rows = None
         if self.identifiers_by_n is not None and raw.identifiers_by_n is not None:
             pairs = zip(self.identifiers_by_n, raw.identifiers_by_n, strict=True)
-            rows = [_with_curves(row, before, num, cell) for row, before in pairs]
+            rows = [_with_thinned_curves(row, before, num, cell) for row, before in pairs]
         return replace(
             self,
-            identifiers_per_individual=own and {part: grouped(curve, num, cell) for part, curve in own.items()},
-            words_per_individual=raw.words_per_individual and grouped(raw.words_per_individual, num, cell),
+            identifiers_per_individual=own and {part: thin_curve(curve, num, cell) for part, curve in own.items()},
+            words_per_individual=raw.words_per_individual and thin_curve(raw.words_per_individual, num, cell),
             identifiers_by_n=rows,
             detected=[row for row in self.detected or [] if (row.num_individuals or 0) >= cell],
         )
 
 
-def _with_curves(row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int) -> IdentifiersByLength:
+def _with_thinned_curves(
+    row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int
+) -> IdentifiersByLength:
+    """Return the published row with the per-individual distributions of ``raw``, thinned to steps of ``cell``
+    individuals."""
     changed = {}
     for part in fields(row):
         before = getattr(raw, part.name)
         if isinstance(before, NgramCounts) and before.per_individual is not None:
-            curve = grouped(before.per_individual, num, cell)
+            curve = thin_curve(before.per_individual, num, cell)
             changed[part.name] = replace(getattr(row, part.name), per_individual=curve)
     return replace(row, **changed)

@@ -57,6 +57,8 @@ class InvertedKind:
     in_place: Annotated[InPlace | None, PARTS] = optional()
 
     def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
+        """Return the published inversion of one kind of identifier, with bounds in place of rates over fewer than
+        ``cell`` targets of ``raw``."""
         every, ordinary, own = (
             found and _published_ranks(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own)
         )
@@ -64,19 +66,21 @@ class InvertedKind:
             self.in_place,
             ranked=_published_ranks(self.in_place.ranked, raw.num_targets, cell),
             own=self.in_place.own and _published_ranks(self.in_place.own, raw.num_targets, cell),
-            extracted={num: _share(sides, raw.num_targets, cell) for num, sides in self.in_place.extracted.items()},
+            extracted={
+                num: _publish_rates(sides, raw.num_targets, cell) for num, sides in self.in_place.extracted.items()
+            },
         )
         return replace(self, all=every, ordinary=ordinary, own=own, in_place=place)
 
 
 def _published_ranks(found: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
-    """Return the publishable form of the rates: bounds for rates over few identifiers, and no difference that reveals
-    them."""
-    return replace(found, top1=_share(found.top1, num_targets, cell))
+    """Return the rate of top-ranked true candidates in publishable form; see `_publish_rates`."""
+    return replace(found, top1=_publish_rates(found.top1, num_targets, cell))
 
 
-def _share(sides: Excess, num_targets: Sides, cell: int) -> Excess:
-    """Return both sides' rates in publishable form: a bound where few of their targets are right or wrong."""
+def _publish_rates(sides: Excess, num_targets: Sides, cell: int) -> Excess:
+    """Return both sides' rates with a bound in place of one that fewer than ``cell`` right or wrong targets make up,
+    and then no difference of the sides."""
     told = replace(
         sides,
         members=sides.members.as_share(num_targets.members, cell),

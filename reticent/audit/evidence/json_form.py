@@ -26,12 +26,12 @@ _NAMES = {"int": "int", "float": "float", "string": "str", "bool": "bool", "none
 
 
 def optional() -> Any:
-    """Return a dataclass field that defaults to None and is then left out of the JSON."""
+    """Return a dataclass field whose default is None and which is left out of the JSON while it is None."""
     return field(default=None, metadata={"exclude_if": _is_none})
 
 
 def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
-    """Return the evidence as an instance of ``cls``, a class with more fields, whose values are ``more``."""
+    """Return ``part`` as an instance of ``cls``, a class with more fields; ``more`` gives the values of these."""
     return cls(**{own.name: getattr(part, own.name) for own in fields(part)}, **more)
 
 
@@ -79,6 +79,7 @@ def schema_of(cls: type, identifier: str) -> Json:
 
 class _WithoutTitles(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return False: no field of the JSON Schema gets a title made from its name."""
         return False
 
 
@@ -98,18 +99,18 @@ def _message(error: ValidationError, where: str) -> str:
     """Return the error message for the first fault: its place and what was expected."""
     first = error.errors(include_url=False, include_context=True)[0]
     *above, last = first["loc"] or ("",)
-    holder, kind = where + "".join(map(_step, above)), first["type"]
+    holder, kind = where + "".join(map(_path_step, above)), first["type"]
     if kind == "unexpected_keyword_argument":
         return f"{holder}: {last!r} is no field, and has no rule by which it may leave"
     if kind == "missing":
         return f"{holder}: {last} is missing"
-    place = holder + _step(last) if last != "" else holder
+    place = holder + _path_step(last) if last != "" else holder
     if kind == "literal_error":
         return f"{place}: expected {first['ctx']['expected']}"
     expected = next((name for start, name in _NAMES.items() if kind.startswith(start)), first["msg"])
     return f"{place}: expected {expected}, got {type(first['input']).__name__}"
 
 
-def _step(part: int | str) -> str:
-    """Return one step of a JSON path: ``[0]`` or ``.name``."""
+def _path_step(part: int | str) -> str:
+    """Return one step of a JSON path: ``[0]`` for an index, ``.name`` for a key."""
     return f"[{part}]" if isinstance(part, int) else f".{part}"

@@ -24,7 +24,7 @@ class Sides:
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Return the counts of both sides in a bool array with one entry for each item."""
+        """Return the numbers of members and of others in ``is_member``, a bool array with one entry for each item."""
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
@@ -84,10 +84,10 @@ class Privacy:
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
         """Return the publishable evidence: bounds in place of counts that could be derived from published rates."""
-        types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
+        types, num_leaked = _bound_leaks(self.types, self.num_identifiers, self.num_leaked, cell)
         unseen, num_unseen = self.unseen, self.num_leaked_unseen
         if unseen is not None:
-            unseen, num_unseen = _leaks(unseen, self.num_identifiers, num_unseen, cell)
+            unseen, num_unseen = _bound_leaks(unseen, self.num_identifiers, num_unseen, cell)
         individuals = self.individuals and self.individuals.as_share(self.individuals.n, cell)
         return replace(
             self,
@@ -107,9 +107,10 @@ class NgramPrivacy(Estimate):
     num_leaked: Annotated[int | None, COUNT]
 
     def closed(self, raw: Estimate, cell: int) -> NgramPrivacy:
+        """Return the published privacy of n-grams of one length, with a bound where fewer than ``cell`` were leaked."""
         kept = Estimate.closed(self, raw, cell)
         assert isinstance(kept, NgramPrivacy)
-        types, num_leaked = _leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
+        types, num_leaked = _bound_leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
         assert isinstance(types, NgramPrivacy)
         return replace(types, num_leaked=num_leaked)
 
@@ -130,12 +131,13 @@ class Unshared:
     num_unmatched: Annotated[int | None, COUNT]
 
     def closed(self, raw: Unshared, cell: int) -> Unshared:
+        """Return the published rates, without their difference if the rate of either side is withheld."""
         sides = (self.members, self.heldout)
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
 
     def beside(self, sides: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Return the rates, withheld if they would reveal few individuals together with the rates over all identifiers;
-        ``sides`` has pairs of (rate here, rate over all), before publication."""
+        """Return the rates, withheld if their n, or its difference to the n of the rates over all identifiers, is below
+        ``cell``; ``sides`` has (rate here, rate over all) before publication."""
         known = [(own.n, of_all.n) for own, of_all in sides]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
@@ -161,6 +163,7 @@ class ExcessOverSides:
     unshared: Annotated[Unshared | None, PARTS] = optional()
 
     def closed(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
+        """Return the published held-out rate and excess, without the excess if the rate is withheld."""
         unshared = self.unshared
         if unshared and raw.unshared:
             unshared = unshared.beside(((raw.unshared.heldout, raw.heldout),), cell)
@@ -176,6 +179,7 @@ class CategoryPrivacy(NgramPrivacy):
     excess: Annotated[ExcessOverSides, PARTS]
 
     def closed(self, raw: Estimate, cell: int) -> CategoryPrivacy:
+        """Return the published privacy of one category, without the excess if the privacy is withheld or a bound."""
         kept = NgramPrivacy.closed(self, raw, cell)
         assert isinstance(kept, CategoryPrivacy)
         if kept.value is None or kept.bound is not None:
@@ -183,8 +187,8 @@ class CategoryPrivacy(NgramPrivacy):
         return kept
 
 
-def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) -> tuple[Estimate, int | None]:
-    """Return (Privacy, number of leaked identifiers) with bounds where a count is withheld."""
+def _bound_leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) -> tuple[Estimate, int | None]:
+    """Return (Privacy, number of leaked identifiers), with Privacy as a bound if that number is withheld."""
     if total is None:
         return replace(types, value=None, low=None, high=None), None
     if leaked is None and types.value is not None:
@@ -212,6 +216,8 @@ class Excess:
     without_copies: Annotated[Estimate | None, TOGETHER] = optional()
 
     def closed(self, raw: Excess, cell: int) -> Excess:
+        """Return the published rates of both sides, without their difference if either rate is withheld, and without
+        the numbers over subsets that would reveal fewer than ``cell`` individuals."""
         unshared = self.unshared
         if unshared and raw.unshared:
             sides = (raw.unshared.members, raw.members), (raw.unshared.heldout, raw.heldout)
@@ -261,6 +267,7 @@ class Gap:
     gap: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def closed(self, raw: Gap, cell: int) -> Gap:
+        """Return the published means of both sides, without their difference if either mean is withheld."""
         return replace(self, gap=self.gap.withheld(cell)) if any(map(is_closed, (self.members, self.heldout))) else self
 
 
@@ -280,8 +287,8 @@ class NumbersBeside:
 
 
 def f1_of_hits(share: float) -> float:
-    """Return F1 from the share of hits among all individuals who are members or are declared members (Jaccard
-    index)."""
+    """Return F1 from the Jaccard index, the share of hits among all individuals who are members or are declared
+    members."""
     return 2 * share / (1 + share)
 
 

@@ -53,7 +53,8 @@ class Told:
     p_value: Annotated[float | None, PRIVATE] = None
 
     def closed(self, raw: Told, cell: int) -> Told:
-        """Return the publishable result: its share withheld or bounded if few members make it up."""
+        """Return the published share of most exposed members, withheld or a bound if fewer than ``cell`` members make
+        it up."""
         if raw.rate is None:
             return self
         closed = raw.rate.closed(raw.rate, cell)
@@ -101,18 +102,18 @@ class MeasuredAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
-        """Return the publishable attack: without thresholds that few individuals of a side exceed, rates over few
-        members, and small subgroups."""
+        """Return the published attack: its ROC curve without points of fewer than ``cell`` individuals, rates over few
+        members as bounds, and no small subgroup."""
         if not are_enough(raw, cell):
             return self
         rates = None
         if raw.tpr_at_fpr is not None:
             rates = {fpr: rate and self._published_rate(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
         worst = self.worst_subgroup if raw.worst_subgroup and are_enough(raw.worst_subgroup, cell) else None
-        without = _without_copies(raw, cell)
+        without = _publish_auc_without_copies(raw, cell)
         return replace(
             self,
-            roc=_without_few(raw, cell),
+            roc=_publish_roc(raw, cell),
             tpr_at_fpr=rates,
             worst_subgroup=worst,
             auc_without_copies=without,
@@ -154,7 +155,11 @@ class KindAttack:
             found and found.as_share((found.n or 0) // 2, cell) for found in (raw.tpr_in_turn, raw.low_tpr_in_turn)
         )
         return replace(
-            self, tpr=tpr, tpr_in_turn=in_turn, low_tpr_in_turn=low, auc_without_copies=_without_copies(raw, cell)
+            self,
+            tpr=tpr,
+            tpr_in_turn=in_turn,
+            low_tpr_in_turn=low,
+            auc_without_copies=_publish_auc_without_copies(raw, cell),
         )
 
 
@@ -248,9 +253,9 @@ def are_enough(
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
 
-def _without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
-    """Return the publishable AUC without near-copies: withheld if few individuals are left out, whom a difference would
-    reveal, or few are left."""
+def _publish_auc_without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
+    """Return the publishable AUC without individuals who hold near-copies: withheld if fewer than ``cell`` are left
+    out, or left."""
     found = raw.auc_without_copies
     if found is None or found.n is None:
         return found
@@ -260,14 +265,14 @@ def _without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | N
 
 
 def _leaves_few(whole: MeasuredAttack, part: Matched, cell: int) -> bool:
-    """Whether a part has few individuals of a side, or leaves out few, whom the difference of the counts would
-    reveal."""
+    """Return whether fewer than ``cell`` individuals of a side are in the subset ``part``, or in ``whole`` but not in
+    it."""
     sides = (whole.num_members, part.num_members), (whole.num_nonmembers, part.num_nonmembers)
     return not are_enough(part, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 
 
-def _without_few(measured: MeasuredAttack, cell: int) -> Roc:
-    """Return the ROC curve without points that few individuals of a side make up."""
+def _publish_roc(measured: MeasuredAttack, cell: int) -> Roc:
+    """Return the attack's ROC curve without points that fewer than ``cell`` members or non-members make up."""
     sides = (measured.num_nonmembers or 0, measured.num_members or 0)
     points = list(zip(measured.roc.fpr, measured.roc.tpr, strict=True))
     kept = [p for p in points if not any(0 < round(rate * n) < cell for rate, n in zip(p, sides, strict=True))]

@@ -31,35 +31,38 @@ class Rule:
     published: Callable[[Any, int], Any]
 
 
-def _count(value: Any, cell: int) -> Any:
+def _publish_count(value: Any, cell: int) -> Any:
+    """Return a count, or each count of a mapping, as None if it is from 1 to ``cell`` - 1."""
     if isinstance(value, Mapping):
-        return {without_claims(key): _count(part, cell) for key, part in value.items()}
+        return {without_claims(key): _publish_count(part, cell) for key, part in value.items()}
     return None if value is not None and 0 < value < cell else value
 
 
-def _parts(value: Any, cell: int) -> Any:
+def _publish_parts(value: Any, cell: int) -> Any:
+    """Return nested evidence, or a mapping or list of it, in its publishable form; anything else as None."""
     if isinstance(value, Mapping):
-        return {without_claims(key): _parts(part, cell) for key, part in value.items()}
+        return {without_claims(key): _publish_parts(part, cell) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_parts(part, cell) for part in value)
+        return type(value)(_publish_parts(part, cell) for part in value)
     # A value that is not evidence has no rule of its own, so it is not published.
     return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
 
 
-def _emptied(value: Any, cell: int) -> Any:
+def _publish_emptied(value: Any, cell: int) -> Any:
+    """Return evidence with every list in it empty, as its entries are not published."""
     if value is None or isinstance(value, list):
         return None if value is None else []
     if isinstance(value, Mapping):
-        return {key: _emptied(part, cell) for key, part in value.items()}
+        return {key: _publish_emptied(part, cell) for key, part in value.items()}
     return replace(value, **{field.name: [] for field in fields(value)})
 
 
 #: A count of individuals, documents or identifiers: withheld (None) from 1 to the small cell - 1.
-COUNT = Rule("count", _count)
+COUNT = Rule("count", _publish_count)
 #: Nested evidence, or a list or mapping of it: its own fields have rules.
-PARTS = Rule("parts", _parts)
+PARTS = Rule("parts", _publish_parts)
 #: An estimate (or a mapping of estimates): withheld if it is over fewer individuals than the small cell.
-OVER_INDIVIDUALS = Rule("over individuals", _parts)
+OVER_INDIVIDUALS = Rule("over individuals", _publish_parts)
 #: A number over all tokens or words of a corpus, a training or a test, which reveals no individual.
 TOTAL = Rule("total", lambda value, _: value)
 #: A number or a word that was chosen before the measurement, or that describes its method.
@@ -71,7 +74,7 @@ PATH = Rule("path", lambda value, _: without_folders(without_claims(value)))
 #: A value that is never published.
 PRIVATE = Rule("private", lambda *_: None)
 #: Points of a distribution over individuals. All are removed, until ``closed`` of the class restores safe ones.
-CURVE = Rule("curve", _emptied)
+CURVE = Rule("curve", _publish_emptied)
 #: A field that other fields could reveal. It is withheld, until ``closed`` of the class restores it.
 TOGETHER = Rule("together", lambda *_: None)
 
@@ -83,12 +86,14 @@ class Settings:
     kind: type[Section]
 
     def published(self, value: Any, cell: int) -> Any:
+        """Return the publishable settings as a mapping, with paths cut to their last part."""
         return PATH.published(self.kind.published(value)[0], cell)
 
 
 @cache
 def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
-    """Return the rule of each field of an evidence class; None if its annotation has none."""
+    """Return field name -> publication rule of an evidence class; None for a field without one, which is then not
+    published."""
     found: dict[str, Rule | Settings | None] = {}
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
@@ -121,7 +126,7 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
 
 
 def settings_withheld(evidence: Any) -> int:
-    """Return the number of settings that have a value and are not published, without those of nested evidence."""
+    """Return how many settings of an evidence object are set but not published, nested evidence not counted."""
     cls: Any = type(evidence)
     rules = ((name, rule) for name, rule in rules_of(cls).items() if isinstance(rule, Settings))
     return sum(rule.kind.published(getattr(evidence, name))[1] for name, rule in rules)

@@ -37,12 +37,13 @@ class SampledIdentifiers:
         return self.bounds_of(raw) if raw.is_few(cell) else self
 
     def is_few(self, cell: int) -> bool:
-        """Whether the exact numbers describe few individuals; always false for published evidence."""
+        """Return whether 1 to ``cell`` - 1 sampled individuals have a missed identifier, or a found one; always False
+        for published evidence, which lacks these counts."""
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def bounds_of(self, raw: SampledIdentifiers) -> SampledIdentifiers:
-        """Return the identifiers with bounds in place of exact numbers, rounded outwards, as the exact numbers could be
-        solved from exact bounds."""
+        """Return the recall and the number of missed identifiers of ``raw`` as bounds, rounded outwards so that they do
+        not reveal the exact numbers."""
         most = _rounded_up(raw.unprotected.high or 0.0)
         if (raw.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((raw.recall.high or 0.0) * 100) / 100, "below")
@@ -93,7 +94,8 @@ class SampledRecall:
 
     @property
     def over_few(self) -> dict[str, int]:
-        """Category ("all" for all of them) -> number of sampled individuals who have any, if fewer than 20."""
+        """Category ("all" for all identifiers) -> number of sampled individuals who have such an identifier, where
+        fewer than 20."""
         rows = {"all": self.overall, **self.categories}
         numbers = {name: row.recall.n for name, row in rows.items() if row.recall.value is not None}
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}

@@ -155,9 +155,9 @@ class Number(NamedTuple):
     missing: str | None = None
 
     def valid_for(self, model: ModelEvidence) -> Number:
-        """Return the number, marked invalid or missing where it shows nothing for this model: the sides of a given
-        split differ by themselves, or an encoder has no head. Numbers by shadow models, and whole passages, are not
-        affected by the split."""
+        """Return the number marked invalid or missing where it proves nothing for this model: the two sides of a given
+        split differ without any model, or an encoder has no prediction head. Numbers by shadow models, and whole
+        passages, are not affected by the split."""
         if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
             return self._replace(missing=NO_HEAD)
         if self.num_shadows or self.what == PASSAGE_OF:
@@ -166,7 +166,8 @@ class Number(NamedTuple):
 
     @property
     def of(self) -> tuple[str, About]:
-        """Its (description, labels), which it shares with the same number of the unprotected twin."""
+        """The number's (description, labels), the key by which it is compared with the same number of the unprotected
+        twin."""
         return self.what, self.about
 
 
@@ -241,46 +242,46 @@ PEOPLE_OF = "people of whom an identifier of their own is {}"
 EXPOSED_AT_MOST = 0.05
 
 
-def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
-    """Yield the numbers of one rate, members less held-out individuals: over all, over items used on one side alone,
-    and without individuals who hold near-copies."""
+def _rate_numbers(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
+    """Yield the numbers of one rate, members less held-out individuals: over all items, over items that one side alone
+    uses, and without individuals who hold near-copies."""
     fewest = min(sides.members.n or 0, sides.heldout.n or 0)
     own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
     yield own
     if sides.unshared is not None:
-        found = _keeping_n(sides.unshared.excess, sides.excess)
+        found = _with_n_of_all(sides.unshared.excess, sides.excess)
         fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
-        part = replace(about, part=_part(about, ONE_SIDE))
+        part = replace(about, part=_subset_name(about, ONE_SIDE))
         left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
         yield own._replace(
             what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
         )  # fmt: skip
     if sides.without_copies is not None:
-        found = _keeping_n(sides.without_copies, sides.excess)
+        found = _with_n_of_all(sides.without_copies, sides.excess)
         left_out = (sides.excess.n or 0) - (found.n or 0)
         yield own._replace(
             what=f"{words}, {WITHOUT_COPIES}",
             estimate=found,
-            about=replace(about, part=_part(about, WITHOUT_COPIES)),
+            about=replace(about, part=_subset_name(about, WITHOUT_COPIES)),
             fewest=own.fewest - left_out if own.fewest else own.fewest,
             left_out=left_out,
         )
 
 
-def _keeping_n(found: Estimate, over_all: Estimate) -> Estimate:
-    """Return the estimate over a remaining subset; if it is empty, with the n of all, so that it counts as too few
-    rather than none."""
+def _with_n_of_all(found: Estimate, over_all: Estimate) -> Estimate:
+    """Return the estimate over a subset of the items; if that is empty, with the n of all items, so that it counts as
+    too few rather than as not measured."""
     return replace(found, n=over_all.n) if found.value is None and over_all.value is not None else found
 
 
-def _part(about: About, of: str) -> str:
+def _subset_name(about: About, of: str) -> str:
+    """Return the label of a subset of the items: ``of``, after the part that the labels already name."""
     return f"{about.part}, {of}" if about.part else of
 
 
-def _emission(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk *emission*: identifiers predicted, generated, ranked at their own positions, and by
-    individual.
-    """
+def _emission_numbers(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk *emission*, identifiers that the model puts out: predicted, generated, ranked above
+    decoys in their own positions, and by individual."""
     model, written, hidden = subject.model, subject.model.generated, subject.model.all_occurrences
     ways: tuple[tuple[str, Mapping[Part, Excess] | None], ...] = (
         ("{} predicted, members less held-out people", model.excess),
@@ -290,56 +291,60 @@ def _emission(subject: Subject) -> Iterator[Number]:
     )
     for words, found in ways:
         for part, sides in (found or {}).items():
-            yield from _rates(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
+            yield from _rate_numbers(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
     inverted = model.inversion
     for name, kind in (("direct", inverted.direct), ("indirect", inverted.indirect)) if inverted else ():
         if kind and kind.in_place:
-            yield from _in_place(f"{name} identifiers", kind.in_place, beside_base=kind.score == "difference")
+            yield from _position_numbers(f"{name} identifiers", kind.in_place, beside_base=kind.score == "difference")
     exposed = {
         "predicted": model.exposed,
         "written": written and written.exposed,
         "predicted, nothing to copy from": hidden and hidden.exposed,
     }
-    yield from _people({PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST)
+    yield from _individual_shares(
+        {PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST
+    )
 
 
-def _in_place(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
-    """Yield the numbers by the likelihood of identifiers in their true positions: ranked above decoys, or drawn within
-    a number of samples."""
+def _position_numbers(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
+    """Yield the numbers on identifiers in their true positions: ranked above decoys by likelihood, or sampled within a
+    number of draws."""
     told = f"{words} likelier in their place than decoys"
-    yield from _rates(told, found.ranked.top1, beside_base=beside_base)
+    yield from _rate_numbers(told, found.ranked.top1, beside_base=beside_base)
     if found.own:
-        for number in _rates(f"{told}, by the model alone", found.own.top1):
+        for number in _rate_numbers(f"{told}, by the model alone", found.own.top1):
             yield number._replace(of_known_base=True)
     for num, sides in found.extracted.items():
-        yield from _rates(f"{words} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides)
+        yield from _rate_numbers(
+            f"{words} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides
+        )
 
 
-def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
-    """Yield shares of individuals with the threshold ``at_most`` of their own, by description; their intervals are
-    simultaneous."""
+def _individual_shares(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
+    """Yield shares of individuals (description -> share of each side) as numbers with the threshold ``at_most`` and
+    simultaneous intervals."""
     for words, sides in shares.items():
-        for number in _rates(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
+        for number in _rate_numbers(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
             estimate = number.estimate and simultaneous(number.estimate, len(shares))
             yield number._replace(estimate=estimate, at_most=at_most)
 
 
-def _context(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk that identifiers are tied to their context: inversion, association, diagnoses,
-    attributes."""
+def _context_numbers(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk *context*, identifiers inferred from the text around them: inversion, association,
+    diagnoses, attributes."""
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         words = f"{name} identifiers read back from the words around them"
         if kind and kind.all:
-            yield from _rates(words, kind.all.top1, beside_base=kind.score == "difference")
+            yield from _rate_numbers(words, kind.all.top1, beside_base=kind.score == "difference")
         if kind and kind.own:
-            for number in _rates(f"{words}, by the model alone", kind.own.top1):
+            for number in _rate_numbers(f"{words}, by the model alone", kind.own.top1):
                 yield number._replace(of_known_base=True)
     if found and found.association:
-        yield from _rates("terms tied to names", found.association.rate)
+        yield from _rate_numbers("terms tied to names", found.association.rate)
     if subject.model.diagnoses:
-        yield from _ladder(subject.model.diagnoses)
-    yield from _attributes(subject.model.attributes or {})
+        yield from _diagnosis_numbers(subject.model.diagnoses)
+    yield from _attribute_numbers(subject.model.attributes or {})
 
 
 #: Largest difference of AUCs by which diagnoses of members may be inferred better than those of others.
@@ -353,9 +358,9 @@ PLACEBO, CUES = (
 )
 
 
-def _ladder(found: Ladder) -> Iterator[Number]:
-    """Yield the numbers of the clinical ladder (inference of diagnoses by what an adversary knows), with simultaneous
-    intervals. A number is invalid if its placebo or control lies over 0, and doubtful if under 0."""
+def _diagnosis_numbers(found: Ladder) -> Iterator[Number]:
+    """Yield the numbers on inferred diagnoses, by what the adversary knows, with simultaneous intervals. A number is
+    invalid if its placebo or control lies over 0, and doubtful if under 0."""
     for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
         for rung, cell in cells.items():
             controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
@@ -370,21 +375,23 @@ def _ladder(found: Ladder) -> Iterator[Number]:
                 missing=None if cell.num_diagnoses or words == "other conditions" else FEW_DIAGNOSED,
             )
     for rung, sides in found.verbatim.items():
-        for number in _rates(f"fragments that come back, given {RUNGS[rung]}", sides, beside_base=found.less_base):
+        for number in _rate_numbers(
+            f"fragments that come back, given {RUNGS[rung]}", sides, beside_base=found.less_base
+        ):
             yield number._replace(at_most=DIAGNOSES_AT_MOST)
 
 
-def _attributes(found: Mapping[str, ToldAttribute]) -> Iterator[Number]:
-    """Yield by how much more often each attribute is inferred right for members than for held-out individuals, with
-    simultaneous intervals."""
+def _attribute_numbers(found: Mapping[str, ToldAttribute]) -> Iterator[Number]:
+    """Yield, for each attribute, how much more often it is inferred correctly for members than for held-out
+    individuals, with simultaneous intervals."""
     for name, told in found.items():
         for way, sides in (("", told.logits), (", by the label alone", told.label_only)):
-            for number in _rates(f"attribute {name} told from its alternatives{way}", sides):
+            for number in _rate_numbers(f"attribute {name} told from its alternatives{way}", sides):
                 estimate = number.estimate and simultaneous(number.estimate, 2 * len(found))
                 yield number._replace(estimate=estimate, at_most=DIAGNOSES_AT_MOST)
 
 
-def _areas(
+def _auc_numbers(
     way: str,
     name: str,
     attack: MeasuredAttack | KindAttack,
@@ -393,8 +400,8 @@ def _areas(
     doubt: str | None = None,
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the numbers of one attack: its AUC, its AUC over the control (which removes the shift of the split), and
-    its AUC without held-out individuals who hold near-copies."""
+    """Yield the numbers of one membership attack: its AUC, its AUC over the control (which removes the shift of the
+    split), and its AUC without held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
     about, fewest = About(attack=name), min(members, others)
     own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
@@ -414,20 +421,22 @@ def _areas(
         )
 
 
-def _words(subject: Subject) -> Iterator[Number]:
+def _identifying_word_numbers(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk *words*, membership by identifying words alone: AUCs on rare and direct words, the
+    threshold attacks, the most exposed members, and names."""
     for kind in ("rare", "direct"):
         if found := (subject.model.by_kind or {}).get(kind):
-            yield from _of_kind(subject, found, f"membership by {kind} words alone")
-    for name, at in _at_threshold(subject.model).items():
-        yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
+            yield from _kind_numbers(subject, found, f"membership by {kind} words alone")
+    for name, at in _threshold_attacks(subject.model).items():
+        yield Number(name, _clipped(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
     yield from _exposed_members(subject, ("rare", "direct"))
     if names := subject.model.names:
         for words, area in (("", names.told), (", more than by the names alone", names.over_blind)):
-            yield Number(f"names of members told from others{words}", _bounded(simultaneous(area, 2)), CHANCE)
+            yield Number(f"names of members told from others{words}", _clipped(simultaneous(area, 2)), CHANCE)
 
 
-def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
-    """Return the attacks on the protection threshold, by description."""
+def _threshold_attacks(model: ModelEvidence) -> dict[str, KindAttack]:
+    """Return description -> result of the attacks that exploit the protection threshold k, those that were made."""
     found = model.threshold
     ways = {
         "membership by words at the threshold, in texts of others": found.at_threshold,
@@ -437,8 +446,8 @@ def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
     return {name: at for name, at in ways.items() if at}
 
 
-def _bounded(area: Estimate) -> Estimate:
-    """Return an area with its interval clipped to 0 and 1."""
+def _clipped(area: Estimate) -> Estimate:
+    """Return an AUC with its interval clipped to 0 and 1."""
     if area.low is None or area.high is None:
         return area
     return replace(area, low=max(area.low, 0.0), high=min(area.high, 1.0))
@@ -463,21 +472,22 @@ class _Exposed(NamedTuple):
     alone: bool = False
 
 
-def _ways(model: ModelEvidence) -> tuple[str, ...]:
-    """Return the descriptions of an attack on the whole text. For a recipe that may predict every token it is also the
-    twin's number of `TAUGHT`."""
+def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
+    """Return the descriptions under which attacks on the whole text are judged; also `TAUGHT` for a recipe that may
+    predict every token, to be compared with other recipes' targets."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}
     return (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,)
 
 
-def _exposed(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Exposed]:
-    """Yield the most exposed members of each attack by these kinds of words, and by the whole text if ``whole``."""
+def _exposed_results(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Exposed]:
+    """Yield the most exposed members of each attack by these kinds of words, of the attacks on the whole text if
+    ``whole``, else of the threshold attacks."""
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
-        for way in _ways(model):
-            yield _Exposed(way, name, attack.told, _invalid(attack))
+        for way in _whole_text_titles(model):
+            yield _Exposed(way, name, attack.told, _why_invalid(attack))
     if whole and model.withdrawn:
         yield _Exposed(LEFT, WITHDRAWN, model.withdrawn.told, None, alone=True)
     for kind in kinds:
@@ -487,24 +497,24 @@ def _exposed(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_E
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
                 yield _Exposed(way, name, one.told, None if name in KIND_SHADOWS else found.why)
-    for name, at in _at_threshold(model).items() if not whole else ():
+    for name, at in _threshold_attacks(model).items() if not whole else ():
         yield _Exposed(name, None, at.told, None, alone=True)
 
 
 def _exposed_members(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
-    """Yield, for each attack by these kinds of words (and by the whole text), the share of members that it identifies
-    at a low false-positive rate.
+    """Yield, as numbers, the share of members that each attack identifies at a low false-positive rate: attacks by
+    these kinds of words and, if ``whole``, on the whole text.
 
     Over few individuals no share is within. It is beyond if an exact test, corrected for all attacks, shows that so
     many members above every other are no chance.
     """
-    known = [(one, one.told) for one in _exposed(subject, kinds, whole) if one.told]
+    known = [(one, one.told) for one in _exposed_results(subject, kinds, whole) if one.told]
     alpha = FALSE_ALARM / 4 if subject.model.split_given else 1 - LEVEL  # a half, and two risks that ask
     for one, told in known:
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
             f"{one.way}, {ABOVE if few else TOLD}{of}",
-            told.rate if not one.alone or not told.rate else _bounded(simultaneous(told.rate, NUM_FAMILIES)),
+            told.rate if not one.alone or not told.rate else _clipped(simultaneous(told.rate, NUM_FAMILIES)),
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
@@ -515,7 +525,8 @@ def _exposed_members(subject: Subject, kinds: Sequence[str], whole: bool = False
         )
 
 
-def _invalid(attack: MeasuredAttack) -> str | None:
+def _why_invalid(attack: MeasuredAttack) -> str | None:
+    """Return why an attack is invalid: the two sides differ without the model; None for a valid one."""
     return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
 
 
@@ -523,59 +534,64 @@ def _invalid(attack: MeasuredAttack) -> str | None:
 KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
 
 
-def _individual(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk of membership of the person: all attacks but those by identifying words."""
+def _individual_numbers(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk *individual*, membership of a person: all membership attacks but those by
+    identifying words alone."""
     model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
-        why = _invalid(attack)
+        why = _why_invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
-        for way in _ways(model):
-            yield from _areas(way, name, attack, auc, why, model.fault, attack.num_shadows)
+        for way in _whole_text_titles(model):
+            yield from _auc_numbers(way, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
-            yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
-    if "all" in kinds and TAUGHT in _ways(model):
-        yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
+            yield from _kind_numbers(subject, found, way, ("lira",) if kind == "all" else None)
+    if "all" in kinds and TAUGHT in _whole_text_titles(model):
+        yield from _kind_numbers(subject, kinds["all"], TAUGHT, ("lira",))
     if model.withdrawn:
-        area = _bounded(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
+        area = _clipped(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
         fewest = min(model.withdrawn.num_members or 0, model.withdrawn.num_nonmembers or 0)
         yield Number(f"{LEFT}, attack {WITHDRAWN}", area, CHANCE, about=About(attack=WITHDRAWN), fewest=fewest)
     yield from _exposed_members(subject, tuple(KIND_WAYS), whole=True)
 
 
-def _of_kind(subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None) -> Iterator[Number]:
-    """Yield the AUCs of the attacks by one kind of word. Where the sides of a given split differ, those without shadow
-    models are invalid."""
+def _kind_numbers(
+    subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None
+) -> Iterator[Number]:
+    """Yield the AUCs of the attacks by one kind of word, those in ``names`` if given. Where the sides of a given split
+    differ, those without shadow models are invalid."""
     for name, attack in kind.attacks.items():
         if names is None or name in names:
             by_shadows = name in KIND_SHADOWS
             why, shadows = (None, kind.num_shadows) if by_shadows else (kind.why, None)
-            yield from _areas(way, name, attack, None, why, subject.model.fault, shadows)
+            yield from _auc_numbers(way, name, attack, None, why, subject.model.fault, shadows)
 
 
-def _passages(subject: Subject) -> Iterator[Number]:
+def _passage_numbers(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of the risk *passages*: the rates of passages that a causal model completes, and the share of
+    individuals with a whole one."""
     passages = subject.extracted.passages if subject.extracted else None
     for row in passages.rates if passages else ():
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
             back = "nearly come back" if row.measure == "near_verbatim" else "come back"
-            yield from _rates(f"passages that {back}, given {row.prefix_tokens} tokens{draws}", row)
+            yield from _rate_numbers(f"passages that {back}, given {row.prefix_tokens} tokens{draws}", row)
     if passages and passages.exposed:
-        yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
+        yield _passage_share(passages.exposed, bool(passages.asks_every_member))
     elif passages:
         yield Number(PASSAGE_OF, None, at_most=PASSAGE_AT_MOST, missing=why_no_whole(passages))
 
 
 def why_no_whole(passages: Passages) -> str:
-    """Return why there is no number of individuals of whom a whole passage comes back."""
+    """Return why the share of individuals of whom a whole passage is extracted could not be measured."""
     asked = passages.settings is not None and passages.settings.suffix_tokens >= WHOLE_PASSAGE
     return NO_BASE_PASSAGES if asked else NO_WHOLE_PASSAGES
 
 
-def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
-    """Return the `Number` for the share of individuals of whom a whole passage of their own comes back.
+def _passage_share(people: Exposed, asks_every_member: bool) -> Number:
+    """Return the `Number` for the share of members of whom a whole passage of their own text is extracted.
 
     One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
     its whole interval. Zero of all members is an exact count; zero of a sample has an upper end.
@@ -632,7 +648,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 name="emission",
                 title="identifiers emitted",
                 about="does it say names, numbers and rare words of the people it was trained on?",
-                numbers=_emission,
+                numbers=_emission_numbers,
                 measured_by="the audit itself",
                 fewest=_fewest_by_rate,
                 lowered_by=PROTECT,
@@ -645,7 +661,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 name="context",
                 title="identifiers tied to their context",
                 about="can an identifier be found by the words around it?",
-                numbers=_context,
+                numbers=_context_numbers,
                 measured_by="[audit.inversion]",
                 measured_on_heads_by="[audit.heads] attributes",
                 fewest=_fewest_by_rate,
@@ -659,7 +675,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 name="words",
                 title="membership through identifying words",
                 about="do rare words and names tell who was trained on?",
-                numbers=_words,
+                numbers=_identifying_word_numbers,
                 measured_by="the attacks by kind of word",
                 fewest=_fewest_by_area,
                 objectives=(*LANGUAGE_MODELS, TAGGER),
@@ -675,7 +691,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 name="individual",
                 title="membership of the person",
                 about="does the whole text tell who was trained on? Masking does not close this.",
-                numbers=_individual,
+                numbers=_individual_numbers,
                 measured_by="audit.attacks and [audit.shadow]",
                 fewest=_fewest_by_area,
                 lowered_by="differential privacy, more people or fewer epochs; masking does not close it",
@@ -687,7 +703,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 name="passages",
                 title="verbatim passages",
                 about="does training text come back word for word?",
-                numbers=_passages,
+                numbers=_passage_numbers,
                 measured_by="[extraction]",
                 objectives=("clm",),
                 fewest=_fewest_by_none,
@@ -705,65 +721,70 @@ def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
     return RISKS[risk].advice(recipe) if model.start is None else RISKS["individual"].lowered_by
 
 
-def _excess(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+def _excess_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+    """Yield the numbers of the gate on excess leakage: members' leak rate less that of held-out individuals."""
     sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
     if sides:
-        yield from _rates("excess leakage", sides, about)
+        yield from _rate_numbers("excess leakage", sides, about)
     else:
         yield Number("excess leakage", None, about=about)
 
 
-def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAttack, str | None]]:
-    """Yield (attack name, result, reason if invalid or None) of each attack that a gate is about."""
+def _gated_attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAttack, str | None]]:
+    """Yield (attack name, result, reason if invalid, else None) of each membership attack that a gate judges."""
     for name, found in own.model.membership.items():
         if gate.attack in (None, name):
             yield name, found, found.why if found.verdict == INVALID else None
 
 
-def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    for name, found, invalid in _attacks(gate, own):
-        yield from _areas(_ways(own.model)[0], name, found, None, invalid, own.model.fault)
+def _auc_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+    """Yield the numbers of the gate on membership AUC, for each attack that it judges."""
+    for name, found, invalid in _gated_attacks(gate, own):
+        yield from _auc_numbers(_whole_text_titles(own.model)[0], name, found, None, invalid, own.model.fault)
 
 
-def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+def _tpr_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     """Yield the numbers of the gate on membership TPR at a low FPR."""
-    for name, found, invalid in _attacks(gate, own):
+    for name, found, invalid in _gated_attacks(gate, own):
         fewest = min(found.num_members or 0, found.num_nonmembers or 0)
         rate = (found.tpr_at_fpr or {}).get(FPR)
-        yield Number(_ways(own.model)[0], rate, float(FPR), invalid, About(attack=name), fewest=fewest)
+        yield Number(_whole_text_titles(own.model)[0], rate, float(FPR), invalid, About(attack=name), fewest=fewest)
 
 
-def _attribute(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Number]:
-    for number in _attributes(own.model.attributes or {}):
+def _attribute_gate(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Number]:
+    """Yield the numbers of the gate on inferred attributes, with the gate's own threshold."""
+    for number in _attribute_numbers(own.model.attributes or {}):
         yield number._replace(at_most=None, about=replace(number.about, part=number.what))
 
 
-def _extracted(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the rates of extracted passages, members less held-out individuals, for the adversary with the longest
-    prefix, and then the most draws."""
+def _extraction_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+    """Yield the rates of extracted passages, members less held-out individuals, at the longest prefix and, there, the
+    most draws."""
     passages = own.extracted.passages if own.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
     if rows:
         row = max(rows, key=lambda r: (r.prefix_tokens or 0, r.num_queries or 0))
         about = About(prefix_tokens=row.prefix_tokens, num_queries=row.num_queries)
-        yield from _rates("passages that come back", row, about)
+        yield from _rate_numbers("passages that come back", row, about)
 
 
-def _exposure(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:
-    found = _arm(own, gate.arm)
+def _exposure_gate(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:
+    """Yield the number of the gate on canary exposure, in bits, with its control: the unprotected canaries of this
+    model, or those of the plain twin."""
+    found = _canary_arm(own, gate.arm)
     # The missed arm of the same model is not protected. Without it, the control is the same arm of the plain twin.
-    controls = [arm.excess_exposure for arm in (_arm(own, "missed"), _arm(plain, gate.arm)) if arm]
+    controls = [arm.excess_exposure for arm in (_canary_arm(own, "missed"), _canary_arm(plain, gate.arm)) if arm]
     control = is_over(next((excess for excess in controls if excess), None), 0.0)
     estimate = found.exposure.included if found else None
     yield Number("canary exposure", estimate, about=About(arm=gate.arm), control=control)
 
 
-def _epsilon(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
+def _epsilon_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     """Yield the number of the gate on empirical epsilon, a lower bound: it can show a failure, and passes only if it
     could have shown one."""
 
-    arm, estimate = _arm(own, gate.arm), None
+    arm, estimate = _canary_arm(own, gate.arm), None
     if arm and arm.one_run.at_least is not None:
         bound = arm.one_run.at_least
         estimate = Estimate(value=bound, high=bound, n=arm.one_run.num_guesses, unit="guesses")
@@ -771,19 +792,22 @@ def _epsilon(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Numb
     yield Number("empirical epsilon", estimate, about=About(arm=gate.arm), control=control)
 
 
-def _arm(subject: Subject | None, name: str) -> CanaryArm | None:
+def _canary_arm(subject: Subject | None, name: str) -> CanaryArm | None:
+    """Return the results of the canaries of one arm (such as "missed", the unprotected ones); None without canaries."""
     canaries = subject.extracted.canaries if subject and subject.extracted else None
     return canaries.arms.get(name) if canaries else None
 
 
 def is_over(estimate: Estimate | None, null: float) -> bool | None:
-    """Whether an interval lies above ``null``, the value of a model that leaks nothing; None without an interval."""
+    """Return whether an interval lies above ``null``, the value for a model that leaks nothing; None without an
+    interval."""
     if estimate is None or estimate.value is None or estimate.low is None:
         return None
     return estimate.low > null
 
 
-def _of_no_model(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
+def _no_numbers(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
+    """Yield nothing, for a gate that judges the documents instead of a model."""
     return iter(())
 
 
@@ -801,52 +825,52 @@ GATES: Mapping[str, Gate] = MappingProxyType(
             Gate(
                 measure="excess_leakage",
                 title="excess leakage",
-                numbers=_excess,
+                numbers=_excess_gate,
                 chosen_by="part",
             ),
             Gate(
                 measure="membership_auc",
                 title="membership AUC",
-                numbers=_auc,
+                numbers=_auc_gate,
                 kinds=(LANGUAGE_MODEL, CLASSIFIER, TAGGER),
                 chosen_by="attack",
             ),
             Gate(
                 measure="membership_tpr",
                 title="membership TPR at 1 % FPR",
-                numbers=_tpr,
+                numbers=_tpr_gate,
                 kinds=(LANGUAGE_MODEL, CLASSIFIER, TAGGER),
                 chosen_by="attack",
             ),
             Gate(
                 measure="attribute",
                 title="attributes told by classifiers, members less held-out people",
-                numbers=_attribute,
+                numbers=_attribute_gate,
                 kinds=(CLASSIFIER,),
             ),
             Gate(
                 measure="extraction",
                 title="extraction rate",
-                numbers=_extracted,
+                numbers=_extraction_gate,
                 needs=_EXTRACTION,
             ),
             Gate(
                 measure="np_extraction",
                 title="(n, p)-extraction rate",
-                numbers=_extracted,
+                numbers=_extraction_gate,
                 needs=_EXTRACTION,
             ),
             Gate(
                 measure="exposure",
                 title="canary exposure in bits",
-                numbers=_exposure,
+                numbers=_exposure_gate,
                 needs=_CANARIES,
                 chosen_by="arm",
             ),
             Gate(
                 measure="epsilon",
                 title="empirical epsilon of all that carries one canary",
-                numbers=_epsilon,
+                numbers=_epsilon_gate,
                 needs=_CANARIES,
                 from_below=True,
                 chosen_by="arm",
@@ -854,7 +878,7 @@ GATES: Mapping[str, Gate] = MappingProxyType(
             Gate(
                 measure=OTHER_LANGUAGE,
                 title="share of documents in a language that the rules do not know",
-                numbers=_of_no_model,
+                numbers=_no_numbers,
                 of_corpus=True,
             ),
         )
@@ -871,21 +895,22 @@ def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
-    sign, wide = _side(twin), _bounded(simultaneous(auc, 2))
-    if sign and _side(wide) != -sign:
+    sign, wide = _direction(twin), _clipped(simultaneous(auc, 2))
+    if sign and _direction(wide) != -sign:
         return auc if sign > 0 else _mirrored(auc)
     return wide if auc.value >= CHANCE else _mirrored(wide)
 
 
 def _mirrored(auc: Estimate) -> Estimate:
+    """Return an AUC and its interval mirrored at 0.5."""
     assert auc.value is not None
     assert auc.low is not None
     assert auc.high is not None
     return replace(auc, value=1 - auc.value, low=1 - auc.high, high=1 - auc.low)
 
 
-def _side(twin: Estimate | None) -> int:
-    """Return 1 if the twin's interval lies above chance, -1 if below, else 0."""
+def _direction(twin: Estimate | None) -> int:
+    """Return 1 if the AUC interval of the unprotected twin lies above chance, -1 if below, else 0."""
     if twin is None or twin.low is None or twin.high is None:
         return 0
     return 1 if twin.low > CHANCE else -1 if twin.high < CHANCE else 0
@@ -927,7 +952,8 @@ BESIDE: Final = (
 )
 
 
-def _known_measure(measure: str) -> str:
+def _check_measure(measure: str) -> str:
+    """Return a gate's measure unchanged; raise `ValueError` for a name that is not in `GATES`."""
     if measure not in GATES:
         raise ValueError(f"expected one of {', '.join(GATES)}")
     return measure
@@ -938,7 +964,7 @@ class GateConfig(Section):
 
     section: ClassVar[str] = "gate"
 
-    measure: Annotated[str, AfterValidator(_known_measure), PUBLISHED] = Field(description=f"one of {', '.join(GATES)}")
+    measure: Annotated[str, AfterValidator(_check_measure), PUBLISHED] = Field(description=f"one of {', '.join(GATES)}")
     at_most: float = Field(description="largest upper end of the 95 % interval that passes")
     recipes: Annotated[tuple[str, ...] | None, PUBLISHED] = Field(
         default=None, description="recipes that the gate is for; default: those that protect"
@@ -953,7 +979,9 @@ class GateConfig(Section):
     required: bool = Field(default=False, description="true: a gate without power fails")
 
     @model_validator(mode="after")
-    def _has_no_unused_field(self) -> Self:
+    def _check_fields(self) -> Self:
+        """Raise `ValueError` for a threshold that nothing can exceed, or a field that the gate's measure does not
+        use."""
         if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
             raise ValueError(
                 f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"

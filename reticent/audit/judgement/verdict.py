@@ -114,10 +114,10 @@ class Row(NamedTuple):
 Twins = Mapping[tuple[str, About], Number]
 
 
-def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
-    """Return the row of a number, not judged yet: its oriented estimate, and whether its control from unprotected
-    models (the twin first) succeeds. ``strict``: the control must be over the threshold too, and by as many shadow
-    models."""
+def _unjudged_row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
+    """Return the row of a number before it is judged: its oriented estimate, and whether its controls, the unprotected
+    models (the twin first), prove that a leak would be found. ``strict``: the control must exceed the threshold too, by
+    as many shadow models."""
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
@@ -195,9 +195,9 @@ def verdict(
     own = _default_language_gate(corpus) if all(gate.measure != OTHER_LANGUAGE for gate in gates) else ()
     for number, gate in enumerate((*gates, *own), start=1):
         if GATES[gate.measure].of_corpus:
-            rows = [_judged_languages(corpus, gate)]
+            rows = [_language_result(corpus, gate)]
         else:
-            rows = list(_results(models, extraction, gate, small_cell))
+            rows = list(_gate_results(models, extraction, gate, small_cell))
         rows = rows or [GateResult(outcome=NO_POWER, reason=NO_MODEL, n=0)]
         results += [
             replace(row, gate=number, measure=gate.measure, at_most=gate.at_most, required=gate.required)
@@ -209,13 +209,14 @@ def verdict(
 
 
 def _default_language_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
-    """Yield the default gate on the documents' languages if it fails."""
+    """Yield the default gate on the documents' languages, if the corpus fails it."""
     gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
-    if _judged_languages(corpus, gate).outcome == FAIL:
+    if _language_result(corpus, gate).outcome == FAIL:
         yield gate
 
 
-def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
+def _language_result(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
+    """Return the gate's result on the share of documents in languages that the detection rules do not know."""
     found = corpus.other_languages if corpus else None
     if found is None or not found.num_documents:
         return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
@@ -226,12 +227,12 @@ def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateRe
 
 
 def failed(row: GateResult) -> bool:
-    """Whether a gate's result fails the run."""
+    """Return whether a gate's result fails the run."""
     return row.outcome == FAIL or (row.outcome == NO_POWER and bool(row.required))
 
 
 def verdict_lines(found: Verdict) -> list[str]:
-    """Return one line of text for each gate's result."""
+    """Return one line of text for each gate: outcome, threshold, model, bound, n and reason."""
     lines = []
     for row in found.results:
         whose = " of ".join(name for name in (row.recipe, row.model) if name)
@@ -246,11 +247,12 @@ def verdict_lines(found: Verdict) -> list[str]:
     return lines
 
 
-def _results(
+def _gate_results(
     models: Sequence[ModelEvidence], extraction: Extraction | None, gate: GateConfig, small_cell: int
 ) -> Iterator[GateResult]:
-    last = _last(models)
-    extracted = _last(extraction.models if extraction else ())
+    """Yield the results of one gate for the last checkpoint of every model that it judges."""
+    last = _last_checkpoints(models)
+    extracted = _last_checkpoints(extraction.models if extraction else ())
     wanted = gate.recipes
     numbers = GATES[gate.measure].numbers
     for key, model in last.items():
@@ -263,7 +265,9 @@ def _results(
         plain = None if twin is None else Subject(last[twin], extracted.get(twin))
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
-        rows = [_gate_result(_row(each.valid_for(model), [twins], gate.at_most), gate, small_cell) for each in own]
+        rows = [
+            _gate_result(_unjudged_row(each.valid_for(model), [twins], gate.at_most), gate, small_cell) for each in own
+        ]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
             # Named, or attacked beside it: without a row it would look like a pass.
             rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason=NOT_THIS_MODEL, n=0)]
@@ -302,8 +306,8 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
     )
 
 
-def _last(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | None], Entry]:
-    """Return the entry of the highest epoch of each training, by (model section, recipe, seed)."""
+def _last_checkpoints(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | None], Entry]:
+    """Return (model section, recipe, seed) -> the entry of that training's highest epoch."""
     last: dict[tuple[str | None, str | None, int | None], Entry] = {}
     for model in models:
         key = (model.model, model.recipe, model.seed)
@@ -313,8 +317,8 @@ def _last(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | N
 
 
 def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> RiskTable:
-    """Return the verdict on every trained model of an audit, before publication; its estimates are added by
-    `with_published_numbers`.
+    """Return, for every trained model of an unpublished audit, the outcome of each risk and the overall verdict;
+    `with_published_numbers` adds the estimates.
 
     The outcome of a risk is the worst over several trainings of a recipe.
 
@@ -323,8 +327,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     config : thresholds and relevant risks; default: those of the job's settings
     """
     settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
-    audit = _of_every_model(audit)
-    rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
+    audit = _with_heads_as_models(audit)
+    rows = [_judge_model(found, audit, config, cell) for found in _last_indices(audit).values()]
     if is_elsewhere(audit):
         rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
@@ -332,27 +336,27 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
 
 
 def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
-    """Return the outcome of every risk of every training whose files have a digest, without regard to earlier
-    audits."""
-    config, alone = _config_of(audit), replace(_of_every_model(audit), earlier=None)
+    """Return, as records for later audits, the outcome of every risk of every training whose files have a digest;
+    earlier audits are ignored."""
+    config, alone = _config_of(audit), replace(_with_heads_as_models(audit), earlier=None)
     return [
-        _outcome(risk, alone.models[number], alone, config)
-        for numbers in _models(alone).values()
+        _outcome_record(risk, alone.models[number], alone, config)
+        for numbers in _last_indices(alone).values()
         for number in numbers
         if alone.models[number].digest
         for risk in RISKS.values()
     ]
 
 
-def _of_every_model(audit: AuditEvidence) -> AuditEvidence:
-    """Return the audit with its classifiers and taggers moved among the models, as which they are judged."""
+def _with_heads_as_models(audit: AuditEvidence) -> AuditEvidence:
+    """Return the audit with its classifiers and taggers among ``models``, so that they are judged like them."""
     return replace(audit, models=audit.every_model, heads=None)
 
 
-def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
-    """Return the outcome of one risk of one model as a record for later audits."""
-    found = _judged_risk(risk, model, audit, config, audit.cell)
-    numbers = [n for n in risk.numbers(_subject(model, audit)) if n.estimate and n.estimate.value is not None]
+def _outcome_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
+    """Return the outcome of one risk of one model as a record that later audits compare with."""
+    found = _judge_risk(risk, model, audit, config, audit.cell)
+    numbers = [n for n in risk.numbers(_with_extraction(model, audit)) if n.estimate and n.estimate.value is not None]
     seed = audit.settings.get("seed")
     return KeptOutcome(
         model=model.model,
@@ -364,7 +368,7 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
         outcome=found.outcome,
         at_most=found.at_most,
         what=found.what,
-        numbers=sorted({name for n in numbers for name in _names(n)}),
+        numbers=sorted({name for n in numbers for name in _tested_names(n)}),
         num_shadows=max((n.num_shadows or 0 for n in numbers), default=0),
         seed=seed if isinstance(seed, int) else None,
         created=audit.created,
@@ -373,8 +377,9 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
     )
 
 
-def _names(number: Number) -> list[str]:
-    """Return the names of what a later audit must measure again: the attack, and the words that it uses."""
+def _tested_names(number: Number) -> list[str]:
+    """Return the names that a later audit must have measured too before it overrules this number: the attack, and the
+    description of its words."""
     attack = number.about.attack
     return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
@@ -382,8 +387,8 @@ def _names(number: Number) -> list[str]:
 def _with_earlier(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
 ) -> tuple[RiskResult, list[str]]:
-    """Return the result, and a note for each worse result of earlier audits of these files; while one of them is
-    unexplained, the result is not within."""
+    """Return (result, notes): the result is not "within" while a worse result of an earlier audit of the same files is
+    unexplained, and each such result gets a note."""
     notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
@@ -393,7 +398,7 @@ def _with_earlier(
         is_worse = ORDER.index(row.outcome) > ORDER.index(result.outcome)
         if row.risk != result.risk or not is_worse or not (own or is_left_out):
             continue
-        again = _outcome(RISKS[row.risk], own, audit, config) if own else None
+        again = _outcome_record(RISKS[row.risk], own, audit, config) if own else None
         covers = again is not None and (
             set(row.numbers) <= set(again.numbers) and row.num_shadows <= again.num_shadows and row.seed == again.seed
         )
@@ -413,7 +418,7 @@ def _with_earlier(
 
 
 def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
-    """Return the verdict on a copy of a model, no better than that on its source, as a second test could be by
+    """Return the verdict on a copy of a model, made no better than that on its source: a second test may succeed by
     chance."""
     results = [
         replace(own, outcome=first.outcome, reason=OF_SOURCE)
@@ -429,15 +434,15 @@ def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
 
 
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
-    """Return the thresholds of an audit's settings, adjusted to the access that the dossier grants."""
+    """Return the verdict settings of an audit, restricted to the risks of the model access that its dossier grants."""
     settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
     config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
     return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
 
 
-def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
-    """Return the indices in ``audit.models`` of the last checkpoint of each training, by (model section, objective,
-    recipe); base models are left out."""
+def _last_indices(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
+    """Return (model section, objective, recipe) -> indices in ``audit.models`` of the last checkpoint of each of its
+    trainings; base models are left out."""
     last: dict[tuple[str | None, str, str], dict[int | None, int]] = {}
     for number, model in enumerate(audit.models):
         if model.recipe == "base":
@@ -449,15 +454,15 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
     return {key: list(own.values()) for key, own in last.items()}
 
 
-def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    """Return the verdict on one recipe's trainings (indices of their last checkpoints in ``audit.models``): all risks,
-    outcome, reason and advice."""
+def _judge_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
+    """Return the verdict on one recipe, over its trainings (``numbers`` are indices of their last checkpoints in
+    ``audit.models``): all risks, outcome, reason and advice."""
     first, results = audit.models[numbers[0]], []
-    notes = [KNOWN_BASE] if _may_know(first, audit) else []
+    notes = [KNOWN_BASE] if _base_may_know_members(first, audit) else []
     notes += [THEIR_LIST] if is_elsewhere(audit) else []
     notes += [NO_BASE] if is_elsewhere(audit) and all(each.recipe != "base" for each in audit.models) else []
     for risk in RISKS.values():
-        found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
+        found = [_judge_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
         if not worst.found and (first_found := next((r for r in found if r.found), None)):
             worst = replace(worst, found=first_found.found, found_at_most=first_found.found_at_most)
@@ -469,15 +474,15 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
         for r in RISKS.values()
         if r.name not in config.risks and first.objective in (r.objectives or [first.objective])
     ]
-    notes += [f"{NOT_COUNTED}{_listed(unset)}"] if unset else []
+    notes += [f"{NOT_COUNTED}{_join_names(unset)}"] if unset else []
     broken = any(m.ledger and m.ledger.violations for m in (audit.models[number] for number in numbers))
     relevant = [result for result in results if result.relevant]
     outcome = max((result.outcome for result in relevant), key=ORDER.index, default=NOT_SHOWN)
     recipe = recipe_of(first.recipe, audit)
-    reason, change = _sentences(relevant, outcome, first, recipe)
+    reason, change = _reason_and_change(relevant, outcome, first, recipe)
     uncounted = [RISKS[result.risk].title for result in results if not result.relevant and result.outcome == BEYOND]
     if outcome == WITHIN and uncounted:
-        reason += f"; beyond the threshold, but not counted: {_listed(uncounted)}"
+        reason += f"; beyond the threshold, but not counted: {_join_names(uncounted)}"
     if outcome == WITHIN and is_unprotected(recipe, first):
         outcome, reason = NOT_SHOWN, f"not shown: {UNPROTECTED}"
         change = advice("emission", first, None)
@@ -497,17 +502,17 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     )
 
 
-def _judged_risk(
-    risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig, cell: int
-) -> RiskResult:
+def _judge_risk(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig, cell: int) -> RiskResult:
+    """Return the result of one risk of one model: the number that decides it, its outcome against the threshold, and
+    the reason."""
     at_most: float = getattr(config, risk.name)
-    controls = _controls(model, audit)
-    known = _may_know(model, audit)
+    controls = _control_models(model, audit)
+    known = _base_may_know_members(model, audit)
     num_rates = _num_rates(model, audit)
-    of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
+    of_controls = [{number.of: number for number in risk.numbers(_with_extraction(each, audit))} for each in controls]
     rows = [
-        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell, num_rates)
-        for number in (number.valid_for(model) for number in risk.numbers(_subject(model, audit)))
+        _judge_row(_unjudged_row(number, of_controls, at_most, strict=True), bool(controls), known, cell, num_rates)
+        for number in (number.valid_for(model) for number in risk.numbers(_with_extraction(model, audit)))
         if number.missing
         or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
         if known or not number.of_known_base
@@ -523,12 +528,12 @@ def _judged_risk(
     )
     if risk.objectives and model.objective not in risk.objectives:
         result = replace(result, relevant=False, reason=NOT_OF[model.objective], notes=None)
-        asked = _with_gates(result, risk, model, audit)
+        asked = _apply_gates(result, risk, model, audit)
         return replace(asked, reason=CANNOT) if asked.relevant and asked.outcome == NOT_SHOWN else asked
-    chosen = _deciding(rows)
+    chosen = _deciding_row(rows)
     if chosen is not None:
         if chosen.outcome == WITHIN and risk.by_shadows:
-            chosen = _by_shadows(chosen, rows)
+            chosen = _require_shadows(chosen, rows)
         result = replace(
             result,
             outcome=chosen.outcome,
@@ -539,23 +544,23 @@ def _judged_risk(
     unasked = [row.number.missing for row in rows if row.number.missing and row.number.missing != result.reason]
     if unasked:
         result = replace(result, notes=[*(result.notes or ()), *unasked])
-    if surest := _surest(rows):
+    if surest := _surest_finding(rows):
         result = replace(result, found=surest.what, found_at_most=surest.at_most)
-    return _with_gates(result, risk, model, audit)
+    return _apply_gates(result, risk, model, audit)
 
 
 def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
-    """Return the number of rates by which a model with a given split is judged; None for a split that was drawn at
-    random."""
+    """Return the number of rates (not AUCs) that a model with a given split is judged by, for the Bonferroni
+    correction; None for a split drawn at random."""
     if not model.split_given:
         return None
-    numbers = (number for risk in RISKS.values() for number in risk.numbers(_subject(model, audit)))
+    numbers = (number for risk in RISKS.values() for number in risk.numbers(_with_extraction(model, audit)))
     return sum(number.estimate is not None and number.null != CHANCE for number in numbers)
 
 
-def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
-    """Return the estimate with an interval so wide that a model with a given split is beyond by chance as rarely as
-    `FALSE_ALARM`.
+def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
+    """Return the estimate with an interval so wide that a model with a given split is judged beyond by chance no more
+    often than `FALSE_ALARM`.
 
     Nothing verifies such a list. Half of the false alarms is reserved for exact tests; the areas of both membership
     risks, which are simultaneous already, and all rates share the other half.
@@ -566,18 +571,18 @@ def _surely(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
     return simultaneous(estimate, num * max(num_rates, 1))
 
 
-def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
-    """Return the deciding row if an attack with enough shadow models is within too; else it as not shown, with the
-    reason."""
+def _require_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
+    """Return the deciding row if an attack with enough shadow models is within the threshold too, else that row as not
+    shown, with the reason."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
         return chosen
     return chosen._replace(outcome=NOT_SHOWN, reason=strong[0].reason if strong else WITHOUT_SHADOWS)
 
 
-def _deciding(rows: Sequence[Row]) -> Row | None:
-    """Return the row that decides a risk: the largest beyond; else the largest that could be beyond; else the largest
-    within."""
+def _deciding_row(rows: Sequence[Row]) -> Row | None:
+    """Return the row that decides a risk: the largest number beyond the threshold, else the largest that may be beyond,
+    else the largest within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
@@ -595,16 +600,17 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
     return max(group, key=lambda row: (row.estimate and row.estimate.value) or 0.0, default=None)
 
 
-def _surest(rows: Sequence[Row]) -> Number | None:
-    """Return the number whose interval lies farthest above its null value, whatever the threshold; None if none
-    does."""
+def _surest_finding(rows: Sequence[Row]) -> Number | None:
+    """Return the number whose interval lies farthest above the value of a model that leaks nothing, whatever the
+    threshold; None if none lies above."""
     said = [row for row in rows if not row.number.invalid and not row.number.missing]
     over = [row for row in said if is_over(row.estimate, row.number.null)]
-    surest = max(over, key=lambda row: _low(row) - row.number.null, default=None)
+    surest = max(over, key=lambda row: _lower_end(row) - row.number.null, default=None)
     return surest and surest.number
 
 
-def _low(row: Row) -> float:
+def _lower_end(row: Row) -> float:
+    """Return the lower end of the row's interval; 0 without one."""
     return (row.estimate and row.estimate.low) or 0.0
 
 
@@ -641,7 +647,7 @@ UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, an
 
 
 def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None = None) -> bool:
-    """Whether a base model distinguishes members from others, or leaks their identifiers, beyond chance.
+    """Return whether a base model distinguishes members from others, or leaks their identifiers, beyond chance.
 
     Its membership attacks and leak rates are compared with their null values simultaneously (Bonferroni), so a base
     that saw nobody is suspected in 2.5 % of runs.
@@ -661,25 +667,25 @@ def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None =
     return any(is_over(simultaneous(found, len(numbers)), null) for found, null in numbers)
 
 
-def _may_know(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Whether the base of this model may know the members; see `base_may_know`."""
+def _base_may_know_members(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    """Return whether this model's base model may already know the members; see `base_may_know`."""
     own = (m for m in audit.models if (m.model, m.objective, m.recipe) == (model.model, model.objective, "base"))
     base = next(own, None)
-    return base is not None and base_may_know(*_subject(base, audit))
+    return base is not None and base_may_know(*_with_extraction(base, audit))
 
 
-def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """Return the control models: the unprotected twin, and plain models of the same base that were trained at least
-    `LONGER` times as long, or as long on repeated documents."""
+def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
+    """Return the unprotected models that serve as positive controls: the twin, and plain models of the same base
+    trained at least `LONGER` times as long, or as long on repeated documents."""
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
-    twin = _twin(model, audit.models)
+    twin = _unprotected_twin(model, audit.models)
     sections = model_sections(audit)
     origins = {name: (each.get("base"), each.get("foundation")) for name, each in sections.items()}
     repeated = {name for name, each in sections.items() if each.get("repeated")}
     others = [
         audit.models[number]
-        for (section, objective, _), numbers in _models(audit).items()
+        for (section, objective, _), numbers in _last_indices(audit).items()
         for number in numbers
         if audit.models[number].is_plain and objective == model.objective and section != model.model
         and audit.models[number].epoch >= (1 if section in repeated else LONGER) * model.epoch
@@ -688,12 +694,13 @@ def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]
     return [*([twin] if twin else ()), *others]
 
 
-def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int | None = None) -> Row:
-    """Return a row with its outcome and reason. ``known``: the base may know the members; ``cell``: smallest
-    publishable count; ``num_rates``: see `_surely`."""
+def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int | None = None) -> Row:
+    """Return the row with outcome and reason. ``known``: the base may know the members; ``cell``: smallest publishable
+    count; ``num_rates``: see `_num_rates`."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
+        """Return the row with this outcome and reason."""
         return row._replace(outcome=outcome, reason=reason)
 
     if number.missing:
@@ -713,7 +720,10 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int
         bound = row.at_most if few else number.null
         if estimate.low <= bound:
             return judged(NOT_SHOWN, FEW if few else UNSURE)
-        is_sure = num_rates is None or _low(row._replace(estimate=_surely(number, estimate, num_rates))) > bound
+        is_sure = (
+            num_rates is None
+            or _lower_end(row._replace(estimate=_widen_for_given_split(number, estimate, num_rates))) > bound
+        )
         return judged(BEYOND, "beyond the threshold") if is_sure else judged(NOT_SHOWN, BY_CHANCE)
     if few:
         return judged(NOT_SHOWN, FEW)
@@ -730,9 +740,9 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int
     return judged(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
 
 
-def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:
-    """Return the result of a risk, made beyond by a failed gate of the job on it, and not within by a required gate
-    without power."""
+def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:
+    """Return the result of a risk, changed to beyond if a gate of the job on it failed, and to not shown if it was
+    within but a required gate has no power."""
     rows = [row for row in (audit.verdict.results if audit.verdict else ()) if _is_about(row, risk, model)]
     if any(row.outcome == FAIL for row in rows):
         return replace(result, outcome=BEYOND, relevant=True, reason="a gate of the job failed")
@@ -744,19 +754,21 @@ def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: Aud
 
 
 def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
+    """Return whether a gate's result is on this risk of this model."""
     own = row.recipe in (None, model.recipe) and row.model in (None, model.model) and row.seed in (None, model.seed)
     return own and row.measure in risk.gates
 
 
-def _twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
-    """Return the unprotected twin of a model's training, or the last unprotected model; for an unprotected model
-    itself."""
+def _unprotected_twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
+    """Return the model of the same section and objective trained without protection (same seed if there is one, last
+    epoch), for an unprotected model itself; None without one."""
     own = [m for m in models if (m.model, m.objective) == (model.model, model.objective) and m.is_plain]
     same = [m for m in own if m.seed == model.seed and m.training == model.training] or own
     return max(same, key=lambda m: m.epoch, default=None)
 
 
-def _subject(model: ModelEvidence, audit: AuditEvidence) -> Subject:
+def _with_extraction(model: ModelEvidence, audit: AuditEvidence) -> Subject:
+    """Return the model with the extraction results of its training's last checkpoint."""
     found = [
         e
         for e in (audit.extraction.models if audit.extraction else ())
@@ -765,16 +777,16 @@ def _subject(model: ModelEvidence, audit: AuditEvidence) -> Subject:
     return Subject(model, max(found, key=lambda e: e.epoch or 0, default=None))
 
 
-def _sentences(
+def _reason_and_change(
     relevant: Sequence[RiskResult], outcome: str, model: ModelEvidence, recipe: Recipe | None
 ) -> tuple[str, str]:
-    """Return (why the verdict is as it is, what would change it)."""
+    """Return (why the verdict is as it is, what would change it), as English sentences."""
     deciding = [result for result in relevant if result.outcome == outcome]
     if not deciding:
         return "no risk was declared relevant", "name the relevant risks in [verdict] risks"
-    titles = _listed([RISKS[result.risk].title for result in deciding])
+    titles = _join_names([RISKS[result.risk].title for result in deciding])
     if outcome == BEYOND:
-        return f"beyond the threshold: {titles}", _listed(
+        return f"beyond the threshold: {titles}", _join_names(
             list(dict.fromkeys(advice(result.risk, model, recipe) for result in deciding)), "; "
         )
     if outcome == WITHIN:
@@ -805,39 +817,41 @@ def _sentences(
     if CANNOT in reasons:
         change.append("leave masked models out of the gates on passages")
     change += [f"{RISKS[r.risk].title}: {r.reason}" for r in deciding if r.reason.startswith("not measured")]
-    return f"not shown: {titles} ({reasons[0]})", _listed(change or ["a valid comparison of the two sides"], "; ")
+    return f"not shown: {titles} ({reasons[0]})", _join_names(change or ["a valid comparison of the two sides"], "; ")
 
 
-def _listed(names: Sequence[str], between: str = ", ") -> str:
+def _join_names(names: Sequence[str], between: str = ", ") -> str:
+    """Return the names joined by ``between``."""
     return between.join(names)
 
 
 def with_published_numbers(table: RiskTable, before: AuditEvidence, published: AuditEvidence) -> RiskTable:
-    """Return the table with the estimates that decided, as far as they are published."""
+    """Return the verdicts with the estimates of their deciding numbers, as far as these are in the published audit."""
     rows = []
-    before, published = _of_every_model(before), _of_every_model(published)
-    for row, numbers in zip(table.rows, _models(before).values(), strict=True):
+    before, published = _with_heads_as_models(before), _with_heads_as_models(published)
+    for row, numbers in zip(table.rows, _last_indices(before).values(), strict=True):
         config = VerdictConfig.model_validate({result.risk: result.at_most for result in row.results})
         results = []
         for result in row.results:
-            deciding = [number for number in numbers if _is_of_training(before.models[number], result, before, config)]
-            shown = [_subject(published.models[number], published) for number in deciding]
-            every = [_subject(published.models[number], published) for number in numbers]
-            found = _number_of(replace(result, what=result.found), every) if result.found else None
-            results.append(replace(result, estimate=_number_of(result, shown), found_estimate=found))
+            deciding = [number for number in numbers if _is_result_of(before.models[number], result, before, config)]
+            shown = [_with_extraction(published.models[number], published) for number in deciding]
+            every = [_with_extraction(published.models[number], published) for number in numbers]
+            found = _published_estimate(replace(result, what=result.found), every) if result.found else None
+            results.append(replace(result, estimate=_published_estimate(result, shown), found_estimate=found))
         rows.append(replace(row, results=results))
     return replace(table, rows=rows)
 
 
-def _is_of_training(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
-    """Whether this training produced the result of a risk, of several trainings with other seeds."""
-    own = _judged_risk(RISKS[result.risk], model, audit, config, audit.cell)
+def _is_result_of(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
+    """Return whether this training, among several that differ in the seed, is the one whose number decided the
+    result."""
+    own = _judge_risk(RISKS[result.risk], model, audit, config, audit.cell)
     same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
     return same and own.what == result.what
 
 
-def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
-    """Return the worst published estimate of the deciding number; AUCs are compared by distance from chance. None if
+def _published_estimate(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
+    """Return the worst published estimate of the number that decided the result, AUCs by distance from chance; None if
     none is published."""
     numbers = [n for subject in shown for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
@@ -856,12 +870,13 @@ class ModelBeside(NamedTuple):
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return (the measured rows of `BESIDE`, their numbers for each trained model)."""
+    """Return (rows of `BESIDE`, the numbers shown beside the verdict, that any model has; their estimates for each
+    trained model and its twin)."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():
         if model.recipe != "base":
-            pair = (model, _twin(model, models))
+            pair = (model, _unprotected_twin(model, models))
             numbers = [tuple(one and one.beside and row.estimate(one.beside) for one in pair) for row in rows]
             found.append(ModelBeside(model, numbers))  # type: ignore[arg-type]
     return rows, found

@@ -116,6 +116,8 @@ def continuations(
 def _bleu_estimate(
     counts: np.ndarray, codes: np.ndarray, *, num_bootstrap: int, seed: int, units: np.ndarray | None = None
 ) -> Estimate:
+    """Return BLEU of all individuals together, from each individual's summed counts (a row of ``counts``), with a
+    bootstrap interval over individuals or households."""
     clusters = clusters_of(codes, units)
     if clusters is not None:
         sums = cluster_sums(counts, clusters)
@@ -147,8 +149,8 @@ class Written:
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
-    """Return the numbers of documents to prompt with, int64, ascending: longer than a prompt, up to ``num_prompts`` of
-    the larger side.
+    """Return the ascending numbers of the documents whose beginnings become prompts, int64: longer than a prompt, at
+    most ``num_prompts`` of the larger side and the same share of the other.
 
     The same share of both sides is drawn. The beginning of a document tends to elicit its own words, and rates are over
     all identifiers, so a side with more prompts per document would seem to leak more.
@@ -171,16 +173,17 @@ def newly_written(
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
 ) -> np.ndarray:
-    """Return which identifiers occur in a continuation whose prompt does not contain them, bool (num_identifiers,).
+    """Return whether each identifier occurs in a generated continuation whose prompt does not contain it, bool
+    (num_identifiers,).
 
     Parameters
     ----------
     prompts : int array, shape (P, prefix tokens)
     made : int array, shape (P, samples, tokens), -1 after the end
     """
-    given, given_row = _spelled(list(prompts.tolist()), identifiers, table, tokenizer)
+    given, given_row = _find_in_token_rows(list(prompts.tolist()), identifiers, table, tokenizer)
     rows = [[token for token in row if token >= 0] for row in made.reshape(-1, made.shape[-1]).tolist()]
-    written, row = _spelled(rows, identifiers, table, tokenizer)
+    written, row = _find_in_token_rows(rows, identifiers, table, tokenizer)
     row = row // made.shape[1]
     new = ~np.isin(row * identifiers.num + written, given_row * identifiers.num + given)
     found = np.zeros(identifiers.num, dtype=bool)
@@ -188,10 +191,10 @@ def newly_written(
     return found
 
 
-def _spelled(
+def _find_in_token_rows(
     rows: list[list[int]], identifiers: Identifiers, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (identifier numbers, row of each) of all identifiers in rows of token ids, which are decoded and split
+    """Return (identifier number, row) of every identifier occurrence in rows of token ids, which are decoded and split
     into words like documents."""
 
     texts = pa.array(core_tokenizer(tokenizer).decode(rows, skip_special_tokens=True), pa.large_string())
@@ -231,13 +234,15 @@ def continue_documents(
 
 
 def _decoding(config: GenerationConfig) -> Decoding:
+    """Return the decoding scheme (temperature, top-k) of the settings."""
     return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def texts_of(
     written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
-    """Return (true remainder of each document, cut to the length of a continuation; its generated continuations)."""
+    """Return, for each prompted document, (its true remainder, cut to the length of a continuation; its generated
+    continuations) as text."""
     decode = core_tokenizer(tokenizer).decode
     first = store.doc_offsets[written.documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[written.documents + 1])
@@ -258,7 +263,8 @@ def generated_leakage(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Generated:
-    """Return the leak rates of identifiers in generated text, with BLEU and ROUGE of both sides.
+    """Return the rates of members' and held-out individuals' identifiers that appear in generated continuations, with
+    BLEU and ROUGE of both sides.
 
     Parameters
     ----------
@@ -273,7 +279,7 @@ def generated_leakage(
         written = newly_written(continued.prompts, continued.made, identifiers, table, tokenizer)
         true, texts = texts_of(continued, store, config, tokenizer)
         heldout, of_members = (
-            _continued(np.flatnonzero(side), store.individual[documents], true, texts, **bootstrap)
+            _side_quality(np.flatnonzero(side), store.individual[documents], true, texts, **bootstrap)
             if side.any()
             else None
             for side in (~members[documents], members[documents])
@@ -290,14 +296,14 @@ def generated_leakage(
     )
 
 
-def _continued(
+def _side_quality(
     chosen: np.ndarray,
     individuals: np.ndarray,
     true: Sequence[str],
     texts: Sequence[Sequence[str]],
     **bootstrap: Unpack[Bootstrap],
 ) -> Continuations:
-    """Return BLEU and ROUGE of one side's continuations against as many tokens of the documents themselves."""
+    """Return BLEU and ROUGE of one side's continuations against the true remainders of their documents."""
     num_samples = len(texts[0])
     return continuations(
         [text for i in chosen for text in texts[i]],

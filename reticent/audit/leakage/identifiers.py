@@ -73,7 +73,7 @@ class _Level:
 
 
 def continues(words: Words) -> np.ndarray:
-    """Return whether each word directly follows the word before it in the same document, bool (S,).
+    """Return whether each word directly follows the previous word of its document, bool (S,).
 
     It does not if a word without a token of its own lies between them.
     """
@@ -129,21 +129,22 @@ class Identifiers:
         direct = ((words.flags & DIRECT) != 0) & counted & (surfaces != NO_SURFACE)
         outside = counted & ((words.flags & DIRECT) == 0)
         num_surfaces = int(surfaces.max(initial=-1)) + 1
-        common = _supports(surfaces[outside], of_word[outside], num_surfaces) >= k
+        common = _count_supports(surfaces[outside], of_word[outside], num_surfaces) >= k
         self.is_direct = np.zeros(num_surfaces, dtype=bool)
         self.is_direct[surfaces[direct]] = True
         num_direct_common = int(np.count_nonzero(self.is_direct & common))
         self.is_direct &= ~common
         self._levels: list[_Level] = []
         self._is_indirect = np.zeros(0, dtype=bool)
-        self._build(np.where(counted, surfaces, NO_SURFACE), of_word, k, num_surfaces)
+        self._build_levels(np.where(counted, surfaces, NO_SURFACE), of_word, k, num_surfaces)
         self.num = sum(int(np.count_nonzero(level.numbers >= 0)) for level in self._levels)
         own = np.where(counted, surfaces, NO_SURFACE) if not owners_of_all else surfaces
-        self._occurrences(own, direct, of_word)
+        self._find_occurrences(own, direct, of_word)
         self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
 
-    def _build(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
-        """Fill the levels (n-grams by length) and number the identifiers among them."""
+    def _build_levels(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
+        """Build the tables of n-grams, one for each length, with their supports, and number the identifiers among
+        them."""
         following, used = continues(self.words), 0
         ids = surfaces
         is_indirect = []
@@ -151,9 +152,9 @@ class Identifiers:
             if n == 1:
                 keys, inverse, at = np.arange(num_surfaces), ids[ids >= 0], np.flatnonzero(ids >= 0)
             else:
-                at, pairs = _pairs(ids, self._levels[-1], following if n == 2 else None)
+                at, pairs = _ngram_pairs(ids, self._levels[-1], following if n == 2 else None)
                 keys, inverse = np.unique(pairs, return_inverse=True)
-            support = _supports(inverse, of_word[at], len(keys))
+            support = _count_supports(inverse, of_word[at], len(keys))
             found = (support > 0) & (support < k)
             kept = found | self.is_direct if n == 1 else found
             numbers = np.where(kept, used + np.cumsum(kept) - 1, -1)
@@ -164,7 +165,8 @@ class Identifiers:
             ids[at] = inverse
         self._is_indirect = np.concatenate(is_indirect)
 
-    def _occurrences(self, surfaces: np.ndarray, direct: np.ndarray, of_word: np.ndarray) -> None:
+    def _find_occurrences(self, surfaces: np.ndarray, direct: np.ndarray, of_word: np.ndarray) -> None:
+        """Find all occurrences of identifiers in the words, and store position, number, length and flags of each."""
         places, numbers, lengths = self.find(surfaces, continues(self.words))
         self.uses = numbers, of_word[places], places
         flags = np.where(self._is_indirect[numbers], INDIRECT, 0).astype(np.uint8)
@@ -177,9 +179,8 @@ class Identifiers:
         self.individuals = self.words.individuals[self.places]
 
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
-        """Return the number of distinct n-grams that support protects as they are written, but not once they are
-        compared by coarse surface forms.
-        """
+        """Return the number of distinct n-grams that are protected as they are written, but are too common to identify
+        anyone once words are compared by coarse surface forms."""
         following, total = continues(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
@@ -208,7 +209,7 @@ class Identifiers:
             if n == 1:
                 at, found = np.flatnonzero(ids >= 0), ids[ids >= 0]
             else:
-                at, pairs = _pairs(ids, self._levels[n - 2], following if n == 2 else None)
+                at, pairs = _ngram_pairs(ids, self._levels[n - 2], following if n == 2 else None)
                 row = np.searchsorted(level.keys, pairs)
                 hit = row < len(level.keys)
                 hit[hit] = level.keys[row[hit]] == pairs[hit]
@@ -229,7 +230,9 @@ class Identifiers:
         context: Context | None = None,
         own: np.ndarray | None = None,
     ) -> Predicted:
-        """Return which identifiers a model predicted anywhere in the scored documents, and where.
+        """Return which identifiers a model predicted anywhere in the scored documents, which of their occurrences it
+        predicted in their own position and, with ``context``, which it predicted where the context does not contain
+        them.
 
         Parameters
         ----------
@@ -255,28 +258,30 @@ class Identifiers:
         return Predicted(anywhere, unseen, in_place)
 
     def of_occurrences(self, chosen: np.ndarray) -> np.ndarray:
-        """Return which identifiers the chosen occurrences belong to, bool (num,)."""
+        """Return whether each identifier has an occurrence that ``chosen`` selects, bool (num_identifiers,)."""
         among = np.zeros(self.num, dtype=bool)
         among[self.numbers[chosen]] = True
         return among
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield (part, bool mask of its occurrences) for "both", "direct" and "indirect", up to n words."""
+        """Yield (part, mask of its occurrences, bool) for "both", "direct" and "indirect" identifiers of up to n
+        words."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within
 
 
-def _supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
-    """Return the number of distinct units of each value below ``num_values``; negative values are ignored."""
+def _count_supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
+    """Return the support, the number of distinct units, of each value from 0 to ``num_values`` - 1; negative values are
+    ignored."""
     known = values >= 0
     size = int(units.max(initial=0)) + 1
     pairs = np.sort(values[known].astype(np.int64) * size + units[known])
     return np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // size, minlength=num_values)
 
 
-def _pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (positions where two shared (n-1)-grams overlap, key of each pair)."""
+def _ngram_pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return (positions where two frequent (n-1)-grams overlap, key of the n-gram that they form)."""
     shared = np.zeros(len(ids), dtype=bool)
     shared[ids >= 0] = level.is_shared[ids[ids >= 0]]
     both = shared[:-1] & shared[1:]
@@ -293,7 +298,8 @@ def _in_context(
     held: tuple[np.ndarray, np.ndarray, np.ndarray],
     context: Context,
 ) -> np.ndarray:
-    """Return whether the context of each predicted identifier contains it, bool (predictions,).
+    """Return whether the model's context window at each predicted identifier contains an occurrence of it, bool
+    (predictions,).
 
     The context of a causal model is the words before. The context of a masked model is the words of its window that are
     not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the

@@ -74,8 +74,8 @@ class _Ownership:
     identifiers: np.ndarray
 
     def per_individual(self, codes: np.ndarray, leaked: np.ndarray, weights: np.ndarray | None = None) -> Counts:
-        """Return (leaked identifiers, all identifiers, ``codes``) of each individual; an identifier of several owners
-        is split evenly among them.
+        """Return (number of leaked identifiers, number of identifiers, code) of each individual; an identifier of
+        several owners counts as an equal fraction for each.
 
         ``leaked`` is a bool or signed array by identifier number; ``weights`` are by identifier, None: 1.
         """
@@ -90,8 +90,8 @@ class _Ownership:
         return found, np.bincount(row, weights=weight, minlength=len(codes)), codes
 
 
-def _own(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
-    """Return the (individual, identifier) pairs of the chosen occurrences, bool (occurrences,)."""
+def _owners_of(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
+    """Return the distinct (individual, identifier) pairs of the occurrences that ``chosen`` selects."""
     # A pair is packed into one number, because NumPy sorts numbers ten times faster than rows.
     size = max(identifiers.num, 1)
     pairs = np.sort(identifiers.individuals[chosen].astype(np.int64) * size + identifiers.numbers[chosen])
@@ -125,7 +125,7 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
     codes = np.unique(words.individuals)
     result: dict[Part, Privacy] = {}
     for part, chosen in identifiers.parts():
-        own = _own(identifiers, chosen)
+        own = _owners_of(identifiers, chosen)
         row = np.searchsorted(codes, identifiers.individuals[chosen])
         seen = np.bincount(row, minlength=len(codes))
         leaky = found.anywhere[identifiers.numbers[chosen]]
@@ -153,7 +153,7 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Return the number of protected words that contain an unknown token."""
+    """Return the number of protected words with an unknown token, which no prediction can match."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
@@ -171,7 +171,7 @@ def privacy_by_n(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack
         chosen = indirect & (identifiers.lengths == n)
         if not chosen.any():
             continue
-        own = _own(identifiers, chosen)
+        own = _owners_of(identifiers, chosen)
         distinct = np.unique(own.identifiers)
         result[str(n)] = extended(
             _complement(ratio_estimate(*own.per_individual(codes, found.anywhere), **bootstrap)),
@@ -191,7 +191,8 @@ def privacy_by_category(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[str, CategoryPrivacy]:
-    """Return Privacy of the members' direct identifiers, and the excess over held-out individuals, by category.
+    """Return, by category, Privacy of the members' direct identifiers (1 - leak rate), and their excess leak rate over
+    held-out individuals.
 
     Parameters
     ----------
@@ -233,8 +234,9 @@ def excess_leakage(
     before: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return, by part, the leak rates of members and of held-out individuals, and their difference: over all
-    identifiers, over those of one side alone, and without held-out individuals who hold near-copies.
+    """Return, for both, direct and indirect identifiers, the leak rates of members and of held-out individuals and
+    their difference: over all identifiers, over those of one side alone, and without held-out individuals who hold
+    near-copies.
 
     With the leaks of the base model (``before``) the rates are changes, each individual being their own control. The
     difference of the differences is the effect of training on the members' own documents, without the knowledge of the
@@ -274,10 +276,11 @@ def _excess_of_part(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the leak rates over the chosen occurrences, bool (occurrences,)."""
+    """Return the leak rates of both sides and their difference, over the identifier occurrences that ``chosen``
+    selects."""
     codes, member = identifiers.words.individuals, is_member[identifiers.places]
     sides = [
-        (_own(identifiers, chosen & side), np.unique(codes[of_word]))
+        (_owners_of(identifiers, chosen & side), np.unique(codes[of_word]))
         for side, of_word in ((member, is_member), (~member, ~is_member))
     ]
     members, heldout = (own.per_individual(of_side, leaked) for own, of_side in sides)
@@ -289,7 +292,7 @@ def _excess_of_part(
     only_members = among & (compared.users.members > 0) & (compared.users.others == 0)
     without = None
     if compared.kept is not None:
-        kept = _own(identifiers, chosen & ~member & compared.kept[identifiers.places])
+        kept = _owners_of(identifiers, chosen & ~member & compared.kept[identifiers.places])
         others = kept.per_individual(np.unique(codes[~is_member & compared.kept]), leaked)
         without = ratio_difference(members, others, signed=signed, **bootstrap)
     return replace(
@@ -312,7 +315,7 @@ def exposed_individuals(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Exposed:
-    """Return the share of individuals with a leaked identifier that no other unit uses: of members, of held-out
+    """Return the share of individuals who have a leaked identifier that no other unit uses: of members, of held-out
     individuals, and the difference. Individuals without such an identifier do not count.
 
     Identifiers of several users are left out: a mean can be standardised by that number, a share of individuals cannot.
@@ -323,6 +326,7 @@ def exposed_individuals(
     member = is_member[identifiers.places]
 
     def of_side(chosen: np.ndarray, of_word: np.ndarray) -> Counts:
+        """Return (whether exposed, whether the individual counts, code) of each individual of one side."""
         codes = np.unique(words.individuals[of_word])
         row = np.searchsorted(codes, identifiers.individuals[own & chosen])
         any_leak = np.bincount(row, leaked[identifiers.numbers[own & chosen]], minlength=len(codes)) > 0
@@ -343,11 +347,11 @@ def shared_over_base(
     compared: Compared,
     **bootstrap: Unpack[Bootstrap],
 ) -> Estimate:
-    """Return the leak rate of the identifiers that both sides use, less that of the base model, over the individuals of
-    both sides. It has no control."""
+    """Return the leak rate of the identifiers that both sides use, minus that under the base model; it has no held-out
+    control."""
     chosen = (identifiers.lengths <= identifiers.n) & compared.users.shared[identifiers.numbers]
     change = leaked.astype(np.int64) - before
-    counts = _own(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
+    counts = _owners_of(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
     return ratio_estimate(*counts, signed=True, **bootstrap)
 
 
@@ -387,8 +391,8 @@ class Graph:
 
 
 def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
-    """Return which documents an adversary with this share of them has, bool (num_documents,); larger shares contain
-    smaller ones."""
+    """Return whether an adversary who has this share of the documents has each one, bool (num_documents,); larger
+    shares contain smaller ones."""
     return generator(seed, 11).random(num_documents) < share
 
 
@@ -403,7 +407,8 @@ def adversary_graphs(
     shares: Sequence[float] = (1.0,),
     seed: int = 0,
 ) -> list[Graph]:
-    """Return the adversary's graph from each share of the documents, and last that from the training documents alone.
+    """Return the graphs of identifiers and individuals that adversaries build, one for each share of the documents
+    known, and last that of the training documents alone.
 
     Parameters
     ----------
@@ -420,21 +425,23 @@ def adversary_graphs(
     for share in shares:
         held = documents_held(num_documents, share, seed)[words.documents]
         own = whole if held.all() else identify(held=held)
-        graphs.append(_graph(float(share), own, whole))
+        graphs.append(_compare_graph(float(share), own, whole))
     training = identify(held=is_member, owners_of_all=True)
-    return [*graphs, _graph(None, training, whole)]
+    return [*graphs, _compare_graph(None, training, whole)]
 
 
-def _graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
+def _compare_graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
+    """Return an adversary's graph, with its number of indirect identifiers and of those that are none in the whole
+    corpus."""
     indirect = (own.flags & INDIRECT) != 0
-    true = np.isin(_keys(own)[indirect], _keys(whole)[(whole.flags & INDIRECT) != 0])
+    true = np.isin(_occurrence_keys(own)[indirect], _occurrence_keys(whole)[(whole.flags & INDIRECT) != 0])
     numbers = own.numbers[indirect]
     num = len(np.unique(numbers))
     return Graph(share, own, num, num - len(np.unique(numbers[true])))
 
 
-def _keys(identifiers: Identifiers) -> np.ndarray:
-    """Return the position and length of each occurrence as one number."""
+def _occurrence_keys(identifiers: Identifiers) -> np.ndarray:
+    """Return one int64 key for the (position, length) of each identifier occurrence."""
     return identifiers.places * (identifiers.max_n + 1) + identifiers.lengths
 
 
@@ -492,9 +499,8 @@ def _calls(
     seed: int,
     units: np.ndarray | None = None,
 ) -> Calls:
-    """Return precision, recall and F1 of declaring ``called`` individuals members, with bootstrap intervals; a 0 or 1
-    has exact bounds. The far end of others reaches at least as far as an exact one. Exact bounds count households,
-    where there are any."""
+    """Return precision, recall and F1 of declaring the ``called`` individuals members, with bootstrap intervals that
+    reach at least as far as exact ones; a 0 or 1 has an exact interval."""
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
     missing = {
@@ -503,16 +509,18 @@ def _calls(
         "f1": "" if num_members else "there is no member",
     }
     counted = {"precision": (num_called, called), "recall": (num_members, member), "f1": (n, np.ones(n, dtype=bool))}
-    values = _scores(confusion.sum(axis=0, keepdims=True))[:, 0]
+    values = _precision_recall_f1(confusion.sum(axis=0, keepdims=True))[:, 0]
     clusters = clusters_of(codes, units)
     drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
 
     def size(chosen: np.ndarray) -> int:
-        """Return the number of the chosen individuals, or of their households."""
+        """Return the number of the chosen individuals, or of their households where these are resampled."""
         return int(np.count_nonzero(chosen)) if clusters is None else len(np.unique(clusters[chosen]))
 
     blocks = iter_resamples(len(drawn_together), num_bootstrap, seed) if n else iter(())
-    draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ drawn_together) for weights in blocks)], axis=1)
+    draws = np.concatenate(
+        [np.empty((3, 0)), *(_precision_recall_f1(weights @ drawn_together) for weights in blocks)], axis=1
+    )
     result: dict[str, Estimate] = {}
     for (name, why), value, drawn in zip(missing.items(), values, draws, strict=True):
         number, chosen = counted[name]
@@ -534,8 +542,7 @@ def _calls(
 
 
 def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:
-    """Return the interval (low, high) of a precision, recall or F1 of 0 or 1, from the Clopper-Pearson bounds of
-    precision and recall.
+    """Return the interval (low, high) of a precision, recall or F1 that is exactly 0 or 1, from Clopper-Pearson bounds.
 
     F1 is their harmonic mean. Without a hit it is at most the harmonic mean of recall's bound and a precision of 1.
     """
@@ -549,9 +556,9 @@ def _exact_interval(name: str, value: float, num_called: int, num_members: int) 
     return (0.0, bound) if value == 0 else (1 - bound, 1.0)
 
 
-def _scores(confusion: np.ndarray) -> np.ndarray:
-    """Return precision, recall and F1, float64 (3, rows), from rows of (hits, false calls, missed members); NaN for 0 /
-    0."""
+def _precision_recall_f1(confusion: np.ndarray) -> np.ndarray:
+    """Return precision, recall and F1, float64 (3, rows), from rows of (true positives, false positives, false
+    negatives); NaN for 0 / 0."""
     hit, false, missed = confusion.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])
@@ -591,19 +598,20 @@ class FoldDraws:
     predicted: Sequence[np.ndarray]
 
 
-def _variance(leaked: np.ndarray) -> float:
-    """Return the variance between draws, bool (draws, n), averaged over n, with one more change than observed."""
+def _fold_variance(leaked: np.ndarray) -> float:
+    """Return the mean over items of the variance of ``leaked``, bool (draws, items), between draws, with one more
+    change than observed, as draws are few."""
     return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
 
 
-def _difference(variance: float, num_members: int | None, num_others: int | None) -> float:
-    """Return the half width of the interval of a difference of two means with this variance of each item."""
+def _half_width(variance: float, num_members: int | None, num_others: int | None) -> float:
+    """Return the half width of a 95 % interval of the difference of two means, from the variance of one item."""
     return NORMAL * math.sqrt(variance * sum(1 / max(num or 0, 1) for num in (num_members, num_others)))
 
 
 def _widened(sides: S, variance: float, num_members: int | None, num_others: int | None) -> S:
-    """Return the rates with the intervals of their difference widened by this variance of each side."""
-    more, without = _difference(variance, num_members, num_others), sides.without_copies
+    """Return both sides' rates, the interval of their difference widened by the variance between fold draws."""
+    more, without = _half_width(variance, num_members, num_others), sides.without_copies
     return replace(
         sides,
         excess=sides.excess.widened(more, more, -1.0),
@@ -611,8 +619,8 @@ def _widened(sides: S, variance: float, num_members: int | None, num_others: int
     )
 
 
-def _over_folds(found: Privacy, variance: float) -> Privacy:
-    """Return Privacy with its spread between draws of the folds, and the interval of its types widened by that."""
+def _with_fold_spread(found: Privacy, variance: float) -> Privacy:
+    """Return Privacy with its spread between fold draws, and its interval over identifiers widened by that."""
     spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
     return replace(found, types=found.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
 
@@ -652,12 +660,13 @@ class LeakageAudit:
 
     @cached_property
     def identifiers(self) -> Identifiers:
-        """The identifiers of both sides' documents together."""
-        return self._identifiers(self.words, self.true)
+        """The identifiers in the documents of members and held-out individuals together."""
+        return self._find_identifiers(self.words, self.true)
 
     @cached_property
     def compared(self) -> Compared:
-        """The users of these identifiers, and the words of individuals who are not left out for near-copies."""
+        """The numbers of users of these identifiers on each side, and a mask of the words of individuals without
+        near-copies."""
         codes = None if self.categories is None else self.categories[0]
         kept = None if self._kept is None else self._kept[self.words.individuals]
         return Compared(Users.of(self.identifiers, self.is_member, codes), kept)
@@ -665,25 +674,26 @@ class LeakageAudit:
     @cached_property
     def member_identifiers(self) -> Identifiers:
         """The identifiers of the members' documents."""
-        return self._identifiers(self.train_words, self.true[self.is_member])
+        return self._find_identifiers(self.train_words, self.true[self.is_member])
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """Graphs of identifiers and individuals that adversaries know in the low-cost membership attack, one for each
-        share of the documents.
-        """
+        """Graphs of identifiers and individuals that adversaries of the low-cost attack know, one for each share of the
+        documents."""
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,
             shares=config.graph_shares, seed=config.seed,
         )  # fmt: skip
 
-    def _identifiers(self, words: Words, surfaces: np.ndarray) -> Identifiers:
+    def _find_identifiers(self, words: Words, surfaces: np.ndarray) -> Identifiers:
+        """Return the identifiers of these words, by the k, n and units of the audit."""
         config = self.config
         return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
 
     def context(self, objective: str, special: SpecialIds) -> Context:
-        """Return the window of each word and, for a masked model, the fold (pass) in which it is predicted."""
+        """Return each word's window number and, for a masked model, the fold (scoring pass) that masks and predicts
+        it."""
         key = (objective, special)
         if key not in self._contexts:
             windows = cut_windows(self.store, self.config.window_length, special)
@@ -730,7 +740,7 @@ class LeakageAudit:
         excess = excess_leakage(both, leaked, self.is_member, self.compared, **options)
         if draws is not None:
             variances = self._fold_variances(predicted, draws)
-            own_privacy = {part: _over_folds(found, variances[part]) for part, found in own_privacy.items()}
+            own_privacy = {part: _with_fold_spread(found, variances[part]) for part, found in own_privacy.items()}
             excess = self._excess_over_folds(excess, variances)
             # The folds of the base model are a draw too.
             twice = {part: 2 * variance for part, variance in variances.items()}
@@ -750,36 +760,38 @@ class LeakageAudit:
         )
 
     def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
-        """Return, by part, the mean variance between folds of whether an identifier of these documents is predicted,
-        with one more change than observed, as few folds were drawn."""
+        """Return, for each part of the identifiers, the mean variance between fold draws of whether an identifier is
+        predicted, in the redrawn documents."""
         own = self.member_identifiers
-        here, following = self._drawn(draws)
+        here, following = self._redrawn_words(draws)
         leaked = self._leaked_by_draw(own, predicted, draws)
         stands = np.zeros(own.num, dtype=bool)
         stands[own.find(self.true[here], following)[1]] = True
         result: dict[Part, float] = {}
         for part, chosen in own.parts():
-            result[part] = _variance(leaked[:, own.of_occurrences(chosen) & stands])
+            result[part] = _fold_variance(leaked[:, own.of_occurrences(chosen) & stands])
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
-        """Return the mean variance between folds of whether an individual has a predicted identifier of their own."""
-        both, (here, _) = self.identifiers, self._drawn(draws)
+        """Return the mean variance between fold draws of whether an individual has a predicted identifier that nobody
+        else uses."""
+        both, (here, _) = self.identifiers, self._redrawn_words(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
         own = (both.lengths <= both.n) & self.compared.users.alone[both.numbers] & here[both.places]
         codes, row = np.unique(both.individuals[own], return_inverse=True)
         of_draws = [np.bincount(row, one[both.numbers[own]], minlength=len(codes)) > 0 for one in leaked]
-        return _variance(np.array(of_draws))
+        return _fold_variance(np.array(of_draws))
 
-    def _drawn(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
-        """Return (mask of the words in the documents of the draws, whether each of those words follows the one
-        before)."""
+    def _redrawn_words(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
+        """Return (mask of the words in the documents whose folds were redrawn, whether each of those words directly
+        follows the one before)."""
         here = np.isin(self.words.documents, draws.documents)
         return here, continues(self.words)[here]
 
     def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
-        """Return whether each draw predicts each identifier in these documents, bool (draws, identifiers)."""
-        here, following = self._drawn(draws)
+        """Return whether each fold draw, the original first, predicts each identifier within the redrawn documents,
+        bool (draws, identifiers)."""
+        here, following = self._redrawn_words(draws)
         leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
         for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
             row[identifiers.find(of_draw, following)[1]] = True
@@ -795,7 +807,7 @@ class LeakageAudit:
             sizes = [int(np.count_nonzero(side)) for side in (of_members, of_others, own, others)]
             sides = _widened(found[part], variances[part], *sizes[:2])
             if (alone := sides.unshared) is not None:
-                more = _difference(variances[part], *sizes[2:])
+                more = _half_width(variances[part], *sizes[2:])
                 sides = replace(sides, unshared=replace(alone, excess=alone.excess.widened(more, more, -1.0)))
             result[part] = sides
         return result
@@ -813,4 +825,5 @@ class LeakageAudit:
         )
 
     def _leaked(self, identifiers: Identifiers, predicted: np.ndarray) -> np.ndarray:
+        """Return whether each identifier is predicted anywhere, bool (num_identifiers,)."""
         return identifiers.predicted(predicted, self.words, self.true).anywhere

@@ -21,9 +21,9 @@ from reticent.audit.leakage.identifiers import Identifiers
 
 
 def standardised(strata: np.ndarray, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
-    """Return the weight of each item that standardises the others' items to the members' by stratum, float64: 1 for a
-    member's, and for another's the ratio of the members' to the others' number of items in its stratum; 0 if a side
-    lacks the stratum.
+    """Return weights, float64 (items,), that give the others' items the members' distribution over strata: 1 for a
+    member's item, number of members' items / number of others' items in the stratum for another's, 0 if a side has none
+    in the stratum.
 
     Parameters
     ----------
@@ -58,7 +58,8 @@ class Users:
 
     @classmethod
     def of(cls, identifiers: Identifiers, is_member: np.ndarray, categories: np.ndarray | None = None) -> Users:
-        """Return the numbers of users of the identifiers, counted by unit.
+        """Return the number of members and of others who use each identifier, counted by unit, and the identifier's
+        category.
 
         Parameters
         ----------
@@ -78,17 +79,17 @@ class Users:
 
     @property
     def shared(self) -> np.ndarray:
-        """Which identifiers both sides use, bool (identifiers,)."""
+        """Whether both members and others use each identifier, bool (identifiers,)."""
         return (self.members > 0) & (self.others > 0)
 
     @property
     def alone(self) -> np.ndarray:
-        """Which identifiers have a single user, bool (identifiers,)."""
+        """Whether each identifier has a single user, bool (identifiers,)."""
         return self.members + self.others == 1
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the weight of each identifier among the chosen ones, bool (identifiers,), by `standardised`;
-        float64."""
+        """Return the weights of `standardised` for the chosen identifiers that one side alone uses, by number of users
+        and category; float64 (identifiers,)."""
         only_members = chosen & (self.members > 0) & (self.others == 0)
         only_others = chosen & (self.others > 0) & (self.members == 0)
         strata = (self.members + self.others) * (int(self.categories.max(initial=0)) + 1) + self.categories

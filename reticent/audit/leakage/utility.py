@@ -27,7 +27,8 @@ def utility(
     chosen: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> SideUtility:
-    """Return the utility of one side (accuracies, perplexity), with intervals clustered by individual.
+    """Return a model's accuracies and perplexity on the documents that ``chosen`` selects, with intervals clustered by
+    individual.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def utility(
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
     ) -> Estimate:
-        """Return the mean of the counted values over the chosen documents."""
+        """Return the mean of the values where ``counted``, over the chosen documents."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
         return ratio_estimate(totals, counts, codes, limit=limit, crowded=False, **bootstrap)
@@ -73,7 +74,8 @@ def utility(
 def numbers_beside(
     scores: TokenScores, individual: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> NumbersBeside:
-    """Return the numbers shown beside the verdict (the loss gap), with intervals clustered by individual.
+    """Return the numbers that are shown next to the verdict without affecting it (the loss gap), with intervals
+    clustered by individual.
 
     Parameters
     ----------
@@ -81,7 +83,8 @@ def numbers_beside(
     """
 
     def gap(values: np.ndarray) -> Gap:
-        """Return the means of the scored tokens' values on both sides, and their difference."""
+        """Return the mean of ``values`` over the scored tokens of members and of held-out individuals, and the
+        difference."""
         sums = document_sums(values, scores.scored, scores.doc_offsets)
         sides = []
         for side in (is_member, ~is_member):
@@ -110,8 +113,8 @@ def _exp(loss: Estimate) -> Estimate:
 
 
 def without_predictions(model: ModelEvidence) -> ModelEvidence:
-    """Return the evidence without measures of predictions, for a model whose predictions were not observed: that it
-    predicts no identifier is no finding then."""
+    """Return the evidence without any measure of predicted identifiers, for a model whose predicted tokens are unknown:
+    no leak found proves nothing then."""
     none = Estimate(value=None, n=0, method="no prediction was seen")
     hidden = {
         part: replace(

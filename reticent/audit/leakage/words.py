@@ -75,21 +75,23 @@ class WordCategories:
     corpus_wide: np.ndarray
 
     def select(self, documents: np.ndarray) -> WordCategories:
-        """Return the categories of these document numbers, in this order."""
+        """Return the word categories of the documents with these numbers, in this order."""
         starts, lengths = self.doc_offsets[documents], np.diff(self.doc_offsets)[documents]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
         return WordCategories(self.codes[rows], self.names, offsets, self.corpus_wide[rows])
 
     def of_words(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return the category of each word of a store of these documents, int16, shape (S,)."""
+        """Return the identifier category of each word of a store that holds these documents, int16 (S,)."""
         return self.codes[self._rows(store, words)]
 
     def owned(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return whether each word of a store of these documents lies in a corpus-wide span, bool, shape (S,)."""
+        """Return whether each word of a store that holds these documents lies in a corpus-wide span, bool (S,)."""
         return self.corpus_wide[self._rows(store, words)]
 
     def _rows(self, store: TokenStore, words: Words) -> np.ndarray:
+        """Return the row of each word in the arrays of categories; raise `ArtifactError` if the store has another
+        number of documents."""
         if len(self.doc_offsets) != store.num_documents + 1:
             raise ArtifactError(
                 f"categories of {len(self.doc_offsets) - 1} documents for a store of {store.num_documents}"
@@ -113,8 +115,8 @@ class SurfaceTable:
         return len(self._numbers)
 
     def surfaces(self, ids: np.ndarray, words: Words) -> np.ndarray:
-        """Return the number of each word's surface form, int64 (S,), as spelled by ``ids``: one id for each token of
-        the store, -1 for none.
+        """Return each word's surface-form number, int64 (S,), when its tokens are ``ids``, the true or predicted id of
+        every token of the store; -1 if one of them is unknown.
 
         Cost: one look-up for each word, and one decoding for each distinct tuple.
         """
@@ -123,20 +125,21 @@ class SurfaceTable:
         for length in np.unique(words.lengths[first]):
             chosen = np.flatnonzero(words.lengths[first] == length)
             rows = ids[words.starts[first[chosen]][:, None] + np.arange(length)].astype(np.int64)
-            surfaces[chosen] = self._number(rows)
+            surfaces[chosen] = self._number_rows(rows)
         return surfaces[numbers]
 
     def known(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the numbers of the surface forms of words given as text, int64; `NO_SURFACE` for a form that was not
-        decoded before."""
+        """Return the surface-form numbers of words given as text, int64; `NO_SURFACE` for a form that no tokens had
+        before."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def values(self, of_text: Callable[[str], float]) -> np.ndarray:
-        """Return ``of_text`` of each surface form that was decoded so far, float64, in the order of their numbers."""
+        """Return ``of_text(form)`` for every surface form seen so far, float64, ordered by number."""
         return np.fromiter(map(of_text, self._numbers), np.float64, len(self._numbers))
 
-    def _number(self, rows: np.ndarray) -> np.ndarray:
-        """Return the number of each word given as a row of token ids; new surface forms get the next number."""
+    def _number_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return the surface-form number of each word, a row of token ids, int64; a new form gets the next number, an
+        unknown token `NO_SURFACE`."""
         usable = (rows >= 0).all(axis=1)
         if self._unknown is not None:
             usable &= (rows != self._unknown).all(axis=1)
