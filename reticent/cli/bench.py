@@ -13,7 +13,7 @@ from rich.table import Table
 from reticent.cli.options import AsJson, Detector, Quiet, Set, SourceOrJob, job_from_source, new_progress
 from reticent.core.artifact import write_private
 from reticent.core.device import check_device
-from reticent.ext.bench.documents import machine_of, measure_documents
+from reticent.ext.bench.documents import describe_machine, measure_documents
 
 #: Settings of a job that change what is timed.
 USED = ("corpus", "detect", "split", "index", "train", "num_threads", "seed")
@@ -55,7 +55,7 @@ def bench(
 
         with progress.task("model", None, "stages"):
             rows += measure_model(job, documents, model, device)
-    result = {"machine": machine_of(), **about, "rows": rows}
+    result = {"machine": describe_machine(), **about, "rows": rows}
     if out is not None:
         write_private(out, json.dumps(result, indent=1).encode())
     if as_json:

@@ -40,7 +40,9 @@ class Redacted:
     values: Mapping[str, str]
 
     def restore(self, text: str | None = None) -> str:
-        """Return a text (default: this one) with its tags replaced by the identifiers; unknown tags stay."""
+        """Return a text (default: the redacted one) with each tag such as ``[NAME_1]`` replaced by the identifier it
+        stands for; unknown tags stay.
+        """
         given = self.text if text is None else text
         return _TAG.sub(lambda tag: self.values.get(tag[0], tag[0]), given)
 
@@ -70,13 +72,16 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
     >>> redact("Seen by Dr. Maria Lopez on 3 May 2021, call 555-213-9876.")
     'Seen by Dr. [NAME] on [DATE], call [PHONE].'
     """
-    return "".join(piece if label is None else f"[{label}]" for piece, label in _pieces(text, record, detectors))
+    return "".join(
+        piece if label is None else f"[{label}]" for piece, label in _split_at_identifiers(text, record, detectors)
+    )
 
 
 def redact_reversibly(
     text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None
 ) -> Redacted:
-    """Return a text with numbered tags such as ``[NAME_1]`` for its direct identifiers, and what each tag replaced.
+    """Replace direct identifiers in a text by numbered tags such as ``[NAME_1]``; return the text and tag ->
+    identifier.
 
     Equal values have one tag, so that what is written about them elsewhere can be turned back:
 
@@ -92,7 +97,7 @@ def redact_reversibly(
     numbers: Counter[str] = Counter()
     taken = set(_TAG.findall(text))  # what looks like a tag in the text itself stays what it is
     shown = []
-    for piece, label in _pieces(text, record, detectors):
+    for piece, label in _split_at_identifiers(text, record, detectors):
         if label is None:
             shown.append(piece)
             continue
@@ -104,10 +109,12 @@ def redact_reversibly(
     return Redacted("".join(shown), {tag: piece for (_, piece), tag in tags.items()})
 
 
-def _pieces(
+def _split_at_identifiers(
     text: str, record: Mapping[str, str] | None, detectors: Sequence[Any] | None
 ) -> list[tuple[str, str | None]]:
-    """Return the text as consecutive (piece, category) pairs; the category is None outside identifiers."""
+    """Detect the identifiers in a text, and return it as consecutive (text, category) pairs; the category is None
+    outside identifiers.
+    """
     fields = dict(record or {})
     records = {"records": {"columns": {name: name for name in fields}}} if fields else {}
     if detectors is None:

@@ -25,7 +25,7 @@ from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.page import write_report
 from reticent.audit.report.summary import guarantee_lines, ledger_line
 from reticent.audit.texts import FOUND, LANGUAGES, NOT_FOUND, Mark, Texts, marks_of
-from reticent.ext.dossier.card import card_of
+from reticent.ext.dossier.card import build_card
 from reticent.ext.dossier.page import render
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -186,7 +186,7 @@ def _everything(audit: dict[str, Any], folder: str) -> Iterator[Said]:
         told = dossier_evidence(copy.deepcopy(audit))
         yield from said_on(render(told, language, (language,)), f"dossier {language}")
     for tested in told.models:
-        card = card_of(told, tested, "0" * 64, None)
+        card = build_card(told, tested, "0" * 64, None)
         yield Said("card", card.text, marks_of(card.text))
     shown: AuditEvidence = told.audit
     lines = [ledger_line(shown.models) or "", *guarantee_lines(shown.models), *near_copies_lines(shown, Texts("en"))]

@@ -12,7 +12,7 @@ import pytest
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.schema import SPANS
-from reticent.ext.annotate.sample import _allocated, _count_finds, draw_sample, iter_rows, text_digest
+from reticent.ext.annotate.sample import _allocate_sample, _count_spans, draw_sample, iter_rows, text_digest
 
 
 def spans_table(rows: list[tuple[int, int, int, str]]) -> pa.Table:
@@ -112,16 +112,16 @@ def test_finds_are_stretches_and_disagreed_upon_where_a_detector_has_no_part(tmp
         *((2, 0, 4, "a"), (2, 0, 50, "b"), (2, 40, 45, "a")),
     ]
     pq.write_table(spans_table(rows), tmp_path / "spans.parquet")
-    found, disagreed, detectors = _count_finds(tmp_path / "spans.parquet", 4)
+    found, disagreed, detectors = _count_spans(tmp_path / "spans.parquet", 4)
     assert found.tolist() == [3, 0, 1, 0]
     assert disagreed.tolist() == [1, 0, 0, 0]
     assert detectors == ["a", "b"]
     pq.write_table(spans_table([]), tmp_path / "spans.parquet")
-    assert [list(part) for part in _count_finds(tmp_path / "spans.parquet", 2)] == [[0, 0], [0, 0], []]
+    assert [list(part) for part in _count_spans(tmp_path / "spans.parquet", 2)] == [[0, 0], [0, 0], []]
 
 
 def test_no_stratum_gives_more_than_it_has() -> None:
-    assert _allocated(np.array([1, 3, 50]), np.array([1.0, 1000.0, 1.0]), 20).tolist() == [1, 3, 16]
+    assert _allocate_sample(np.array([1, 3, 50]), np.array([1.0, 1000.0, 1.0]), 20).tolist() == [1, 3, 16]
 
 
 def test_rows_come_in_the_order_of_the_corpus(corpus: Corpus) -> None:

@@ -15,7 +15,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import Earlier, Refreshed, stage, staged_files
 from reticent.engine.withdrawn import LeftOut, Withdrawals
-from reticent.ext.warehouse.postgres import _array
+from reticent.ext.warehouse.postgres import _array_literal
 
 
 class InMemory:
@@ -39,7 +39,7 @@ class InMemory:
         yield from table.select(list(columns)).to_batches()
 
     def texts(self, doc_ids: Sequence[str], **_: Any) -> Iterator[pa.RecordBatch]:
-        assert _array(doc_ids)
+        assert _array_literal(doc_ids)
         yield from (
             self._table.filter(pa.array([i in doc_ids for i in self._table["doc_id"].to_pylist()]))
             .select(["text"])

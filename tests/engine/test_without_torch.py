@@ -30,7 +30,7 @@ import reticent, reticent.spark
 from reticent.engine.config import IndexConfig
 from reticent.engine.flagged_words import FlaggedWords
 from reticent import _rust
-from reticent.ext.spark.index import _answered, _counted, _rows_of
+from reticent.ext.spark.index import _next_level, _count_words, _local_ngrams
 from reticent.ext.spark.tables import encoded
 
 frame = {"doc_id": list("abcdef"), "individual_id": list("uvwxyz"), "text": ["fever and cough", "no fever"] * 3}
@@ -39,10 +39,10 @@ index = reticent.build_index(frame, individuals, config=IndexConfig(max_n=2))
 assert index.num_words == 4 and sum(len(flagged.flags) for flagged in FlaggedWords(
     reticent.open_corpus(frame), individuals, index=index)) == 15
 table = pa.table({**frame, "unit": list(range(6)), "side": pa.array([0] * 6, pa.int8())})
-part = _counted(IndexConfig(max_n=2), (0,), encoded(table))
-rows = _rows_of(0, part)
+part = _count_words(IndexConfig(max_n=2), (0,), encoded(table))
+rows = _local_ngrams(0, part)
 assert rows.column("word").to_pylist() == ["and", "cough", "fever", "no"]
-assert _rust.Part.from_bytes(_answered(part, encoded(rows))).n == 2
+assert _rust.Part.from_bytes(_next_level(part, encoded(rows))).n == 2
 assert not BLOCKED & {name.partition(".")[0] for name in sys.modules}
 """
 

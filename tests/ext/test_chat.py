@@ -264,7 +264,7 @@ def test_signs_of_a_template_are_found_in_any_order() -> None:
     tokenizer.chat_template = "{% for m in messages | reverse %}<|im_start|>{{ m.content | trim }}{% endfor %}"
     turns = [{"role": "user", "content": " b "}, {"role": "assistant", "content": "im_start"}]
     written = tokenizer.apply_chat_template(turns, tokenize=False)
-    assert chat._content_places(turns, written, tokenizer) == [(32, "b"), (12, "im_start")]
+    assert chat._locate_contents(turns, written, tokenizer) == [(32, "b"), (12, "im_start")]
 
 
 def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
@@ -275,7 +275,7 @@ def test_each_content_is_found_whichever_ends_the_template_takes_off() -> None:
     )
     turns = [{"role": "user", "content": " [INST] b\n"}, {"role": "assistant", "content": "\n </s> c "}]
     written = tokenizer.apply_chat_template(turns, tokenize=False)
-    places = chat._content_places(turns, written, tokenizer)
+    places = chat._locate_contents(turns, written, tokenizer)
     assert places == [(7, " [INST] b"), (written.rindex("</s> c"), "</s> c")]
 
 
@@ -285,5 +285,5 @@ def test_spaces_of_answers_are_learned_where_the_tokenizer_trims_its_spans() -> 
     tokenizer = tokenizer_of("chatml")
     tokenizer._tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
     turns = [{"role": "user", "content": "a  b"}, {"role": "assistant", "content": "c   d "}]
-    ids, permitted = chat._tokens(turns, np.zeros(len(text_of_turns(turns)), bool), tokenizer)
+    ids, permitted = chat._tokenise_conversation(turns, np.zeros(len(text_of_turns(turns)), bool), tokenizer)
     assert tokenizer.decode(ids[permitted >= 0]) == "c   d <|im_end|>"

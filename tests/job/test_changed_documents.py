@@ -147,8 +147,8 @@ def test_a_sample_and_an_export_are_not_made_of_documents_that_change_meanwhile(
         rewrite(file)
         return opened(run, name)
 
-    opened = export._open
-    monkeypatch.setattr(export, "_open", open_spans)
+    opened = export._open_result
+    monkeypatch.setattr(export, "_open_result", open_spans)
     with pytest.raises(CorpusError, match=CHANGED):
         export.export_files(Run(job_of(file)), tmp_path / "out")
     assert not (tmp_path / "out").exists()

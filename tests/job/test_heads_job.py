@@ -196,7 +196,7 @@ def test_one_budget_holds_models_and_heads_of_households_and_the_whole_is_asked_
     with pytest.raises(KeyboardInterrupt):
         execute(Run(job(24), Stopping(1, control_c)), "classify")
     with monkeypatch.context() as patched:
-        patched.setattr("reticent.ext.classify.documents._measured", lambda *_: control_c())  # of a trained head
+        patched.setattr("reticent.ext.classify.documents._measure_f1", lambda *_: control_c())  # of a trained head
         with pytest.raises(KeyboardInterrupt):
             execute(Run(job(24)), "classify")
     recorder = Recorder()

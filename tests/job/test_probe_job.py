@@ -19,7 +19,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.ext.propile.stage import LETTERS, _on_side, _read, beginnings_of, run_probes, table_of
+from reticent.ext.propile.stage import LETTERS, _read_probe_files, _split_subjects, beginnings_of, run_probes, table_of
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -124,7 +124,7 @@ def test_a_job_with_probes_shows_members_beside_heldout_people(everything: Run) 
 
 
 def test_a_beginning_is_what_stands_before_an_item_in_its_owners_document(everything: Run) -> None:
-    members = _on_side(everything, _read(everything.job)[0])["members"]
+    members = _split_subjects(everything, _read_probe_files(everything.job)[0])["members"]
     found = beginnings_of(everything, members)
     assert found is not None
     texts: dict[str, str] = {}

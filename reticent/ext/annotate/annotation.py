@@ -76,7 +76,8 @@ def merged_spans(spans: Iterable[Span]) -> list[Span]:
 def write_annotation(
     folder: Path | str, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]
 ) -> None:
-    """Write the documents of a sample for annotators, files 0600 in a folder of 0700; all of it or nothing.
+    """Write a sample's documents with their detected spans for annotators into ``folder``, as one HTML page and as BRAT
+    files; modes 0600 and 0700, all or nothing.
 
     Parameters
     ----------
@@ -91,11 +92,11 @@ def write_annotation(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArtifactError(f"{folder}: not empty, it may hold an annotator's work; choose another --out")
     with writing_to(folder):
-        _write_whole(folder, sample, texts, found)
+        _write_folder(folder, sample, texts, found)
 
 
-def _write_whole(folder: Path, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]) -> None:
-    """Write the folder under a temporary name, then move it into place."""
+def _write_folder(folder: Path, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]) -> None:
+    """Write the HTML page and the BRAT files into a temporary folder, then move it to ``folder``."""
     make_private_folder(folder.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -108,14 +109,14 @@ def _write_whole(folder: Path, sample: Sample, texts: Mapping[int, str], found: 
             labels += [label for _, _, label in spans]
             documents.append({**asdict(document), "text": text, "spans": [_as_json(span) for span in spans]})
             _write(temporary / "brat" / f"{document.name}.txt", text.encode())
-            _write(temporary / "brat" / f"{document.name}.ann", _brat(text, spans).encode())
+            _write(temporary / "brat" / f"{document.name}.ann", _brat_lines(text, spans).encode())
         labels = list(dict.fromkeys(labels))
         configuration = "[entities]\n" + "".join(f"{label}\n" for label in labels) + "[relations]\n[events]\n"
         _write(temporary / "brat" / "annotation.conf", f"{configuration}[attributes]\n".encode())
         without_text = [{key: value for key, value in row.items() if key != "text"} for row in documents]
-        kept = {**_head(sample), "documents": without_text}
+        kept = {**_metadata(sample), "documents": without_text}
         _write(temporary / "brat" / SAMPLE, json.dumps(kept, indent=1).encode())
-        _write(temporary / PAGE, _page({**_head(sample), "documents": documents}, labels).encode())
+        _write(temporary / PAGE, _annotation_page({**_metadata(sample), "documents": documents}, labels).encode())
         os.replace(temporary, folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -128,7 +129,7 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _head(sample: Sample) -> dict[str, Any]:
+def _metadata(sample: Sample) -> dict[str, Any]:
     """Return the sample's metadata (format, corpus, strata, documents) as JSON values."""
     strata = [{"documents": size, "drawn": int(n)} for size, n in zip(sample.strata, sample.drawn, strict=True)]
     documents = [asdict(document) for document in sample.documents]
@@ -136,10 +137,12 @@ def _head(sample: Sample) -> dict[str, Any]:
 
 
 def _as_json(span: Span) -> dict[str, Any]:
+    """Return a span as a JSON object with ``start``, ``end`` and ``label``."""
     return dict(zip(("start", "end", "label"), span, strict=True))
 
 
-def _brat(text: str, spans: Iterable[Span]) -> str:
+def _brat_lines(text: str, spans: Iterable[Span]) -> str:
+    """Return the spans of a text as the lines of a BRAT ``.ann`` file."""
     return "".join(
         f"T{number}\t{label} {start} {end}\t{_quoted(text[start:end])}\n"
         for number, (start, end, label) in enumerate(spans, start=1)
@@ -151,7 +154,8 @@ def _quoted(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
 
 
-def _page(data: Mapping[str, Any], labels: Sequence[str]) -> str:
+def _annotation_page(data: Mapping[str, Any], labels: Sequence[str]) -> str:
+    """Return the HTML annotation page with the documents in ``data``, the labels to choose from, script and style."""
     here = Path(__file__).parent
     script = (here / "annotate.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -172,7 +176,8 @@ def _page(data: Mapping[str, Any], labels: Sequence[str]) -> str:
 
 
 def read_annotation(path: Path | str) -> Annotation:
-    """Read an annotator's result: the JSON file that the page saves, or the BRAT folder.
+    """Return an annotator's spans of each sampled document, from the JSON file that the HTML page saves or the BRAT
+    folder.
 
     Raises
     ------
@@ -200,7 +205,9 @@ def read_annotation(path: Path | str) -> Annotation:
 
 
 def check_texts(annotation: Annotation, texts: Mapping[int, str], path: Path | str) -> None:
-    """Raise `CorpusError` unless the corpus texts (by row) are those sampled and every span lies within its text."""
+    """Raise `CorpusError` unless each text (by corpus row) has the digest stored in the sample and contains all its
+    spans.
+    """
     for document, spans in zip(annotation.sample.documents, annotation.spans, strict=True):
         where = f"{path}: document {document.name}"
         text = texts.get(document.row)
@@ -217,14 +224,17 @@ def check_ends(spans: Iterable[Span], length: int, where: str) -> None:
 
 
 def _read_sample(content: Any, path: Path) -> Sample:
-    """Return the sample that an annotation file describes; raise `CorpusError` if it is incomplete."""
+    """Return the sample described by a parsed annotation file; raise `CorpusError` if it is incomplete."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CorpusError(f"{path}: not an annotation of format {FORMAT}")
     try:
-        strata = [(_count(row["documents"]), _count(row["drawn"])) for row in content["strata"]]
+        strata = [(_require_count(row["documents"]), _require_count(row["drawn"])) for row in content["strata"]]
         documents = tuple(
             SampledDocument(
-                name=str(row["name"]), row=_count(row["row"]), stratum=_count(row["stratum"]), sha256=str(row["sha256"])
+                name=str(row["name"]),
+                row=_require_count(row["row"]),
+                stratum=_require_count(row["stratum"]),
+                sha256=str(row["sha256"]),
             )
             for row in content["documents"]
         )
@@ -248,13 +258,15 @@ def _read_sample(content: Any, path: Path) -> Sample:
     return sample
 
 
-def _count(value: Any) -> int:
+def _require_count(value: Any) -> int:
+    """Return a value that is an integer of at least 0; raise `ValueError` for any other."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError("not a count")
     return value
 
 
 def _read_span(mark: Any, where: str) -> Span:
+    """Return (start, end, label) from a JSON span; raise `CorpusError`, with ``where`` in its message, if malformed."""
     if not isinstance(mark, dict):
         raise CorpusError(f"{where}: not a span")
     start, end, label = (mark.get(name) for name in ("start", "end", "label"))
@@ -270,6 +282,7 @@ def _read_span(mark: Any, where: str) -> Span:
 
 
 def _read_brat(folder: Path) -> Annotation:
+    """Return an annotator's spans from a BRAT folder, checked against the texts that they quote."""
     if not (folder / SAMPLE).is_file():
         raise CorpusError(f"{folder}: no {SAMPLE} here; it was written beside the documents, and holds their weights")
     content = read_json(folder / SAMPLE, CorpusError)

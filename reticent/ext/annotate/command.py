@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 def sample_documents(
     job: Job, out: Path | str, num_documents: int, *, seed: int, by_disagreement: bool, progress: Progress
 ) -> dict[str, Any]:
-    """Draw documents of a run and write them for annotators into ``out``; return counts of documents and strata.
+    """Draw a sample of a run's documents and write it for annotators into ``out``; return numbers of documents and
+    strata.
 
     The spans are brought up to date first. Parameters and errors as in :func:`draw_sample` and
     :func:`write_annotation`; `CorpusError` also where a document changes meanwhile.
     """
-    run = _detected(job, progress)
+    run = _run_detection(job, progress)
     with progress.task("sample", None, "documents"):
         ends = _kept_text_ends(run)
         sample = draw_sample(
@@ -64,9 +65,9 @@ def sample_documents(
             ends=ends,
         )
         rows = np.sort([document.row for document in sample.documents])
-        texts = _texts(run, rows, ends)
+        texts = _texts_by_row(run, rows, ends)
         found: dict[int, list[Span]] = {int(row): [] for row in rows}
-        for span in _spans_of(run, rows).to_pylist():
+        for span in _detected_spans(run, rows).to_pylist():
             if span["end"] <= len(texts[span["document"]]):
                 found[span["document"]].append((span["start"], span["end"], span["label"]))
         run.require_unchanged()  # the spans are those of the text that was read first
@@ -93,9 +94,9 @@ def evaluate_sample(
 
     if not 1 <= len(files) <= 2:
         raise PolicyError(f"expected the annotations of one or two annotators, got {len(files)}")
-    if len({_file(path).resolve() for path in files}) < len(files):
+    if len({_annotation_path(path).resolve() for path in files}) < len(files):
         raise PolicyError(f"{files[0]}: given twice; whoever agrees with themselves is no second annotator")
-    run = _detected(job, progress)
+    run = _run_detection(job, progress)
     annotations = [read_annotation(file) for file in files]
     _check_samples(run, annotations, files)
     if not all_reviewed:
@@ -104,21 +105,21 @@ def evaluate_sample(
     order = np.argsort([document.row for document in sample.documents])
     rows = np.array([document.row for document in sample.documents], dtype=np.int64)[order]
     ends = _kept_text_ends(run)
-    texts = _texts(run, rows, ends)
+    texts = _texts_by_row(run, rows, ends)
     for annotation, file in zip(annotations, files, strict=True):
         check_texts(annotation, texts, file)
-    own = [_by_row(annotation) for annotation in annotations]
+    own = [_spans_by_row(annotation) for annotation in annotations]
     stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
     sizes = np.array(sample.strata)
-    if (left_out := _is_taught(run, rows)).any():
+    if (left_out := _in_tagger_training(run, rows)).any():
         progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
-        rows, stratum, sizes = _without(left_out, rows, stratum, sizes)
+        rows, stratum, sizes = _drop_documents(left_out, rows, stratum, sizes)
     united = [united_spans([spans[int(row)] for spans in own]) for row in rows]
     with progress.task("evaluate", None, "documents"):
-        marks = _marks(run, rows, texts, united)
+        marks = _gather_spans(run, rows, texts, united)
         agreement = None
         if len(own) == 2:
-            first, second = (_marks(run, rows, texts, [spans[int(row)] for row in rows]) for spans in own)
+            first, second = (_gather_spans(run, rows, texts, [spans[int(row)] for row in rows]) for spans in own)
             agreement = agreement_of(
                 first, second, _num_words(rows, texts), num_bootstrap=job.audit.num_bootstrap, seed=job.seed
             )
@@ -129,23 +130,26 @@ def evaluate_sample(
         if any(annotation.unchanged for annotation in annotations):
             result = replace(result, all_reviewed=True)
     inputs = {"spans": run.fingerprints.of("spans"), "corpus": run.corpus.fingerprint()}
-    inputs |= {f"annotation {number}": fingerprint(_file(path)) for number, path in enumerate(files, start=1)}
+    inputs |= {
+        f"annotation {number}": fingerprint(_annotation_path(path)) for number, path in enumerate(files, start=1)
+    }
     with write_artifact(run.folder / SAMPLED_RECALL, kind=SAMPLED_RECALL, config={}, inputs=inputs) as writer:
         (writer.path / "recall.json").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
         writer.counts["documents"] = result.documents
     return result
 
 
-def _is_taught(run: Run, rows: np.ndarray) -> np.ndarray:
+def _in_tagger_training(run: Run, rows: np.ndarray) -> np.ndarray:
     """Return whether each document's individual was used to train the tagger, bool, by row."""
     return taught(run, run.corpus.scan().column("individual_id").take(pa.array(rows)))
 
 
-def _without(
+def _drop_documents(
     left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows and strata of a sample without the documents ``left_out``, and stratum sizes
-    reduced in proportion."""
+    """Return rows and strata of the sampled documents that are not ``left_out``, and the stratum sizes reduced in
+    proportion.
+    """
     if left_out.all():
         raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
     drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~left_out]))
@@ -154,25 +158,26 @@ def _without(
     return rows[~left_out], np.searchsorted(kept, stratum[~left_out]), fewer
 
 
-def _detected(job: Job, progress: Progress) -> Run:
+def _run_detection(job: Job, progress: Progress) -> Run:
+    """Return the run of a job after its detection stage has been brought up to date."""
     run = Run(job, progress)
     execute(run, "detect", alone=True)
     return run
 
 
-def _file(path: Path) -> Path:
+def _annotation_path(path: Path) -> Path:
     """Return the BRAT subfolder of an annotation folder that has one, else the path itself."""
     return path / "brat" if path.is_dir() and (path / "brat").is_dir() else path
 
 
 def _kept_text_ends(run: Run) -> np.ndarray | None:
-    """Return `text_ends` of the run's documents that are not in quarantine; None for whole texts."""
+    """Return `text_ends` of the run's documents that are not in quarantine, int64; None if the job has no canaries."""
     ends = text_ends(run)
     return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))
 
 
 def text_ends(run: Run) -> np.ndarray | None:
-    """Return the end of each document's own text, int64, before any canary; None if the job has no canaries."""
+    """Return the number of characters before each document's first canary, int64; None if the job has no canaries."""
     if run.job.canaries is None:
         return None
     places = open_canaries(run.folder / "canaries").places
@@ -181,12 +186,13 @@ def text_ends(run: Run) -> np.ndarray | None:
     return ends
 
 
-def _texts(run: Run, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
+def _texts_by_row(run: Run, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
+    """Return row -> text of these documents, each cut at its end in ``ends`` (None: whole)."""
     texts = [text for batch in iter_rows(run.corpus, rows, ("text",)) for text in batch.column("text").to_pylist()]
     return {int(row): text if ends is None else text[: ends[row]] for row, text in zip(rows, texts, strict=True)}
 
 
-def _spans_of(run: Run, rows: np.ndarray) -> pa.Table:
+def _detected_spans(run: Run, rows: np.ndarray) -> pa.Table:
     """Return the detected spans of these document rows, with the run's document numbers."""
     file = pq.ParquetFile(run.folder / "spans" / "spans.parquet")
     wanted = pa.array(rows, pa.int64())
@@ -198,17 +204,18 @@ def _spans_of(run: Run, rows: np.ndarray) -> pa.Table:
 
 
 def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
+    """Raise `CorpusError` unless all annotation files are of one sample, drawn from this run's corpus."""
     corpus = run.corpus.fingerprint()
     for annotation, file in zip(annotations, files, strict=True):
         rows = [document.row for document in annotation.sample.documents]
         if annotation.sample.corpus != corpus or max(rows, default=0) >= run.corpus.num_documents:
             raise CorpusError(f"{file}: drawn from other documents than this run has; draw a sample of it")
-        if _drawn(annotation) != _drawn(annotations[0]):
+        if _sampled_rows(annotation) != _sampled_rows(annotations[0]):
             raise CorpusError(f"{file}: of another sample than {files[0]}; two annotators read the same documents")
 
 
 def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
-    """Raise `CorpusError` if BRAT documents have no changed span, so may not have been reviewed."""
+    """Raise `CorpusError` if BRAT documents have only the detected spans, so that nobody may have reviewed them."""
     for annotation, file in zip(annotations, files, strict=True):
         if names := annotation.unchanged:
             raise CorpusError(
@@ -218,12 +225,12 @@ def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -
             )
 
 
-def _drawn(annotation: Annotation) -> set[tuple[str, int]]:
+def _sampled_rows(annotation: Annotation) -> set[tuple[str, int]]:
     """Return the (name, row) pairs of a sample's documents."""
     return {(document.name, document.row) for document in annotation.sample.documents}
 
 
-def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
+def _spans_by_row(annotation: Annotation) -> dict[int, list[Span]]:
     """Return document row -> annotated spans, with labels mapped to categories."""
 
     return {
@@ -232,8 +239,10 @@ def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
     }
 
 
-def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
-    """Return the annotators' and the run's spans in these documents, aligned for comparison."""
+def _gather_spans(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
+    """Return the annotated spans (gold) and the run's detected spans of these documents, aligned to words for
+    comparison.
+    """
 
     ids = [
         each
@@ -248,7 +257,7 @@ def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Se
             "spans": pa.array(gold, pa.list_(SPAN_TYPE)),
         }
     )
-    found = _spans_of(run, rows)
+    found = _detected_spans(run, rows)
     number = np.searchsorted(rows, found.column("document").to_numpy())
     lengths = np.array([len(texts[int(row)]) for row in rows])
     found = found.set_column(0, SPANS.field("document"), pa.array(number))
@@ -268,4 +277,5 @@ def _households(run: Run, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _num_words(rows: np.ndarray, texts: dict[int, str]) -> np.ndarray:
+    """Return the number of words of each document in the order of ``rows``, int64."""
     return np.diff(_rust.segment(pa.array([texts[int(row)] for row in rows], pa.large_string())).doc_offsets)

@@ -81,7 +81,9 @@ def weighted_recall(
 
 
 def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return category -> (covered, all) mentions of each document, float64 (documents,) each, without repeats."""
+    """Return category -> numbers of annotated mentions that detection covers, and of all, each float64 (documents,);
+    repeated spans count once.
+    """
     gold, num = marks.gold, len(marks.individual)
     keys = np.stack([gold.document, gold.start, gold.end, gold.category])
     once = np.zeros(len(gold), dtype=bool)
@@ -97,23 +99,27 @@ def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
-    """Return recall and missed identifiers, in all and by category, from `mention_counts` of the sampled documents."""
+    """Return recall and number of missed identifiers, overall and by category, weighted from the sample
+    (`mention_counts`) to its corpus.
+    """
     none = np.zeros(len(drawn.individual))
     found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
-    crowd = max((_largest(drawn, own[1] - own[0]) for own in counts.values()), default=0.0)
+    crowd = max((_largest_individual_count(drawn, own[1] - own[0]) for own in counts.values()), default=0.0)
     return {
-        "overall": _identifiers(drawn, found, marked, _largest(drawn, marked - found)),
-        "categories": {name: _identifiers(drawn, *own, crowd) for name, own in counts.items()},
+        "overall": _estimate_identifiers(drawn, found, marked, _largest_individual_count(drawn, marked - found)),
+        "categories": {name: _estimate_identifiers(drawn, *own, crowd) for name, own in counts.items()},
     }
 
 
-def _largest(drawn: Drawn, counts: np.ndarray) -> float:
-    """Return the largest weighted count of any one individual."""
+def _largest_individual_count(drawn: Drawn, counts: np.ndarray) -> float:
+    """Return the largest sum of weighted document counts of any one individual."""
     return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
 
 
-def _identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
-    """Return recall and number of missed identifiers, from found and annotated counts by document."""
+def _estimate_identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
+    """Return recall and number of missed identifiers in the corpus, from counts of found and annotated ones by sampled
+    document.
+    """
     missed = marked - found
     return SampledIdentifiers(
         marked=int(marked.sum()),
@@ -130,7 +136,8 @@ def _identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: flo
 def agreement_of(
     first: Marks, second: Marks, words_of: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Agreement:
-    """Return the agreement of two annotators of the same documents; intervals resample individuals.
+    """Return how far two annotators of the same documents agree: exact and partial spans, Cohen's kappa and
+    Krippendorff's alpha of words; intervals resample individuals.
 
     Parameters
     ----------
@@ -144,7 +151,8 @@ def agreement_of(
     individual, num = first.individual, first.num_individuals
     total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
 
-    def of_spans(matched: Sequence[np.ndarray]) -> Estimate:
+    def span_agreement(matched: Sequence[np.ndarray]) -> Estimate:
+        """Return the share of both annotators' spans that are ``matched``, with its interval."""
         common = sum(
             np.bincount(individual[side[0]], weights=own, minlength=num)
             for side, own in zip(sides, matched, strict=True)
@@ -157,10 +165,10 @@ def agreement_of(
     partial = [_overlapped(side, other) for side, other in (sides, sides[::-1])]
     tables = _contingency_tables(first, second, names, np.repeat(individual, words_of))
     return Agreement(
-        exact=of_spans(exact),
-        partial=of_spans(partial),
-        kappa=_beyond_chance(tables, _kappa, num_bootstrap, seed),
-        alpha=_beyond_chance(tables, _alpha, num_bootstrap, seed),
+        exact=span_agreement(exact),
+        partial=span_agreement(partial),
+        kappa=_chance_corrected(tables, _kappa, num_bootstrap, seed),
+        alpha=_chance_corrected(tables, _alpha, num_bootstrap, seed),
     )
 
 
@@ -173,7 +181,7 @@ def _distinct_spans(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
 
 
 def _overlapped(spans: list[np.ndarray], others: list[np.ndarray]) -> np.ndarray:
-    """Return whether each span overlaps one of the others of its category, bool."""
+    """Return whether each span overlaps a span of the same document and category among ``others``, bool."""
     shift = max(int(side[2].max(initial=0)) for side in (spans, others)) + 1
     starts, ends = np.sort(others[1] + others[3] * shift), np.sort(others[2] + others[3] * shift)
     begun = np.searchsorted(starts, spans[2] + spans[3] * shift, side="left")
@@ -213,10 +221,12 @@ def _alpha(tables: np.ndarray) -> np.ndarray:
     return 1 - observed / expected
 
 
-def _beyond_chance(
+def _chance_corrected(
     tables: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], num_bootstrap: int, seed: int
 ) -> Estimate:
-    """Return an agreement measure of the summed contingency tables, with a bootstrap interval over individuals."""
+    """Return a chance-corrected agreement (kappa or alpha) of the summed tables, with a bootstrap interval over
+    individuals.
+    """
     n, flat = len(tables), tables.reshape(len(tables), -1)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(measure(tables.sum(axis=0)))

@@ -84,7 +84,7 @@ def draw_sample(
     by_disagreement: bool = False,
     ends: np.ndarray | None = None,
 ) -> Sample:
-    """Return a stratified sample of documents of a corpus, drawn without replacement.
+    """Return a sample of documents drawn without replacement, stratified by length and by detected spans a word.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def draw_sample(
     if num_documents < 2:
         raise PolicyError(f"a sample has at least 2 documents, got {num_documents}")
     words = _num_words(corpus)
-    found, disagreed, detectors = _count_finds(Path(folder) / "spans.parquet", len(words))
+    found, disagreed, detectors = _count_spans(Path(folder) / "spans.parquet", len(words))
     if by_disagreement and len(detectors) < 2:
         raise PolicyError(
             f"one detector cannot disagree: {', '.join(detectors) or 'none'} found all of the spans of this run"
@@ -121,7 +121,7 @@ def draw_sample(
     rows = np.concatenate(
         [
             random.choice(np.flatnonzero(stratum == number), count, replace=False)
-            for number, count in enumerate(_allocated(sizes, wanted, num_documents))
+            for number, count in enumerate(_allocate_sample(sizes, wanted, num_documents))
         ]
     )
     rows = random.permutation(rows)
@@ -137,7 +137,7 @@ def draw_sample(
 
 
 def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of the documents at these rows, in corpus order, with these columns."""
+    """Yield the documents at these rows of a corpus as record batches of these columns, in corpus order."""
     wanted, first = np.sort(np.asarray(rows, dtype=np.int64)), 0
     for batch in corpus.batches(columns=tuple(columns)):
         own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + batch.num_rows)] - first
@@ -147,14 +147,14 @@ def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequenc
 
 
 def _num_words(corpus: Corpus) -> np.ndarray:
-    """Return the number of words of each document."""
+    """Return the number of words of each document of a corpus, int64."""
 
     words = [np.diff(_rust.segment(b.column("text")).doc_offsets) for b in corpus.batches(columns=("text",))]
     return np.concatenate(words)
 
 
 def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
-    """Return row -> digest of the document's text up to its end in ``ends``."""
+    """Return row -> SHA-256 of the document's text, cut at its end in ``ends`` (None: whole)."""
     texts = (text for batch in iter_rows(corpus, rows, ("text",)) for text in batch.column("text").to_pylist())
     return {
         row: text_digest(text if ends is None else text[: ends[row]])
@@ -162,10 +162,10 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
     }
 
 
-def _count_finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return for each document the number of merged spans found by any detector, the number not found by all, and the
-    detectors' names. A propagated span counts for its source detector; a learned tagger is one side, all other
-    detectors the other."""
+def _count_spans(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return the number of detected spans (merged over detectors) of each document, the number that not all detectors
+    found, and the detectors' names; a learned tagger is compared with all others as one.
+    """
     spans = pq.ParquetFile(file)
     found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
     known: dict[str, int] = {}
@@ -197,32 +197,33 @@ def _count_finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
-    """Return each document's stratum, numbered from 0: by length, within that by detected spans a word, within that by
-    above-average disagreement of detectors."""
+    """Return the stratum of each document, int64 from 0: classes of length, within them of detected spans a word,
+    within those of the detectors' disagreement.
+    """
     most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)
     num_found = int(np.clip(np.sqrt(most), 1, _MOST_FOUND))
     num_lengths = int(np.clip(most / num_found, 1, _MOST_LENGTHS))
-    keys = [_classes(words, words + 1.0, num_lengths)]
+    keys = [_size_balanced_classes(words, words + 1.0, num_lengths)]
     density = found / np.maximum(words, 1)
-    keys.append(_within(keys[0], density, num_found))
+    keys.append(_classes_within_groups(keys[0], density, num_found))
     if disagreed is not None:
         numbers = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
-        keys.append(_within(numbers, disagreed / np.maximum(found, 1), 2))
+        keys.append(_classes_within_groups(numbers, disagreed / np.maximum(found, 1), 2))
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
-def _within(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
+def _classes_within_groups(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
     """Return each document's quantile class of ``values`` within its group, ``num`` classes of equal numbers of
     documents.
     """
     result = np.zeros(len(values), dtype=np.int64)
     for number in np.unique(group):
         own = np.flatnonzero(group == number)
-        result[own] = _classes(values[own], np.ones(len(own)), num)
+        result[own] = _size_balanced_classes(values[own], np.ones(len(own)), num)
     return result
 
 
-def _classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
+def _size_balanced_classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
     """Return the class of each value, 0 for the lowest: ``num`` classes of about equal total size."""
     order = np.argsort(values, kind="stable")
     until = np.cumsum(sizes[order])
@@ -231,7 +232,7 @@ def _classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
     return result
 
 
-def _allocated(sizes: np.ndarray, wanted: np.ndarray, num: int) -> np.ndarray:
+def _allocate_sample(sizes: np.ndarray, wanted: np.ndarray, num: int) -> np.ndarray:
     """Return the number of documents to draw from each stratum, in proportion to ``wanted`` (method of equal
     proportions), at least two and at most its size."""
     counts = np.minimum(sizes, 2)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FEW_DOCUMENTS = 2000
 
 
-def machine_of() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Return processor name, number of cores, Python version and package versions of this machine."""
     with_name = [line for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     processor = with_name[0].partition(":")[2].strip() if with_name else platform.processor()
@@ -52,11 +52,13 @@ def machine_of() -> dict[str, Any]:
 
 
 def _lines(path: str) -> list[str]:
+    """Return the lines of a text file; none if it does not exist."""
     return Path(path).read_text(encoding="utf-8").splitlines() if Path(path).exists() else []
 
 
 def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the counts of a job's first documents, and one timing row for each stage and each tool compared.
+    """Time reading, detection, indexing and tokenising of a job's first documents, and other tools on the same texts;
+    return document counts and a row for each timing.
 
     A row has ``what``, ``beside`` (whether it is a tool's), ``seconds``, ``cpu_seconds``, ``text_bytes``, and of tokens
     ``tokens``. ``base`` is the model whose tokenizer makes them; without it there are none.
@@ -67,7 +69,7 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
     with timed(rows, "reading") as row:
         table = first_documents(given, num_documents)
         row["text_bytes"] = num_bytes = _num_bytes(table)
-    documents, threads = opened(table), job.num_threads
+    documents, threads = corpus_of_table(table), job.num_threads
     texts = pc.cast(table.column("text"), pa.large_string()).combine_chunks()
     with TemporaryDirectory() as made:
         folder = Path(made)
@@ -110,8 +112,7 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
 def timed(
     rows: list[dict[str, Any]], what: str, text_bytes: int | None = None, *, beside: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Context manager: append to ``rows`` the wall and CPU time of the block, children included,
-    unless it sets others."""
+    """Context manager: append a row with the wall and CPU seconds of its block (child processes too) to ``rows``."""
     row: dict[str, Any] = {"what": what, "beside": beside} | ({} if text_bytes is None else {"text_bytes": text_bytes})
     started, before = time.perf_counter(), _cpu_seconds()
     yield row
@@ -121,6 +122,7 @@ def timed(
 
 
 def _cpu_seconds() -> float:
+    """Return the CPU time of this process and its finished children, user and system, in seconds."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in spent)
 
@@ -136,10 +138,11 @@ def first_documents(corpus: Corpus, num_documents: int) -> pa.Table:
     return pa.Table.from_batches(found)
 
 
-def opened(documents: pa.Table) -> Corpus:
+def corpus_of_table(documents: pa.Table) -> Corpus:
     """Return a table of documents as a corpus."""
     return open_corpus(documents, columns=Columns(**{name: name for name in documents.column_names}))
 
 
 def _num_bytes(texts: pa.Table) -> int:
+    """Return the number of UTF-8 bytes of the column ``text``."""
     return int(pc.sum(pc.binary_length(texts.column("text"))).as_py())

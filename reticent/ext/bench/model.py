@@ -14,7 +14,7 @@ from reticent.core.device import pick_device
 from reticent.engine.corpus import open_configured
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
-from reticent.ext.bench.documents import first_documents, opened, timed
+from reticent.ext.bench.documents import corpus_of_table, first_documents, timed
 from reticent.ext.propile.prompts import objective_of
 from reticent.trainer.loop import train
 from reticent.trainer.models import load_model, load_tokenizer, max_positions, special_ids
@@ -30,7 +30,8 @@ FEWEST_DOCUMENTS, MODEL_SECONDS = 8, 3.0
 
 
 def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[dict[str, Any]]:
-    """Return two timing rows, of scoring and of training a model on a device; ``tokens`` counts document tokens.
+    """Time scoring and training of a model on a job's first documents on a device; return one row for each, with
+    seconds and document tokens.
 
     Nothing is protected: what a token costs does not depend on it. Training is that of the plain recipe, from its first
     step to its last.
@@ -43,10 +44,14 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
     settings = job.train.model_copy(update=changed)
 
     def score(store: TokenStore, row: dict[str, Any]) -> None:
+        """Score a store with the model, and set ``tokens`` of a timing row."""
         score_models([model], objective, store, special, window_length=window, device=device, bf16=settings.bf16)
         row["tokens"] = store.num_tokens
 
     def learn(store: TokenStore, row: dict[str, Any]) -> None:
+        """Train the model on a store for one epoch, and set times (from the end of the first step) and ``tokens`` of a
+        timing row.
+        """
         times: list[tuple[float, float]] = []
         train(
             model, store, get_recipe(objective), settings, folder / "made", tokenizer=base, resume=False,
@@ -59,7 +64,7 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as made:
         folder = Path(made)
-        corpus = opened(first_documents(open_configured(job.corpus), num_documents))
+        corpus = corpus_of_table(first_documents(open_configured(job.corpus), num_documents))
         write_tokens(folder, corpus, None, tokenizer_json_of(base), num_threads=job.num_threads)
         store = open_tokens(folder)
         for what, work in (("scoring", score), ("training", learn)):

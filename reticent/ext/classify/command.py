@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def classify_documents(
     job: Job, folders: Sequence[Path], out: Path | None, progress: Progress
 ) -> ClassificationEvidence:
-    """Train and measure classifiers on documents that belong to no run, one from each model folder.
+    """Train a classifier on top of each model folder, on labelled documents outside of any run, and return its F1 on
+    held-out individuals.
 
     Individuals are split by the job's shares and seed: a member of a run with the same shares and seed is a member
     here.
@@ -59,8 +60,11 @@ def classify_documents(
         privacy = job.train.dp.replace(unit=privacy_unit(job, job.train.dp), corpus=charged)
 
     def build(folder: Path | None) -> ClassificationEvidence:
+        """Train and test a classifier from every model folder; return the results, and keep the classifiers in
+        ``folder`` if the job says so.
+        """
         rows: list[ClassifiedStart] = []
-        for number, (path, store) in enumerate(_tokenised(corpus, individuals, folders, progress), 1):
+        for number, (path, store) in enumerate(_tokenise_for_models(corpus, individuals, folders, progress), 1):
             documents = label_tokens(store, labels, individuals.mask(MEMBERS), job, households)
             if number == 1:
                 rows += baselines(documents, job)
@@ -80,11 +84,12 @@ def classify_documents(
     return result
 
 
-def _tokenised(
+def _tokenise_for_models(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
-    """Yield each model folder with the documents tokenised by its tokenizer; tokens are deleted
-    after the last folder."""
+    """Yield each model folder with a token store of the documents by its tokenizer; the stores are deleted after the
+    last.
+    """
 
     made: dict[str, Path] = {}
     with held_folder("reticent-classify-") as temporary:

@@ -45,7 +45,7 @@ FILE = "classification.json"
 
 
 def read_labels(corpus: Corpus, job: Job) -> pa.Table:
-    """Return doc_id and label of every document, checked as far as possible before anything is trained.
+    """Return a table of doc_id and class label of every document of a corpus (null: no label).
 
     Raises
     ------
@@ -61,7 +61,8 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return a run's documents in a model's tokens, with classes or tags: members to train on, held-out ones to test.
+    """Return a run's tokenised documents with class labels or BIO tags, whichever the head predicts; members are for
+    training.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
@@ -78,15 +79,16 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
 
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
-    """Return the household (privacy unit) of each individual: the units of the split, or if it ignores households,
-    those named in the documents."""
+    """Return each individual's household: the split's unit, or the household named in the documents if the split is by
+    individual; None without any.
+    """
     return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
 
 
 def label_tokens(
     store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job, households: np.ndarray | None = None
 ) -> LabelledTokens:
-    """Return tokenised documents with their class labels, joined by document id."""
+    """Return tokenised documents with the class labels of a table, joined by document id."""
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
     if rows.null_count:
         raise CorpusError(f"{rows.null_count} documents of the tokens are not in the corpus; run protect again")
@@ -100,6 +102,7 @@ def label_tokens(
 
 
 def _truth(documents: LabelledTokens) -> Truth:
+    """Return the true classes and individuals of the held-out documents."""
     from reticent.ext.classify.measure import Truth
 
     test = ~documents.is_train
@@ -107,7 +110,9 @@ def _truth(documents: LabelledTokens) -> Truth:
 
 
 def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
-    """Return the measured rows of the majority-class and bag-of-words baselines."""
+    """Return the held-out F1 of two baselines without a model: majority class, and logistic regression on bags of
+    words.
+    """
     from reticent.ext.classify.measure import bag_of_words, majority
 
     classes, is_train = documents.classes, documents.is_train
@@ -116,7 +121,8 @@ def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
         "bag of words": bag_of_words(documents.store, classes, is_train),
     }
     return [
-        extended(_measured(documents, said, job), ClassifiedStart, recipe=name, epoch=0) for name, said in found.items()
+        extended(_measure_f1(documents, said, job), ClassifiedStart, recipe=name, epoch=0)
+        for name, said in found.items()
     ]
 
 
@@ -131,7 +137,9 @@ def train_one(
     progress: Callable[[StepReport], None],
     **more: Any,
 ) -> ClassifiedStart:
-    """Train a head on one checkpoint and test it on held-out documents; ``more`` as for `classify` or `tag`."""
+    """Train a classifier or tagger on top of one checkpoint, test it on held-out documents, and return its F1 and
+    training figures.
+    """
     from reticent.ext.classify.training import classify
 
     found = (classify if isinstance(documents, LabelledTokens) else tag)(
@@ -144,12 +152,12 @@ def train_one(
         num_parameters=found.num_parameters,
         guarantee=None if found.guarantee is None else str(found.guarantee),
     )
-    measured = _measured(documents, found.predicted, job)
+    measured = _measure_f1(documents, found.predicted, job)
     return extended(measured, ClassifiedStart, recipe=recipe, epoch=epoch, training=training)
 
 
-def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
-    """Return the F1 scores of predicted classes or tags on held-out documents."""
+def _measure_f1(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
+    """Return F1 with intervals of predicted classes or tags on the held-out documents."""
     from reticent.ext.classify.measure import measure
 
     audit = job.audit
@@ -162,7 +170,9 @@ def _measured(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray, j
 def result_of(
     documents: LabelledTokens | TaggedTokens, job: Job, head: HeadConfig, model: str | None, rows: list[ClassifiedStart]
 ) -> ClassificationEvidence:
-    """Return the classification evidence that holds these measured rows."""
+    """Return the classification evidence: the given result rows with settings, classes, and numbers of documents and
+    individuals.
+    """
     is_train, individual = documents.is_train, documents.store.individual
     if isinstance(documents, LabelledTokens):
         classes, column = documents.class_names, {"label": job.classifying().label or job.corpus.label}

@@ -51,7 +51,8 @@ def label_documents(
     min_individuals: int | None = None,
     households: np.ndarray | None = None,
 ) -> LabelledTokens:
-    """Return the documents that have a label and at least one token, with their classes.
+    """Return the tokenised documents that have a label and a token, with their class numbers; labels are given by
+    document.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def label_documents(
 
 
 def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray | None) -> None:
-    """Raise `ArtifactError` if an individual, or a household, has documents on both sides."""
+    """Raise `ArtifactError` if an individual, or a household, has both training and held-out documents."""
     named = {"individuals": store.individual} | ({} if households is None else {"households": households})
     for kind, units in named.items():
         own = units if kind == "individuals" else units[store.individual]
@@ -118,8 +119,9 @@ def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray 
 
 
 def _check_names(names: list[str], num_documents: int) -> None:
-    """Raise `CorpusError` for class names that look like text or ids; no message shows a label, so
-    none reaches a log."""
+    """Raise `CorpusError` if there are too many or too long class names, as of a column of text or ids; no message
+    shows a name.
+    """
     if not num_documents:
         raise CorpusError("labels: no document has one")
     if len(names) > MAX_CLASSES or max(map(len, names)) > MAX_CLASS_NAME:
@@ -133,8 +135,9 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """Return which classes have enough individuals on both sides, bool (C,); raise `CorpusError` if fewer than two, or
-    without ``at_least`` if a class is missing on a side."""
+    """Return whether each class has enough individuals in training and in held-out documents, bool (C,); raise
+    `CorpusError` if fewer than two have, or without ``at_least`` if any class lacks a side.
+    """
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)
     if at_least is None and num_classes > 1:

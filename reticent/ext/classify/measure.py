@@ -30,8 +30,8 @@ class Truth:
     num_classes: int
 
     def counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return numerator and denominator of each class's F1 for each individual, two arrays (C, individuals): twice
-        the correct documents, and true plus predicted documents.
+        """Return numerator and denominator of F1 by class and individual, two arrays (C, individuals): twice the
+        correct documents, and true plus predicted documents.
 
         Their ratio, summed over individuals, is the F1 of each class.
         """
@@ -39,6 +39,7 @@ class Truth:
         num = len(codes)
 
         def per_class(classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            """Return the number of documents by class and individual, (C, individuals), given both by document."""
             return np.bincount(classes * num + rows, minlength=self.num_classes * num).reshape(-1, num)
 
         right = predicted == self.classes
@@ -47,7 +48,8 @@ class Truth:
 
 
 def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> MeasuredClasses:
-    """Return macro and micro F1, F1 by class and the confusion matrix of predicted classes.
+    """Return macro and micro F1, F1 by class and the confusion matrix of predicted classes of held-out documents, with
+    bootstrap intervals over individuals.
 
     Parameters
     ----------
@@ -80,8 +82,9 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
 
 
 def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
-    """Return macro F1 of the first minus the second predictions, with an interval over the same
-    individuals resampled."""
+    """Return the macro F1 of one prediction minus that of another on the same documents, with a bootstrap interval over
+    individuals.
+    """
     values, draws = [], []
     for predicted in (first, second):
         tops, bottoms = truth.counts(predicted)
@@ -94,9 +97,9 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
 
 
 def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
-    """Return the macro F1, the mean over classes, from bootstrap draws (replicates, C). If no class has a spread to
-    resample, the bounds are the means of the classes' exact bounds, wider than necessary since classes do not all reach
-    them at once."""
+    """Return the macro F1 (mean over classes), with an interval from bootstrap draws (replicates, C); where no class
+    varies, it is the mean of the classes' exact bounds, which is wider than necessary.
+    """
     known = [estimate for estimate in by_class if estimate.value is not None]
     value = float(np.mean([estimate.value for estimate in known]))
     if all(estimate.value in (0.0, 1.0) for estimate in known) or n == 1:
@@ -116,8 +119,9 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Return the confusion counts with None for those of fewer individuals than ``cell``; a row with one such cell
-    loses a second, since its sum would reveal the first."""
+    """Return the confusion matrix with None for counts of fewer than ``cell`` individuals; a row with one hidden count
+    hides a second, as its sum would reveal the first.
+    """
     rows: list[list[int | None]] = []
     for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
         closed = [0 < found < cell for found in individuals]
@@ -133,13 +137,15 @@ def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, c
 
 
 def majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-    """Return the commonest training class for each held-out document, int64; ties go to the first class."""
+    """Predict for every held-out document the commonest class of the training documents, int64; ties go to the lowest
+    number.
+    """
     commonest = np.bincount(classes[is_train]).argmax()
     return np.full(np.count_nonzero(~is_train), commonest, dtype=np.int64)
 
 
 def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-    """Return the classes predicted for the held-out documents by tf-idf logistic regression on whole documents' words.
+    """Predict the class of each held-out document by logistic regression on tf-idf of its words, int64.
 
     Words are the store's, distinguished by their tokens; those that no training document has are not seen.
     """

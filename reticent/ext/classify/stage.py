@@ -53,32 +53,38 @@ class _Stage:
 
     @property
     def recipe(self) -> str:
+        """Return the recipe of the checkpoints that the heads start from; "base" for the base model."""
         return "base" if self.training is None else self.training.recipe
 
     @property
     def name(self) -> str:
-        """Name of the artefact."""
+        """Name of the artefact that holds the trained heads."""
         kind = FOLDERS[self.head.section]
         folder = f"{kind}/{self.model.name}"
         return f"{folder}/base" if self.training is None else self.training.name.replace("models", kind, 1)
 
     @property
     def title(self) -> str:
+        """Return the title of the step for progress output, such as "classifying from ..."."""
         what = "classifying" if self.head.section == "classify" else "tagging"
         return f"{what} from {self.training.title if self.training else f'base of {self.model.name}'}"
 
     def epochs(self, job: Job) -> list[int]:
-        """Return the epochs of the checkpoints to start from; 0 is the base model."""
+        """Return the epochs of the checkpoints to train heads on; [0] is the base model."""
         if self.training is None:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
 
     def privacy(self, run: Run) -> PrivacyConfig:
-        """Return the DP-SGD settings of a private head, with the trainings' privacy unit: one budget holds both."""
+        """Return the DP-SGD settings of a private head; its privacy unit is that of the model's trainings, as they
+        share a budget.
+        """
         return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
-        """Return the names of steps on the documents that the head's epsilon does not cover."""
+        """Return the names of data-dependent steps that the head's epsilon does not cover, such as a checkpoint trained
+        without DP.
+        """
         own = unaccounted_stages(job, self.model, self.head.recipe())
         if self.training is None:
             return own
@@ -88,7 +94,7 @@ class _Stage:
         return tuple(dict.fromkeys((*own, *unaccounted_stages(job, self.model, start), *unaccounted_steps(start))))
 
     def artefact(self, run: Run) -> Artefact:
-        """Return the artefact's name, settings and input fingerprints; its training must exist."""
+        """Return the artefact's name, settings and input fingerprints, by which the step is up to date or stale."""
         job, head = run.job, run.job.of_model(self.head, self.model)
         settings = {
             **head.all_values(without=("save_minutes",)),
@@ -103,6 +109,9 @@ class _Stage:
         return Artefact(self.name, FOLDERS[head.section], settings, self._inputs(run))
 
     def _inputs(self, run: Run) -> dict[str, str]:
+        """Return the fingerprints of checkpoints, corpus, split, tokens and spans that the heads are trained from, by
+        name.
+        """
         if self.training is None:
             inputs = run.base_input(self.model)
         else:
@@ -121,7 +130,7 @@ class _Stage:
 
 
 def _stages(run: Run) -> list[_Stage]:
-    """Return the heads of each section, on the base model and every training of each model, by recipe and seed."""
+    """Return a `_Stage` for each head section, model and start (base model or one of its trainings)."""
     job = run.job
     return [
         _Stage(head, model, start) for head in job.heads for model in job.model for start in starts_of(job, head, model)
@@ -129,8 +138,9 @@ def _stages(run: Run) -> list[_Stage]:
 
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
-    """Return the privacy settings that a private head depends on, for a manifest; a larger budget
-    makes nothing stale."""
+    """Return the DP-SGD settings and privacy unit on which a private head depends; a larger budget makes no
+    head stale.
+    """
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
     found: dict[str, Any] = settings.cache_key(private=True)["dp"]
@@ -138,7 +148,7 @@ def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
 
 
 def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
-    """Yield artefact name, recipe, DP-SGD settings, number of epochs and batch size of each private head's training."""
+    """Yield (artefact name, recipe, DP-SGD settings, epochs, batch size) for each training of a private head."""
     for stage in _stages(run):
         head = stage.head
         for _ in stage.epochs(run.job) if head.private else ():
@@ -146,13 +156,14 @@ def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, i
 
 
 def classification_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of this stage, by name."""
+    """Return artefact name -> fingerprint of the trained heads of a run."""
     return {stage.name: run.fingerprints.of(stage.name) for stage in _stages(run)}
 
 
 def check_settings(run: Run) -> None:
-    """Raise `PolicyError` if a head starts from a checkpoint that is not kept or promises an epsilon it cannot give,
-    and `CorpusError` if labels cannot be read (local documents only)."""
+    """Raise `PolicyError` if a head starts from a checkpoint that is not saved or promises an epsilon it cannot have,
+    and `CorpusError` if the labels of local documents cannot be read.
+    """
     for stage in _stages(run):
         stage.epochs(run.job)
         settings = run.job.training(stage.model).dp if stage.head.private else None
@@ -170,7 +181,9 @@ def check_settings(run: Run) -> None:
 
 
 def check_documents(run: Run) -> None:
-    """Raise, before any training, if documents cannot be labelled or are too few for a head's epsilon."""
+    """Raise, before any training, if a run's documents cannot be labelled for its heads, or are too few for a head's
+    epsilon.
+    """
     from reticent.ext.classify.training import training_units
 
     for head in run.job.heads:
@@ -200,6 +213,7 @@ def classify_steps(run: Run) -> Iterator[Step]:
 
 
 def _work(run: Run, stage: _Stage) -> Work:
+    """Return the amount of work of a step, in tokens to train on, by which the remaining time is estimated."""
     tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
     work = tokens * stage.head.num_epochs * len(stage.epochs(run.job))
     section = stage.head.section
@@ -207,6 +221,9 @@ def _work(run: Run, stage: _Stage) -> Work:
 
 
 def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> None:
+    """Train and test the heads of a `_Stage`, and write the results to ``folder``; an interrupted build goes on after
+    its last finished head.
+    """
     from reticent.trainer.resume import delete_state  # it loads torch
 
     job, model, training, head = run.job, stage.model, stage.training, run.job.of_model(stage.head, stage.model)
@@ -222,7 +239,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
         for number, epoch in enumerate(epochs):
             out = folder / (f"epoch-{epoch:04d}" if epoch else "base")
             if not any(row.training is not None and row.epoch == epoch for row in rows):
-                with _texts(run, model, head, folder) as epoch_store:
+                with _epoch_stores(run, model, head, folder) as epoch_store:
                     tell = _progress_of_part(advance, number, len(epochs))
                     row = train_one(
                         kept[epoch], stage.recipe, epoch, documents, head, job, out, tell, epoch_store=epoch_store,
@@ -242,11 +259,12 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 
 
 @contextmanager
-def _texts(
+def _epoch_stores(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
-    """Context manager: a function from epoch to the members' tokens as the head reads them (with surrogates, say); None
-    if they are unchanged."""
+    """Context manager: a function from epoch to the token store that a head is trained on (with surrogates, say); None
+    if texts stay as they are.
+    """
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
     if head.text == "keep":
@@ -257,9 +275,12 @@ def _texts(
 
 
 def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
-    """Return a progress callback that reports the steps of part ``number`` of ``count`` equal ones as of the whole."""
+    """Return a progress callback for part ``number`` of ``count`` equal trainings that reports its steps as steps of
+    all together.
+    """
 
     def tell(said: StepReport) -> None:
+        """Report a step of this part as a step of the whole."""
         size = said["num_steps"]
         advance({**said, "step": number * size + said["step"], "num_steps": count * size})
 
@@ -267,8 +288,9 @@ def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> 
 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:
-    """Return the results for each section and model: rows of the base model and baselines first, then by recipe, seed
-    (if the job has several) and epoch."""
+    """Return the measured classifiers and taggers of a run, one result for each head section and model, with rows for
+    baselines, base model and every checkpoint.
+    """
 
     results: dict[tuple[str, str], ClassificationEvidence] = {}
     for stage in _stages(run):
@@ -284,7 +306,9 @@ def read_results(run: Run) -> list[ClassificationEvidence]:
 
 
 def _starts(kept: Sequence[int], settings: HeadConfig, name: str) -> list[int]:
-    """Return the epochs to start heads from, sorted; raise `PolicyError` for one whose checkpoint is not ``kept``."""
+    """Return the epochs of the checkpoints to train heads on, sorted; raise `PolicyError` for one that is not among the
+    saved epochs ``kept``.
+    """
     wanted: Sequence[int] | None = settings.from_epochs
     if wanted is None:
         wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]

@@ -72,7 +72,7 @@ def tag_documents(
     households: np.ndarray | None = None,
     fewest: int = FEWEST,
 ) -> TaggedTokens:
-    """Return documents with the BIO tags of all their tokens, from the detected spans.
+    """Return tokenised documents with a BIO tag for each token, taken from detected identifier spans.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def tag_documents(
     return TaggedTokens(
         store=store,
         categories=tuple(CATEGORIES[number] for number in kept),
-        tags=_tags(tokens, kept),
+        tags=_encode_bio(tokens, kept),
         is_train=is_train,
         left_out={"rare_categories": sum(0 < len(found) < fewest for found in seen)},
         households=households,
@@ -115,9 +115,13 @@ def tag_documents(
 
 
 def tags_of(store: TokenStore, categories: tuple[str, ...]) -> np.ndarray:
-    """Return the tags, int64 (num_tokens,), of tokens whose identifiers are surrogates (`RewrittenTokens`)."""
+    """Return the BIO tags of a token store whose identifiers were replaced by surrogates, from the spans stored beside
+    it; int64 (num_tokens,).
+    """
     assert store.path is not None
-    return _tags(_identifier_of_tokens(store, WordSpans(store.path)), [CATEGORIES.index(name) for name in categories])
+    return _encode_bio(
+        _identifier_of_tokens(store, WordSpans(store.path)), [CATEGORIES.index(name) for name in categories]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +134,12 @@ class _Identifiers:
 
 
 def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.ndarray | None = None) -> _Identifiers:
-    """Return the identifier category of each token, and whether an identifier begins there."""
+    """Return for each token the category of the identifier that it belongs to (-1: none), and whether it begins one."""
     if documents is None:
         documents = np.arange(len(spans.doc_offsets) - 1)
     if len(documents) != store.num_documents:
         raise ArtifactError(f"tags: spans of {len(documents)} documents for tokens of {store.num_documents}")
-    keys, ends, kinds = _identifiers(spans, documents)
+    keys, ends, kinds = _word_ranges(spans, documents)
     owners = np.repeat(np.arange(store.num_documents), np.diff(store.doc_offsets))
     words = store.word_ids.astype(np.int64)
     at = np.searchsorted(keys, (owners << 32) | np.maximum(words, 0), side="right") - 1
@@ -154,9 +158,10 @@ def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.nda
     return _Identifiers(np.where(found >= 0, kinds[found] if len(kinds) else -1, -1), begins)
 
 
-def _identifiers(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return first word, end word (both with the document's row in the upper 32 bits) and category of each identifier,
-    sorted; spans that share a word are merged."""
+def _word_ranges(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return first word, end word and category of each identifier, sorted; words carry the document's row in the upper
+    32 bits, and spans that share a word are merged.
+    """
     counts = np.diff(spans.doc_offsets)[documents]
     rows = np.repeat(np.arange(len(documents)), counts)
     places = np.arange(len(rows)) + np.repeat(spans.doc_offsets[documents] - np.cumsum(counts) + counts, counts)
@@ -178,8 +183,10 @@ def _identifiers(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, n
     return lows[firsts], np.maximum.reduceat(highs, firsts), kinds[best[firsts]]
 
 
-def _tags(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
-    """Return the BIO tag of each token, for the categories ``kept``."""
+def _encode_bio(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
+    """Return the BIO tag of each token as an integer, for the categories numbered in ``kept``; `IGNORE_INDEX` in
+    others.
+    """
     numbers = np.full(len(CATEGORIES) + 1, IGNORE_INDEX, dtype=np.int64)  # the last is that of no category
     numbers[kept], numbers[-1] = 1 + 2 * np.arange(len(kept)), 0
     tags = numbers[tokens.kinds]
@@ -187,7 +194,7 @@ def _tags(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
 
 
 def found_identifiers(tags: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
-    """Return the identifiers that BIO tags encode, as rows (first token, end, category), int64 (F, 3).
+    """Return the identifiers that BIO tags encode, as rows (first token, end token, category), int64 (F, 3).
 
     An I- behind another category, or behind none, begins an identifier.
     """
@@ -206,7 +213,8 @@ def found_identifiers(tags: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
 def measure_tags(
     documents: TaggedTokens, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int
 ) -> MeasuredClasses:
-    """Return strict F1 over all identifiers of held-out individuals (micro), its mean over categories, and each's own.
+    """Return strict entity-level F1 of predicted tags on held-out documents: micro, macro over categories, and by
+    category.
 
     Parameters
     ----------
@@ -228,6 +236,9 @@ def measure_tags(
     shape = len(documents.categories), len(codes)
 
     def counts(rows: np.ndarray) -> np.ndarray:
+        """Return the number of identifiers by category and individual, (C, individuals), from rows of
+        `found_identifiers`.
+        """
         cells = rows[:, 2] * shape[1] + owner[rows[:, 0]]
         return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
@@ -266,7 +277,7 @@ def tag(
     privacy: PrivacyConfig | None = None,
     keep_state: bool = False,
 ) -> Classified:
-    """Train a tagger on top of a checkpoint, and predict the tags of the held-out documents' tokens.
+    """Train a token classifier on top of a checkpoint, and predict the BIO tags of the held-out documents' tokens.
 
     Parameters and errors as for `classify`. ``epoch_store`` returns the training documents with surrogates, with the
     words that are one beside them (`RewrittenTokens` writes both); it is needed unless ``config.text`` is "keep".

@@ -107,7 +107,7 @@ def classify(
     privacy: PrivacyConfig | None = None,
     keep_state: bool = False,
 ) -> Classified:
-    """Train a classifier on top of a checkpoint and predict the classes of the held-out documents.
+    """Train a document classifier on top of a checkpoint, and predict the classes of the held-out documents.
 
     Parameters
     ----------
@@ -159,7 +159,8 @@ def train_head(
     privacy: PrivacyConfig | None,
     keep_state: bool,
 ) -> Classified:
-    """Train a head with the trainer's loop, and predict the labels of the held-out documents; see `classify`.
+    """Train a classification or tagging head on labelled documents, and predict the labels of the held-out ones; see
+    `classify`.
 
     ``labels`` returns those of the training documents in the store of an epoch.
     """
@@ -180,10 +181,10 @@ def train_head(
     stores = epoch_store
     if isinstance(documents, LabelledTokens):
         if epoch_store is not None:
-            stores = partial(_chosen, epoch_store, train_store.doc_ids)
+            stores = partial(_select_of_epoch, epoch_store, train_store.doc_ids)
         if isinstance(config, ClassifyConfig) and config.windows == "first":
             first = partial(_first_windows, length=config.window_length - special.num_added)
-            train_store, stores = first(train_store), None if stores is None else _after(stores, first)
+            train_store, stores = first(train_store), None if stores is None else _map_stores(stores, first)
     if privacy is not None:  # the warm-up tells no number that is not public
         num_windows = privacy.num_units or num_units
         if privacy.sample_rate is not None:
@@ -230,8 +231,9 @@ def train_head(
 
 
 def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[TokenStore, int]:
-    """Return the training documents, with households as individuals if they are the privacy unit, and the number of
-    units."""
+    """Return the token store of the training documents and the number of privacy units in it; if the unit is the
+    household, it replaces the individual.
+    """
     store = documents.store.select(np.flatnonzero(documents.is_train))
     if privacy is not None and privacy.unit == "household":
         if documents.households is None:
@@ -241,8 +243,8 @@ def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[
     return store, store.num_documents if is_record else len(np.unique(store.individual))
 
 
-def _chosen(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array, epoch: int) -> TokenStore:
-    """Return the documents with these ids, in this order, with the tokens of an epoch."""
+def _select_of_epoch(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array, epoch: int) -> TokenStore:
+    """Return the documents with these ids, in this order, from the token store of an epoch."""
     store = epoch_store(epoch)
     rows = pc.index_in(doc_ids, value_set=store.doc_ids)
     if rows.null_count:
@@ -250,12 +252,13 @@ def _chosen(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array, epoch: 
     return store.select(rows.to_numpy())
 
 
-def _after(stores: Callable[[int], TokenStore], change: Callable[[TokenStore], TokenStore]) -> Any:
+def _map_stores(stores: Callable[[int], TokenStore], change: Callable[[TokenStore], TokenStore]) -> Any:
+    """Return a function from epoch to token store that applies ``change`` to each store of ``stores``."""
     return lambda epoch: change(stores(epoch))
 
 
 def _first_windows(store: TokenStore, length: int) -> TokenStore:
-    """Return the documents cut off after ``length`` tokens."""
+    """Return the token store with each document cut off after ``length`` tokens."""
     lengths = np.diff(store.doc_offsets)
     kept = np.arange(store.num_tokens) - np.repeat(store.doc_offsets[:-1], lengths) < length
     offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, length))]).astype(np.int64)
@@ -269,7 +272,7 @@ def _first_windows(store: TokenStore, length: int) -> TokenStore:
 def _new_head(
     folder: Path | str, objective: str, recipe: Recipe, names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, SpecialIds]:
-    """Return the checkpoint with a randomly initialised head, and the special tokens of its windows.
+    """Return a checkpoint with a randomly initialised classification or tagging head, and its special token ids.
 
     A pooler is a part of the head and is new too, because masked language modelling trains none.
     """
@@ -297,7 +300,7 @@ def _new_head(
 
 
 def _objective_of(folder: Path | str) -> Objective:
-    """Return the objective of a model folder: "mlm" if a token attends to all tokens, "clm" if only to earlier ones."""
+    """Return the training objective of a model folder: "mlm" (masked) or "clm" (causal language model)."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
@@ -313,7 +316,9 @@ def _objective_of(folder: Path | str) -> Objective:
 
 
 def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
-    """Freeze all layers but the last (or none of them), the pooler and the head; return the trained parameters."""
+    """Freeze all weights but those of the head, the pooler and the last layer (or of all layers); return the trained
+    parameters.
+    """
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)
     stacks = [part for part in base.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
@@ -342,8 +347,9 @@ def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
 def _predict(
     model: PreTrainedModel, documents: Labelled, config: HeadConfig, special: SpecialIds, pad_to: int
 ) -> np.ndarray:
-    """Return the class of each held-out document by the mean log-probability of its windows (0 without windows), or the
-    tag of each of their tokens; int64."""
+    """Return predictions for the held-out documents, int64: a class each, by the mean log-probability of its windows (0
+    without windows), or a tag for each token.
+    """
     store = documents.store.select(np.flatnonzero(~documents.is_train))
     if isinstance(config, ClassifyConfig) and config.windows == "first":
         store = _first_windows(store, config.window_length - special.num_added)
@@ -365,7 +371,7 @@ def _predict(
 
 
 def _logits(model: PreTrainedModel, batch: Batch, config: HeadConfig) -> torch.Tensor:
-    """Return the logits of each window, float32 (B, C), or of each token, (B, T, C)."""
+    """Return the logits of a batch of windows, float32 (B, C) of a classifier or (B, T, C) of a tagger."""
     device = model.device
     input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
     attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)

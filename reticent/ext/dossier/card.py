@@ -38,12 +38,14 @@ class Measure(NamedTuple):
 
 
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
-    """Return the outcome of the verdict on a tested model, or "not shown" if the audit's report leaves it out."""
-    shown = _shown(evidence, model)
+    """Return the audit's verdict on a tested model ("within", say), or "not shown" if the report leaves the
+    model out.
+    """
+    shown = _find_in_report(evidence, model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
 
-def card_of(
+def build_card(
     evidence: DossierEvidence,
     model: ModelUnderTest,
     digest: str,
@@ -51,7 +53,7 @@ def card_of(
     made_from: str = "",
     despite: str = "",
 ) -> Card:
-    """Return the model card of a tested model.
+    """Return the model card of a tested model, as Markdown with metadata for the Hugging Face hub.
 
     Parameters
     ----------
@@ -62,8 +64,8 @@ def card_of(
     """
     from huggingface_hub import EvalResult
 
-    shown, words = _shown(evidence, model), Texts("en")
-    measures = list(_measures(shown)) if shown and not _is_private(shown) else []
+    shown, words = _find_in_report(evidence, model), Texts("en")
+    measures = list(_card_figures(shown)) if shown and not _is_private(shown) else []
     name = f"{model.recipe}-{model.model}"
     results = [
         EvalResult(
@@ -73,7 +75,7 @@ def card_of(
             metric_type=measure.name,
             metric_name=words(f"card.figures.{measure.name}"),
             metric_value=measure.estimate.value,
-            metric_args=_interval(measure.estimate),
+            metric_args=_interval_metadata(measure.estimate),
         )
         for measure in measures
         if measure.estimate.bound is None  # a bound is no figure for a table of machines
@@ -83,13 +85,15 @@ def card_of(
     data |= {"base_model": base} if base else {}
     data |= {"license": evidence.declared.licence} if evidence.declared.licence else {}
     base = base or f"{words('card.made')}{made_from}"
-    lines = list(_lines(evidence, model, shown, measures, digest, base, despite, words))
+    lines = list(_card_lines(evidence, model, shown, measures, digest, base, despite, words))
     marks = [mark for line in lines if isinstance(line, Marked) for mark in line.marks]
     return Card(Marked("\n".join(lines), *marks), data)
 
 
-def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
-    """Return the model as the report shows it; None for a checkpoint that the report leaves out."""
+def _find_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
+    """Return a tested model with its audit results as the report shows it; None for a checkpoint that the report leaves
+    out.
+    """
     key = (model.model, model.objective, model.recipe, model.epoch)
     found = shown_models(evidence.audit, Texts("en"))
     return next(
@@ -103,7 +107,7 @@ def _is_private(shown: ShownModel | None) -> bool:
     return shown is not None and (shown.evidence.guarantee or "").startswith("epsilon")
 
 
-def _lines(
+def _card_lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
     digest: str, base: str, despite: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
@@ -156,7 +160,7 @@ def _lines(
     yield t("card.tested", day=t.date(evidence.created))
 
 
-def _measures(model: ShownModel) -> Iterator[Measure]:
+def _card_figures(model: ShownModel) -> Iterator[Measure]:
     """Yield the figures of a card that have a value and an interval."""
     evidence = model.evidence
     excess = evidence.excess["both"].excess if evidence.excess and "both" in evidence.excess else None
@@ -172,6 +176,7 @@ def _measures(model: ShownModel) -> Iterator[Measure]:
             yield Measure(name, estimate, area)
 
 
-def _interval(estimate: Estimate) -> dict[str, object]:
+def _interval_metadata(estimate: Estimate) -> dict[str, object]:
+    """Return the interval of an estimate with its level, n and unit, as the metadata of a model card hold it."""
     ends = {"low": estimate.low, "high": estimate.high, "level": estimate.level}
     return {**ends, "n": estimate.n, "unit": estimate.unit}

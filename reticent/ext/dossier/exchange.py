@@ -33,12 +33,13 @@ CHECKS = (
 
 
 def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | None) -> None:
-    """Write ``attack-*.json`` for each membership attack, and ``form.json`` for the decision on release; ``statement``
-    says where the list of members comes from."""
+    """Write the files for those who check what leaves a secure environment: ``attack-*.json`` with the results of each
+    membership attack, and ``form.json`` for their decision on release.
+    """
     folder.mkdir()
     for name in dict.fromkeys(name for model in evidence.audit.models for name in model.membership):
-        rows = [_row(evidence, model, name) for model in evidence.audit.models if name in model.membership]
-        _write(folder / f"attack-{name}.json", {"format": FORMAT, "attack": name, "created": evidence.created,
+        rows = [_attack_result(evidence, model, name) for model in evidence.audit.models if name in model.membership]
+        _write_json(folder / f"attack-{name}.json", {"format": FORMAT, "attack": name, "created": evidence.created,
                                                "versions": evidence.versions, "models": rows})  # fmt: skip
     risks = evidence.audit.risks
     form = {
@@ -46,7 +47,7 @@ def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | Non
             "command": evidence.command,
             "statement": statement,
             "list_of_members": setting(evidence.audit, "subject", "statement"),
-            "models": [{**_named(model), "files": model.given or model.files} for model in evidence.models],
+            "models": [{**_model_reference(model), "files": model.given or model.files} for model in evidence.models],
         },
         "those_who_decide": {
             "verdicts": [{"model": row.recipe, "outcome": row.outcome, "reason": row.reason} for row in risks.rows]
@@ -59,10 +60,10 @@ def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | Non
             "date": None,
         },
     }
-    _write(folder / FORM, form)
+    _write_json(folder / FORM, form)
 
 
-def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[str, Any]:
+def _attack_result(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[str, Any]:
     """Return one model's published result of a membership attack, as JSON values."""
     own = (model.model, model.recipe, model.epoch, model.training)
     found = (each for each in evidence.models if (each.model, each.recipe, each.epoch, each.training) == own)
@@ -76,9 +77,11 @@ def _row(evidence: DossierEvidence, model: ModelEvidence, attack: str) -> dict[s
     }
 
 
-def _named(model: ModelUnderTest) -> dict[str, Any]:
+def _model_reference(model: ModelUnderTest) -> dict[str, Any]:
+    """Return a tested model's name and digest, for the release form."""
     return {"model": model.recipe, "of": model.model, "digest": digest_of(model.given or model.files)}
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    """Write JSON content to a file."""
     file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from reticent.audit.report.page import published
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE
-from reticent.ext.dossier.card import card_of, verdict_of
+from reticent.ext.dossier.card import build_card, verdict_of
 from reticent.ext.dossier.job import changed_models, changed_outcomes, changed_results
 from reticent.ext.dossier.provenance import KEY
 from reticent.ext.dossier.seal import dossier_digest
@@ -33,7 +33,8 @@ def export_with_card(
     despite: str = "",
     push_to_hub: str = "",
 ) -> dict[str, Any]:
-    """Copy a tested model to ``out`` (new or empty) with its card; return folder, verdict and files left behind.
+    """Copy a tested model with its model card to ``out`` (new or empty); return the folder, the verdict and the files
+    left behind.
 
     Parameters
     ----------
@@ -98,18 +99,18 @@ def export_with_card(
             f"{recipe} of {model}: the verdict is {outcome!r}, so it is not exported; --despite-verdict REASON exports "
             "it, and its card says so"
         )
-    card = card_of(evidence, tested, dossier_digest(folder), base, made_from, despite)
+    card = build_card(evidence, tested, dossier_digest(folder), base, made_from, despite)
     with new_folder(out):  # a model without its verdict must not lie there
         left = export_model(places[chosen], out)
         write_card(out, card.text, tags=[recipe], **card.data)
         (out / "README.md").chmod(0o600)
     if push_to_hub:
-        _push(out, push_to_hub)
+        _push_to_hub(out, push_to_hub)
     return {"folder": str(out), "verdict": outcome, "left_behind": left}
 
 
-def _push(folder: Path, repo: str) -> None:
-    """Upload an exported model to a repository of the hub; its card's metadata become those of the hub's page."""
+def _push_to_hub(folder: Path, repo: str) -> None:
+    """Upload an exported model folder to a repository of the Hugging Face hub, private if it is new."""
     from huggingface_hub import HfApi
 
     api = HfApi()

@@ -27,11 +27,12 @@ class Context(NamedTuple):
 
     @property
     def audit(self) -> AuditEvidence:
+        """The audit's evidence inside the dossier's."""
         return self.evidence.audit
 
 
 def setting(audit: AuditEvidence, *names: str) -> object:
-    """Return a published setting of the run by its section and field names; None where there is none."""
+    """Return a setting of the audited job as published, by section and field name; None if there is none."""
     found: object = audit.settings
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -39,6 +40,7 @@ def setting(audit: AuditEvidence, *names: str) -> object:
 
 
 def _documents(context: Context) -> Iterator[str]:
+    """Yield the sentences on how many documents and words the models were trained on, and how many were skipped."""
     corpus, t = context.audit.corpus, context.words
     yield t(
         "facts.the_models_were_trained_on_documents",
@@ -51,6 +53,9 @@ def _documents(context: Context) -> Iterator[str]:
 
 
 def _split(context: Context) -> Iterator[str]:
+    """Yield the sentences on numbers of member and held-out individuals, where the list of members comes from, and
+    households.
+    """
     sides, t, cell = context.audit.corpus.num_individuals, context.words, context.audit.cell
     counts = {"members": t.count(sides.members, cell), "heldout": t.count(sides.heldout, cell)}
     if (statement := setting(context.audit, "subject", "statement")) is None:
@@ -84,6 +89,7 @@ DETECTORS = {
 
 
 def _copies(context: Context) -> Iterator[str]:
+    """Yield the sentences on duplicate text that was left out of training."""
     copies, t = context.audit.corpus.copies, context.words
     if copies is None:
         yield t("facts.copies_were_not_looked_for_and_so_not")
@@ -96,6 +102,7 @@ def _copies(context: Context) -> Iterator[str]:
 
 
 def _detection(context: Context) -> Iterator[str]:
+    """Yield the sentences on which detectors looked for identifiers, and whether their recall was measured."""
     t, names = context.words, setting(context.audit, "detect", "detectors")
     if isinstance(names, list | tuple) and names:
         said = [t(DETECTORS[name]) if name in DETECTORS else str(name) for name in names]
@@ -105,6 +112,7 @@ def _detection(context: Context) -> Iterator[str]:
 
 
 def _protection(context: Context) -> Iterator[str]:
+    """Yield the sentences on which words are protected (k, n) and what share of all words they are."""
     corpus, t = context.audit.corpus, context.words
     yield t("facts.a_word_that_fewer_than_k_people_use", k=corpus.k)
     if corpus.n > 1:
@@ -119,6 +127,7 @@ def _protection(context: Context) -> Iterator[str]:
 
 
 def _recipes(context: Context) -> Iterator[str]:
+    """Yield a sentence for each model on the recipe that it was trained with."""
     for model in context.models:
         text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
         yield Marked(text, model.mark("recipe", STATED))
@@ -126,6 +135,9 @@ def _recipes(context: Context) -> Iterator[str]:
 
 
 def _ledger(context: Context) -> Iterator[str]:
+    """Yield a sentence for each model on its number of training targets and of protected ones among them
+    (violations).
+    """
     t = context.words
     for model in context.models:
         ledger = model.evidence.ledger
@@ -144,6 +156,7 @@ def _ledger(context: Context) -> Iterator[str]:
 
 
 def _guarantee(context: Context) -> Iterator[str]:
+    """Yield the sentences on differential privacy: each private model's epsilon, and what all were charged together."""
     t = context.words
     private = [model for model in context.models if model.evidence.guarantee]
     for model in private:
@@ -157,21 +170,25 @@ def _guarantee(context: Context) -> Iterator[str]:
 
 
 def _digests(context: Context) -> Iterator[str]:
+    """Yield the sentence on which digests the dossier holds."""
     yield context.words("facts.documents_split_indexes_protected_texts_the")
 
 
 def _canaries(context: Context) -> Iterator[str]:
+    """Yield the sentence that canaries were planted in the training documents, if they were."""
     if context.audit.extraction and context.audit.extraction.has_canaries:
         yield context.words("facts.made_up_secrets_were_planted_in_the_training")
 
 
 def _means(context: Context) -> Iterator[str]:
+    """Yield the sentence that numbers are means over trainings with several seeds, if they are."""
     seeds = num_seeds([model.evidence for model in context.models])
     if seeds > 1:
         yield context.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
 
 
 def _tests(context: Context) -> Iterator[str]:
+    """Yield the sentences on when and by which version the audit was run, seeds, preregistered rules and intervals."""
     audit, t = context.audit, context.words
     yield t(
         "facts.the_tests_were_run_on_day_by_reticent",
@@ -192,12 +209,14 @@ def _tests(context: Context) -> Iterator[str]:
 
 
 def _life_cycle(context: Context) -> Iterator[str]:
+    """Yield the sentences on protection measures from documents to training."""
     yield from _protection(context)
     if setting(context.audit, "subject") is None:
         yield context.words("facts.a_word_that_was_protected_was_never_a")
 
 
 def _capacity(context: Context) -> Iterator[str]:
+    """Yield a sentence for each model on its numbers of parameters, training targets and epochs."""
     t = context.words
     for model in context.models:
         own = [
@@ -219,6 +238,7 @@ def _capacity(context: Context) -> Iterator[str]:
 
 
 def _card(context: Context) -> Iterator[str]:
+    """Yield the sentence that an exported model carries a model card."""
     yield context.words("facts.a_model_that_is_exported_carries_a_card")
 
 
@@ -232,11 +252,15 @@ RELEASES = {
 
 
 def _release(context: Context) -> Iterator[str]:
+    """Yield the sentence on who will get access to the model, if the job declares it."""
     if sentence := RELEASES.get(str(setting(context.audit, "dossier", "access"))):
         yield f"{context.words(sentence)} {context.words('dossier.access_decides')}"
 
 
 def _copies_of_it(context: Context) -> Iterator[str]:
+    """Yield the sentence that names the copies of a model (merged, quantised …) that were attacked beside
+    it, if any.
+    """
     letters = [
         model.letter
         for model in context.models
@@ -248,11 +272,15 @@ def _copies_of_it(context: Context) -> Iterator[str]:
 
 
 def _secure_environment(context: Context) -> Iterator[str]:
+    """Yield the sentence that the dossier has files for the export check of a secure environment, if the job wants
+    them.
+    """
     if setting(context.audit, "dossier", "secure_environment"):
         yield context.words("crosswalk.secure_environment")
 
 
 def _again(context: Context) -> Iterator[str]:
+    """Yield the sentence that refers to the section on when to repeat the tests."""
     yield context.words("crosswalk.again")
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
-    """Make the dossier of a run whose report is written, unless it is up to date; return its folder and digest.
+    """Build the dossier of a run that has a report, if missing or stale, and copy it to ``out`` if given; return its
+    folder and digest.
 
     Raises
     ------
@@ -58,7 +59,9 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
 
 
 def copy_dossier(folder: Path, out: Path) -> None:
-    """Copy the signed files of a dossier, its digests and its signature, without the manifest, to be sent."""
+    """Copy the files of a dossier that are sent to others (signed files, digests, signature; no manifest) to a new
+    folder.
+    """
     with new_folder(out):
         for name in (*signed_files(folder), SUMS, SIGNATURE):
             if (folder / name).is_file() and not name.startswith("."):
@@ -68,7 +71,8 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check a dossier's files and signature; in its run folder also the run's tested models and the source artefacts.
+    """Verify a dossier's files and signature and, where it lies in its run folder, that models and source artefacts are
+    still those it describes.
 
     Raises
     ------
@@ -79,8 +83,10 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     run = folder.absolute().parent
     inside = (run / JOB).is_file() and folder.absolute().name == DOSSIER
     own = [path.parent for path in sorted(run.glob("models/**/epoch-*/config.json"))] if inside else []
-    of_dossier = _tested(folder) if own else None
-    tested = [path for path in own if of_dossier is None or _place(path.relative_to(run / "models")) in of_dossier]
+    of_dossier = _keys_of_dossier(folder) if own else None
+    tested = [
+        path for path in own if of_dossier is None or _checkpoint_key(path.relative_to(run / "models")) in of_dossier
+    ]
     checked = verify_dossier(folder, [*models, *tested], signers)
     checked.unchecked += [f"{path.relative_to(run)}: was not tested" for path in own if path not in tested]
     if inside and (run / KEY).is_file() and not checked.faults:
@@ -89,19 +95,20 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
         checked.faults += faults
         if not faults:
             checked.holds.append("indexes, split, spans, protected tokens and audit are those of the run")
-            _judge_again(evidence, run, checked)
+            _compare_outcomes(evidence, run, checked)
     return checked
 
 
-def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None:
-    """Compare a dossier's outcomes with what the run's own audit yields today, and add the differences to ``checked``;
-    one of an older version also with its report."""
-    again = published(_read(run / "audit" / "audit.json"))
+def _compare_outcomes(evidence: DossierEvidence, run: Path, checked: Checked) -> None:
+    """Compare a dossier's outcomes with those that today's rules give for the run's audit, and add faults and changes
+    to ``checked``.
+    """
+    again = published(_read_audit(run / "audit" / "audit.json"))
     said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
     if is_of_older_rules(said):
         checked.changed += changed
         made_of = run / "report" / "report.json"
-        report = _read(made_of) if made_of.is_file() else None
+        report = _read_audit(made_of) if made_of.is_file() else None
         changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
     elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
@@ -111,17 +118,20 @@ def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None
         checked.holds.append("every outcome is that of the audit of the run")
 
 
-def _read(path: Path) -> AuditEvidence:
+def _read_audit(path: Path) -> AuditEvidence:
+    """Return the audit evidence in a JSON file."""
     return from_json(AuditEvidence, read_json(path), path.name)
 
 
 def is_of_older_rules(audit: AuditEvidence) -> bool:
-    """Return whether the outcomes come from an older version of the judgement rules."""
+    """Return whether an audit's outcomes were computed by an older version of the judgement rules."""
     return audit.risks is None or (audit.risks.arithmetic or 1) < ARITHMETIC
 
 
 def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield a line for each published outcome (``said``) that differs in a new judgement of the same models."""
+    """Yield a message for each verdict or risk outcome that differs between a dossier's audit (``said``) and a
+    recomputed one (``again``).
+    """
     before, now = _outcomes(said), _outcomes(again)
     for key in dict.fromkeys((*before, *now)):
         (recipe, model, title), outcomes = key, (before.get(key, "none"), now.get(key, "none"))
@@ -131,14 +141,16 @@ def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]
 
 
 def _outcomes(audit: AuditEvidence) -> dict[tuple[str, str | None, str], str]:
-    """Return (recipe, model, title) -> outcome, for each verdict and each single risk."""
+    """Return (recipe, model, title) -> outcome for each verdict and each single risk of an audit."""
     rows = audit.risks.rows if audit.risks else []
     found = {(row.recipe, row.model, "the verdict"): row.outcome for row in rows}
     return found | {(row.recipe, row.model, RISKS[r.risk].title): r.outcome for row in rows for r in row.results}
 
 
 def changed_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield a line for each model of a dossier whose files differ from those that the run's audit measured."""
+    """Yield a message for each model of a dossier whose file digests differ from those that the run's audit
+    measured.
+    """
     measured = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in again.models}
     for one in evidence.models:
         digest = measured.get((one.model, one.recipe, one.epoch, one.training))
@@ -146,14 +158,13 @@ def changed_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[
             yield f"{one.recipe} of {one.model}, epoch {one.epoch}: other files were measured"
 
 
-def _place(checkpoint: Path) -> tuple[str, ...]:
-    """Return (model, recipe, epoch folder) of a checkpoint path, MODEL/RECIPE/…/epoch-0008."""
+def _checkpoint_key(checkpoint: Path) -> tuple[str, ...]:
+    """Return (model, recipe, epoch folder) of the path MODEL/RECIPE/…/epoch-0008 of a checkpoint."""
     return (*checkpoint.parts[:2], checkpoint.name)
 
 
-def _tested(folder: Path) -> set[tuple[str, ...]] | None:
-    """Return (model, recipe, epoch folder) of each model in a dossier (`audit.every_checkpoint` may leave out all but
-    the last); None where the evidence cannot be read, which is reported elsewhere."""
+def _keys_of_dossier(folder: Path) -> set[tuple[str, ...]] | None:
+    """Return (model, recipe, epoch folder) of each model in a dossier; None if its evidence cannot be read."""
 
     try:
         models = read_evidence(folder).models
@@ -163,8 +174,9 @@ def _tested(folder: Path) -> set[tuple[str, ...]] | None:
 
 
 def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:
-    """Yield a line for each result of a run (or ``only`` this one) that is missing or differs from the dossier's
-    digest."""
+    """Yield a message for each artefact of a run (or ``only`` one) that is missing or has another digest than in the
+    dossier.
+    """
 
     key, digests = (run / KEY).read_bytes(), evidence.digests
     expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}

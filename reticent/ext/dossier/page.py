@@ -77,12 +77,14 @@ class Answer(NamedTuple):
 
 
 def page_name(language: Language, languages: Sequence[Language], suffix: str) -> str:
-    """Return the file name of a page: ``dossier.html`` in the first language, ``dossier.fr.html`` in another."""
+    """Return the file name of a dossier page: ``dossier.html`` in the first language, ``dossier.fr.html``
+    in another.
+    """
     return f"dossier{'' if language == languages[0] else f'.{language}'}.{suffix}"
 
 
 def pages_digest() -> str:
-    """Return the SHA-256 of all source files and templates of the pages; pages of another digest are stale."""
+    """Return the SHA-256 over all source files and templates that the dossier's pages are rendered from."""
     here, digest = Path(__file__).parent, hashlib.sha256()
     audit = here.parents[1] / "audit"
     others = [
@@ -110,7 +112,8 @@ def pages_digest() -> str:
 
 
 def render(evidence: DossierEvidence, language: Language, languages: Sequence[Language]) -> str:
-    """Return the dossier's HTML page in one language, from published evidence; ``languages`` are those of all pages.
+    """Render the dossier's HTML page in one language from published evidence; it links to the pages in the other
+    languages.
 
     Raises
     ------
@@ -123,10 +126,11 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     language_models = [model for model in models if model.evidence.start is None]
     context = Context(evidence, models, words)
     printed: dict[str, str] = {}
-    criteria = [_answer(question, context, printed) for question in CRITERIA]
-    likelihoods = [_answer(question, context, printed) for question in LIKELIHOODS]
+    criteria = [_answer_question(question, context, printed) for question in CRITERIA]
+    likelihoods = [_answer_question(question, context, printed) for question in LIKELIHOODS]
     examined = [
-        (words(group), [_answer(question, context, printed) for question in questions]) for group, questions in EXAMINED
+        (words(group), [_answer_question(question, context, printed) for question in questions])
+        for group, questions in EXAMINED
     ]
     page = template_environment(words, "reticent.ext.dossier").get_template("dossier.html.j2").render(
         lang=language, others=[
@@ -136,7 +140,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         evidence=evidence, audit=audit, declared=evidence.declared, models=language_models, cell=audit.cell,
         day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
         verdicts=verdicts_on(models, words),
-        utility={model.letter: _utility(model, words) for model in language_models},
+        utility={model.letter: _format_utility(model, words) for model in language_models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](context)],
         adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
@@ -150,7 +154,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)), paragraphs=crosswalk()["paragraphs"],
         crossed=list(crosswalk_rows(context, printed)),
-        impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
+        impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_distinct_verdicts(models),
         reads_identifiers=any(
             model.recipe is None or not model.recipe.replaces_identifiers
             for model in models if not model.is_unprotected
@@ -165,8 +169,9 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     return page
 
 
-def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
-    """Return the answer to a question; a figure printed in an earlier answer is referred to, not printed again.
+def _answer_question(question: Question, context: Context, printed: dict[str, str]) -> Answer:
+    """Return the answer to an authority's question: a table of figures by model, and sentences; figures that an earlier
+    answer printed are only referred to.
 
     ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
     """
@@ -176,7 +181,7 @@ def _answer(question: Question, context: Context, printed: dict[str, str]) -> An
         rows = list(rows_of(name, context.audit, context.models))
         if rows and printed.setdefault(name, question.name) == question.name:
             for row in rows:
-                label, line = _line(row, context)
+                label, line = _format_row(row, context)
                 measures.setdefault(label, {})["" if row.model is None else row.model.letter] = line
     sentences = [sentence for name in question.facts for sentence in FACTS[name](context)]
     before = dict.fromkeys(
@@ -191,8 +196,8 @@ def _answer(question: Question, context: Context, printed: dict[str, str]) -> An
     return Answer(question.name, t(f"{key}.title"), t(f"{key}.text"), columns, list(measures.items()), sentences)
 
 
-def _line(row: Row, context: Context) -> tuple[str, Line]:
-    """Return the label of a row and its figure, formatted."""
+def _format_row(row: Row, context: Context) -> tuple[str, Line]:
+    """Return the label of a figure's row, and its value, interval and n formatted in the page's language."""
     t = context.words
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else t(value) if isinstance(value, Key) else value
@@ -204,7 +209,8 @@ def _line(row: Row, context: Context) -> tuple[str, Line]:
     return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
 
 
-def _utility(model: ShownModel, words: Texts) -> str:
+def _format_utility(model: ShownModel, words: Texts) -> str:
+    """Return a model's accuracy or similar on held-out documents as text with its interval; "–" if not measured."""
     measured = ordinary_utility(model.evidence.utility.heldout, model.evidence.objective)
     if measured is None or measured.value is None:
         return "–"
@@ -216,7 +222,8 @@ def _printable(svg: str) -> str:
     return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 
 
-def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
+def _distinct_verdicts(models: Sequence[ShownModel]) -> Iterator[str]:
+    """Yield the distinct verdicts on these models."""
     yield from dict.fromkeys(model.risks.outcome for model in models if model.risks)
 
 
@@ -319,15 +326,21 @@ class Figure:
 
 
 def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
-    """Yield the rows of a figure (by its name in `FIGURES`) that have a value or are marked as not measured."""
+    """Yield the rows of the figure with this name in `FIGURES` for an audit and its models, without those that have no
+    value.
+    """
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
     found += figure.of_audit(audit, models) if figure.of_audit else ()
     yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
-def _single_number(label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False) -> Figure:
-    """Return a figure of one number: attribute ``number`` of what ``held`` takes from a model's evidence."""
+def _figure_of_attribute(
+    label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False
+) -> Figure:
+    """Return a `Figure` of one number: attribute ``number`` of the object that ``held`` takes from a
+    model's evidence.
+    """
 
     def of_model(model: ShownModel) -> Found:
         if found := held(model.evidence):
@@ -337,6 +350,7 @@ def _single_number(label: str, held: Callable[[ModelEvidence], object], number: 
 
 
 def _excess(model: ShownModel) -> Found:
+    """Yield the excess leakage of members' identifiers from a model: all, direct and indirect ones."""
     for part, label in (
         ("both", "figures.identifiers_of_the_people_it_was_trained_on"),
         ("direct", "figures.of_these_names_and_numbers"),
@@ -348,6 +362,9 @@ def _excess(model: ShownModel) -> Found:
 
 
 def _passages(model: ShownModel) -> Found:
+    """Yield the shares of training passages that can be extracted from a model, by prefix length and number
+    of samples.
+    """
     passages = model.extracted.passages if model.extracted else None
     for row in passages.rates if passages else ():
         if row.asked == "all" and row.num_queries is None:
@@ -366,21 +383,23 @@ def _passages(model: ShownModel) -> Found:
 
 
 def _membership(model: ShownModel) -> Found:
+    """Yield the AUC of the strongest membership attack on a model."""
     strongest = strongest_attack(model.evidence)
     if strongest:
-        values = {"attacks": len(_valid(model))}
+        values = {"attacks": len(_valid_attacks(model))}
         label = "figures.how_surely_the_strongest_of_attacks_tests_of"
         if model.evidence.start is not None:
             label = "figures.how_surely_its_labels_tell_who"
         yield Row(label, model, strongest[1], values, area=True)
 
 
-def _valid(model: ShownModel) -> list[MeasuredAttack]:
-    """Return the membership attacks that their controls do not invalidate; the strongest is chosen among these."""
+def _valid_attacks(model: ShownModel) -> list[MeasuredAttack]:
+    """Return the membership attacks on a model whose controls do not invalidate them."""
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
 def _at_threshold(model: ShownModel) -> Found:
+    """Yield the AUC of the membership attacks by words of exactly k individuals, and by all words of about k."""
     found = model.evidence.threshold
     if found:
         values = {"k": found.k}
@@ -400,6 +419,7 @@ KINDS = {
 
 
 def _kinds(model: ShownModel) -> Found:
+    """Yield the AUC of a membership attack on each kind of words alone: all, ordinary, rare and direct identifiers."""
     for kind, label in KINDS.items():
         found = (model.evidence.by_kind or {}).get(kind)
         attack = found and next((found.attacks[a] for a in ("lira", "reference", "loss") if a in found.attacks), None)
@@ -408,14 +428,15 @@ def _kinds(model: ShownModel) -> Found:
 
 
 def _subgroup(model: ShownModel) -> Found:
-    found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
+    """Yield the membership AUC of the subgroup of individuals that is attacked best."""
+    found = [attack.worst_subgroup for attack in _valid_attacks(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
     if worst:
         yield Row("figures.the_same_in_the_subgroup_that_is_most", model, worst.auc, area=True)
 
 
-def _inverted(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
-    """Yield the name ("direct" or "indirect") and the result of each identifier class that a model was inverted for."""
+def _inversion_results(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
+    """Yield the identifier class ("direct" or "indirect") and result of each inversion attack on a model."""
     found = model.evidence.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         if kind:
@@ -423,7 +444,10 @@ def _inverted(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
 
 
 def _inversion(model: ShownModel) -> Found:
-    for name, kind in _inverted(model):
+    """Yield by how much the top-1 rate of identifiers among decoys, given the words around them, is higher
+    for members.
+    """
+    for name, kind in _inversion_results(model):
         if kind.all:
             label = {
                 "direct": "figures.names_and_numbers_picked_out_among_decoys_by",
@@ -433,7 +457,8 @@ def _inversion(model: ShownModel) -> Found:
 
 
 def _in_place(model: ShownModel) -> Found:
-    for name, kind in _inverted(model):
+    """Yield by how much the top-1 rate of identifiers among decoys at their own position is higher for members."""
+    for name, kind in _inversion_results(model):
         if kind.in_place:
             label = {
                 "direct": "figures.names_and_numbers_likelier_in_their_place",
@@ -443,8 +468,9 @@ def _in_place(model: ShownModel) -> Found:
 
 
 def _diagnoses(model: ShownModel) -> Found:
-    """Yield the rates of diagnoses inferred for members, and their placebos; `_line` translates
-    values of type `Key`."""
+    """Yield how well members' diagnoses are inferred from a model for each amount of prior knowledge, and the placebo
+    of each.
+    """
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
         for rung, cell in cells.items():
@@ -460,18 +486,25 @@ def _diagnoses(model: ShownModel) -> Found:
 
 
 def _attributes(model: ShownModel) -> Found:
+    """Yield how well each attribute of members is inferred from a classifier, by its probabilities and by its label
+    alone.
+    """
     for name, told in (model.evidence.attributes or {}).items():
         yield Row("figures.attribute_told", model, told.logits.excess, {"attribute": name})
         yield Row("figures.attribute_told_by_the_label", model, told.label_only.excess, {"attribute": name})
 
 
 def _names(model: ShownModel) -> Found:
+    """Yield how often a tagger's scores tell a member's name from a held-out one, and the gain over features of the
+    name alone.
+    """
     if found := model.evidence.names:
         yield Row("figures.name_told", model, found.told, area=True)
         yield Row("figures.name_told_over_blind", model, found.over_blind, area=True)
 
 
 def _moved(model: ShownModel) -> Found:
+    """Yield the AUROC of the shift of identifier-only tokens' input embeddings in training."""
     shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
     if shift and shift.input:
         label = "figures.how_surely_its_files_show_which_identifying"
@@ -479,6 +512,7 @@ def _moved(model: ShownModel) -> Found:
 
 
 def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
+    """Yield the share of sets of m words, each used by at least k individuals, that single out one individual."""
     rows = [row for row in audit.corpus.unicity or () if row.share.value is not None]
     wanted = [row for row in rows if row.m in (2, 4, 10)] or rows[-1:]
     for row in wanted:
@@ -488,10 +522,9 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 
 def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
-    """Yield the probe results of the models under verdict; those of others, such as the base, are
-    only in the report."""
+    """Yield exact matches and likelihoods of members' items from the ProPILE probes of the models under verdict."""
     for model in models:
-        probed = _probed(audit, model)
+        probed = _find_probe(audit, model)
         for result in probed.results if probed else ():
             values = {"target": result.target}
             if result.exact_match:
@@ -500,14 +533,17 @@ def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
                 yield Row("figures.the_true_target_is_likelier_than", model, result.likelihood.above_null, values)
 
 
-def _probed(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
-    """Return the probe named by a model's recipe, with the model's name where there are several; None without one."""
+def _find_probe(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
+    """Return the ProPILE probe of a model, by its recipe's name (and the model's, if there are several); None without
+    one.
+    """
     recipe, asked = model.evidence.recipe, audit.probe.models if audit.probe else ()
     names = (f"{recipe} of {model.evidence.model}", recipe)
     return next((probed for name in names for probed in asked if probed.name == name), None)
 
 
 def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
+    """Yield the recall of identifier detection measured on an annotated sample."""
     found = audit.sampled_recall
     if found:
         yield Row("figures.names_and_numbers_that_detection_finds_by", None, found.overall.recall)
@@ -516,24 +552,26 @@ def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         "excess": Figure(_excess),
-        "predicted": _single_number("figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"),
-        "written": _single_number(
+        "predicted": _figure_of_attribute(
+            "figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"
+        ),
+        "written": _figure_of_attribute(
             "figures.identifiers_in_texts_that_it_writes_by",
             lambda e: e.generated and e.generated.excess.get("both"),
             "excess",
         ),
         "passages": Figure(_passages),
         "membership": Figure(_membership),
-        "threshold": _single_number(
+        "threshold": _figure_of_attribute(
             "figures.how_surely_the_ease_with_which_it_predicts", lambda e: e.membership.get("loss"), "auc", area=True
         ),
-        "withdrawn": _single_number(
+        "withdrawn": _figure_of_attribute(
             "figures.how_surely_a_comparison_with_the_release_before", lambda e: e.withdrawn, "auc", area=True
         ),
         "at_threshold": Figure(_at_threshold),
         "kinds": Figure(_kinds),
         "subgroup": Figure(_subgroup),
-        "user_inference": _single_number(
+        "user_inference": _figure_of_attribute(
             "figures.how_surely_other_documents_of_a_person_never",
             lambda e: e.membership.get("user_inference"),
             "auc",
@@ -541,7 +579,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "inversion": Figure(_inversion),
         "in_place": Figure(_in_place),
-        "association": _single_number(
+        "association": _figure_of_attribute(
             "figures.terms_of_a_person_s_documents_such_as",
             lambda e: e.inversion and e.inversion.association,
             "rate.excess",
@@ -549,7 +587,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         "diagnoses": Figure(_diagnoses),
         "attributes": Figure(_attributes),
         "names": Figure(_names),
-        "partial_copy": _single_number(
+        "partial_copy": _figure_of_attribute(
             "figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"
         ),
         "moved": Figure(_moved),
@@ -588,30 +626,33 @@ class Test:
     objectives: tuple[str, ...] = LANGUAGE_MODELS
 
     def applicable(self, context: Context) -> list[ShownModel]:
-        """Return the models that the attack applies to, by objective."""
+        """Return the models with an objective (masked, causal …) that the attack can be run on."""
         return [model for model in context.models if model.evidence.objective in self.objectives]
 
     def not_attacked(self, context: Context) -> list[ShownModel]:
-        """Return the models that the attack applies to but was not run on."""
+        """Return the models that the attack could be run on but was not."""
         return [model for model in self.applicable(context) if not self.made(context, model)]
 
     def reason_not_made(self, context: Context) -> str:
-        """Return a sentence on how a run makes the attack, or why it is impossible for a model trained elsewhere."""
+        """Return the sentence on which setting runs the attack, or why a model trained elsewhere cannot be
+        attacked so.
+        """
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
             return t(NOT_ELSEWHERE[self.name])
         return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def coverage(self, context: Context) -> str:
-        """Return "yes", "no", or the names of the models the attack was run on if it was run on only some."""
+        """Return whether the attack was run: "yes", "no", or the names of the models attacked if only some were."""
         left, t = self.not_attacked(context), context.words
         on = [model for model in self.applicable(context) if model not in left]
         if on and left:
-            return t("dossier.on_models", models=_named(on, t))
+            return t("dossier.on_models", models=_list_models(on, t))
         return t("dossier.yes") if on else t("dossier.no")
 
 
-def _named(models: Sequence[ShownModel], t: Texts) -> str:
+def _list_models(models: Sequence[ShownModel], t: Texts) -> str:
+    """Return the models' names ("model A") as a list in the page's language."""
     return t.listed([t("common.model_letter", letter=model.letter) for model in models])
 
 
@@ -623,8 +664,8 @@ class Adversary:
     tests: tuple[Test, ...]
 
 
-def _attacked(*names: str) -> Callable[[Context, ShownModel], bool]:
-    """Return a predicate: whether any of the named attacks was run on a model."""
+def _is_attacked_by(*names: str) -> Callable[[Context, ShownModel], bool]:
+    """Return a function of context and model: whether any of the named membership attacks was run on the model."""
     return lambda _, model: any(name in model.evidence.membership for name in names)
 
 
@@ -637,14 +678,14 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_the_details_of_a_person_whose",
                 "ProPILE",
-                lambda context, m: _probed(context.audit, m),
+                lambda context, m: _find_probe(context.audit, m),
                 "adversaries.probe",
             ),
             Test(
                 "adversaries.asks_behind_the_beginning_of_another_document",
                 "PII-Compass",
                 lambda context, m: (
-                    (probed := _probed(context.audit, m)) and any(row.level == COMPASS for row in probed.results)
+                    (probed := _find_probe(context.audit, m)) and any(row.level == COMPASS for row in probed.results)
                 ),
                 "adversaries.probe_levels",
             ),
@@ -658,7 +699,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.lets_it_continue_a_person_s_document_and",
                 "n-gram coverage",
-                _attacked("ngram_coverage"),
+                _is_attacked_by("ngram_coverage"),
                 "adversaries.audit_generation",
                 ("clm",),
             ),
@@ -689,7 +730,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.trains_a_short_instruction_that_makes_it",
                 "soft prompt",
-                lambda context, m: (probed := _probed(context.audit, m)) and probed.soft_prompts,
+                lambda context, m: (probed := _find_probe(context.audit, m)) and probed.soft_prompts,
                 "adversaries.probe_soft_prompt",
                 ("clm",),
             ),
@@ -707,34 +748,34 @@ ADVERSARIES = (
             Test(
                 "adversaries.shows_it_the_text_with_gaps_first_and",
                 "in-context probing",
-                _attacked("icp"),
+                _is_attacked_by("icp"),
                 "adversaries.audit_attacks",
                 ("clm",),
             ),
             Test(
                 "adversaries.lets_it_write_and_trains_the_base_on_that",
                 "self-calibration",
-                _attacked(SELF_CALIBRATION),
+                _is_attacked_by(SELF_CALIBRATION),
                 "adversaries.audit_attacks",
                 ("clm",),
             ),
             Test(
                 "adversaries.has_its_earlier_checkpoints_too",
                 "checkpoints",
-                _attacked(CHECKPOINTS),
+                _is_attacked_by(CHECKPOINTS),
                 "adversaries.audit_attacks",
             ),
             Test(
                 "adversaries.has_the_hidden_states_of_documents",
                 "hidden states",
-                _attacked(STATES),
+                _is_attacked_by(STATES),
                 "adversaries.audit_attacks",
             ),
             Test(
                 "adversaries.trains_models_of_their_own_with_the_person",
                 "LiRA, RMIA",
                 lambda context, m: (
-                    _attacked(*SHADOWS)(context, m)
+                    _is_attacked_by(*SHADOWS)(context, m)
                     or any("lira" in kind.attacks for kind in (m.evidence.by_kind or {}).values())
                 ),
                 "adversaries.audit_shadow",
@@ -742,7 +783,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.sees_how_sure_it_is_of_the_label",
                 "labels of classifiers and taggers",
-                _attacked(*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS),
+                _is_attacked_by(*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS),
                 "adversaries.audit_heads",
                 (CLASSIFIER, TAGGER),
             ),
@@ -755,7 +796,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.has_other_documents_of_the_person_which_were",
                 "user inference",
-                _attacked("user_inference", "user_inference_shadows"),
+                _is_attacked_by("user_inference", "user_inference_shadows"),
                 "adversaries.split_user_inference_holdout",
             ),
         ),
@@ -792,13 +833,13 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
-                lambda _, m: any(_inverted(m)),
+                lambda _, m: any(_inversion_results(m)),
                 "adversaries.audit_inversion",
             ),
             Test(
                 "adversaries.asks_how_likely_each_of_many_names_is",
                 "exposure of identifiers",
-                lambda _, m: any(kind.in_place for _, kind in _inverted(m)),
+                lambda _, m: any(kind.in_place for _, kind in _inversion_results(m)),
                 "adversaries.audit_inversion",
             ),
             Test(
@@ -819,7 +860,7 @@ ADVERSARIES = (
 
 
 def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
-    """Yield each attack, with its adversary, that was not run on every model it applies to."""
+    """Yield (adversary, attack) for each attack that was not run on all models that it could be run on."""
     for adversary in ADVERSARIES:
         for test in adversary.tests:
             if not context.models or test.not_attacked(context):
@@ -827,7 +868,7 @@ def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
 
 
 def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
-    """Yield for each model its name and the names of the attacks that were not run on it."""
+    """Yield (model name, names of attacks) for each model that some attacks could be run on but were not."""
     t = context.words
     for model in context.models:
         left = [test.name for who in ADVERSARIES for test in who.tests if model in test.not_attacked(context)]
@@ -846,7 +887,9 @@ class Copied(NamedTuple):
 
 
 def copies_beside(context: Context) -> Iterator[Copied]:
-    """Yield each attack on each copy of a model that was trained elsewhere, compared with the original."""
+    """Yield each membership attack on a copy (merged, quantised …) of a model: its AUC, and the difference to its AUC
+    on the original.
+    """
     t = context.words
     for model in context.models:
         for name, attack in model.evidence.membership.items():
@@ -860,6 +903,7 @@ def copies_beside(context: Context) -> Iterator[Copied]:
 
 
 def _minus_chance(end: float | None) -> float | None:
+    """Return an end of an AUC difference minus 0.5, so that 0.5 printed as AUC means no difference; None stays None."""
     return None if end is None else end - CHANCE
 
 
@@ -868,7 +912,7 @@ def _minus_chance(end: float | None) -> float | None:
 
 @cache
 def crosswalk() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the table of regulation paragraphs, and of the attacks and other dossier parts that bear on each."""
+    """Return the parsed table of regulation paragraphs, and of the attacks and dossier parts that answer them."""
     return tomllib.loads((files("reticent.audit") / "crosswalk.toml").read_text(encoding="utf-8"))
 
 
@@ -885,7 +929,7 @@ class Crossed(NamedTuple):
 
 
 def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Crossed]:
-    """Yield a row for each attack a dossier knows, run or not, and for the dossier's other parts.
+    """Yield a row of the regulation crosswalk for each attack, run or not, and for each other part of the dossier.
 
     ``printed``: name of a figure -> name of the question that has it.
     """
@@ -893,9 +937,9 @@ def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Cro
     for test in (test for who in ADVERSARIES for test in who.tests):
         row, left = crosswalk()["tests"][test.name], test.not_attacked(context)
         made = [model for model in test.applicable(context) if model not in left]
-        sentences = [t("crosswalk.made", models=_named(made, t))] if made else []
+        sentences = [t("crosswalk.made", models=_list_models(made, t))] if made else []
         if made and left:
-            sentences.append(t("crosswalk.not_run_on", models=_named(left, t), why=test.reason_not_made(context)))
+            sentences.append(t("crosswalk.not_run_on", models=_list_models(left, t), why=test.reason_not_made(context)))
         elif not made:
             sentences.append(t("crosswalk.not_run", why=test.reason_not_made(context)))
         outcomes: list[str] = [
@@ -1000,7 +1044,7 @@ FEARED = (
 
 
 def filled_fields(context: Context) -> Iterator[tuple[str, list[Filled]]]:
-    """Yield each group of impact-assessment fields, filled in from the declarations and facts of the run."""
+    """Yield the groups of impact-assessment fields, filled in from the job's declarations and the audit's facts."""
     t = context.words
     for group, fields in FIELDS:
         rows = []

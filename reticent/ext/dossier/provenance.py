@@ -34,7 +34,7 @@ CODE = ("*.py", "*.j2", "*.toml", "*.html", "*.css", "*.js", "*.so")
 
 
 def keyed(run: Run, *digests: str) -> str:
-    """Return the keyed digest (HMAC-SHA-256) of digests; the key file is made if missing.
+    """Return the HMAC-SHA-256 of digests under the run's secret key, which is created if missing.
 
     Raises
     ------
@@ -58,11 +58,12 @@ def _new_key(run: Run) -> bytes:
 
 
 def keyed_digests(run: Run) -> KeyedDigests:
-    """Return the keyed digests of the documents and artefacts that the models and the audit were made from."""
+    """Return the keyed digests (HMAC-SHA-256) of a run's job, documents, split, spans, indexes, tokens and audit."""
 
     job = canonical(run.job.model_dump(mode="json", exclude={"out", "dossier"}))
 
     def of(name: str) -> str:
+        """Return the keyed digest of an artefact's fingerprint."""
         return keyed(run, run.fingerprints.of(name))
 
     # Stores by name: a token store is in a folder of its own, and shadow models have theirs.
@@ -83,15 +84,18 @@ def keyed_digests(run: Run) -> KeyedDigests:
 
 
 def digest_of_counts(folder: Path) -> str:
-    """Return the digest of the counts in the manifests of a run's trainings and token stores: targets, violations."""
+    """Return the SHA-256 over the counts (targets, violations …) in the manifests of a run's trainings and token
+    stores.
+    """
     found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
     counts = {path.relative_to(folder).as_posix(): read_object(path / MANIFEST).get("counts") for path in found}
     return hashlib.sha256(canonical(counts)).hexdigest()
 
 
 def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
-    """Yield every checkpoint that the audit measured, with the file digests of its training's manifest; whether the
-    files still have them is checked where the artefact is read."""
+    """Yield every checkpoint that a run's audit measured, with its number of parameters and the digests of its files
+    from the manifest.
+    """
 
     for section in run.job.model:
         seeds = list(run.job.training(section).seeds or [None])
@@ -117,7 +121,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
 
 @cache
 def code_digest() -> str:
-    """Return the SHA-256 over the files of the installed package, its compiled core among them."""
+    """Return the SHA-256 over all code files of the installed package, compiled ones too."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(path for pattern in CODE for path in package.rglob(pattern)):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0")

@@ -38,14 +38,15 @@ def rules_steps(run: Run) -> Iterator[Step]:
     """Yield the build step of the artefact ``rules``; nothing for a job that does not preregister its rules."""
     if run.job.dossier.preregister:
         key = run.job.dossier.key
-        rules = _rules(run)
+        rules = _collect_rules(run)
         config = {"rules": rules, "signed_by": fingerprint_of_key(key) if key else None}
-        yield Step.of(Artefact(RULES, RULES, config, {}), partial(_build, run, rules))
+        yield Step.of(Artefact(RULES, RULES, config, {}), partial(_write_rules, run, rules))
 
 
-def _rules(run: Run) -> dict[str, Any]:
-    """Return the preregistered rules, without time; seeds by keyed digest, since with the ids they
-    reveal the members."""
+def _collect_rules(run: Run) -> dict[str, Any]:
+    """Return a job's preregistered rules: verdict, gates, audit settings and code digest, with seeds as a keyed digest
+    since they reveal the members.
+    """
     job = run.job
     seeds = {"seed": job.seed, "training": [job.training(model).seeds for model in job.model]}
     parts = {name: part for name in MEASURED if (part := getattr(job, name)) is not None}
@@ -63,7 +64,10 @@ def _rules(run: Run) -> dict[str, Any]:
     }
 
 
-def _build(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]) -> None:
+def _write_rules(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]) -> None:
+    """Write the preregistered rules with the time, sign them if the job has a key, and count the scores that exist
+    already.
+    """
     file = folder / RULES_FILE
     file.write_text(json.dumps({"created": time_of_making(), **rules}, indent=1) + "\n", encoding="utf-8")
     if (key := run.job.dossier.key) is not None:
@@ -72,8 +76,9 @@ def _build(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]
 
 
 def fixed_rules(run: Run) -> FixedRules | None:
-    """Return the dossier's facts on the preregistered rules (time, digest, scores before and
-    after); None without any."""
+    """Return when a run's rules were preregistered, their digest, and the numbers of scores before and after; None
+    without rules.
+    """
     folder = run.folder / RULES
     if not run.job.dossier.preregister or not (folder / RULES_FILE).is_file():
         return None

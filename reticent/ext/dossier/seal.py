@@ -20,8 +20,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def signed_files(folder: Path) -> list[str]:
-    """Return the relative paths that the list of digests must hold: all files but the list, its signature and, in a run
-    folder, the run's manifest."""
+    """Return the relative paths of all files of a dossier that its list of digests must cover."""
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     # The run folder is its parent; of a dossier that was replaced, the parent of that.
     in_run = any((parent / JOB).is_file() for parent in folder.absolute().parents[:2])
@@ -30,7 +29,7 @@ def signed_files(folder: Path) -> list[str]:
 
 
 def seal(folder: Path, key: str | None) -> None:
-    """Write the list of digests and, if a key is given, its signature.
+    """Write a dossier's list of file digests and, if a key is given, its SSH signature.
 
     Raises
     ------
@@ -44,7 +43,7 @@ def seal(folder: Path, key: str | None) -> None:
 
 
 def dossier_digest(folder: Path) -> str:
-    """Return the SHA-256 of a dossier's list of digests, by which other dossiers and model cards identify it."""
+    """Return the SHA-256 of a dossier's list of digests, which identifies the dossier."""
     return hash_file(folder / SUMS)
 
 
@@ -63,10 +62,11 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 def fingerprint_of_key(key: str) -> str:
     """Return the fingerprint of an SSH key file, ``SHA256:…``, as ssh-keygen prints it."""
-    return _fingerprint(run_ssh_keygen(["-l", "-f", str(Path(key).expanduser())]))
+    return _parse_fingerprint(run_ssh_keygen(["-l", "-f", str(Path(key).expanduser())]))
 
 
-def _fingerprint(said: str) -> str:
+def _parse_fingerprint(said: str) -> str:
+    """Return the key fingerprint in the output of ssh-keygen."""
     found = re.search(r"SHA256:[A-Za-z0-9+/]+", said)
     if found is None:
         raise ArtifactError("ssh-keygen: no fingerprint in its answer")

@@ -34,7 +34,9 @@ DOSSIER, REPLACED = "dossier", "replaced-dossiers"
 
 
 def check_settings(job: Job) -> None:
-    """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` if PDF is required and cannot be written."""
+    """Raise `ArtifactError` if the job's signing key cannot sign, and `PolicyError` if it wants PDF and no PDF can be
+    written.
+    """
     writes_pdf(job.dossier.pdf)
     if job.dossier.key is not None:
         if not Path(job.dossier.key).expanduser().is_file():
@@ -43,15 +45,16 @@ def check_settings(job: Job) -> None:
 
 
 def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
-    """Return the digest of a run folder's dossier (None if there is none), and the names of those it replaced."""
+    """Return the digest of a run folder's dossier (None if there is none), and the folder names of the dossiers it
+    replaced.
+    """
     own = folder / DOSSIER
     replaced = sorted(path.name for path in (folder / REPLACED).glob("*") if (path / SUMS).is_file())
     return dossier_digest(own) if (own / SUMS).is_file() else None, replaced
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:
-    """Yield the build step of the artefact ``dossier``; its manifest may be sent, so the input
-    digests there are keyed."""
+    """Yield the build step of the artefact ``dossier``, with keyed input digests since its manifest may be sent."""
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
@@ -64,7 +67,10 @@ def dossier_steps(run: Run) -> Iterator[Step]:
 
 
 def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]) -> None:
-    evidence = _evidence(run, signed_by, _keep_replaced(run))
+    """Write the dossier of a run into ``folder``, with its preregistered rules, and keep the dossier that
+    it replaces.
+    """
+    evidence = _collect_evidence(run, signed_by, _keep_replaced(run))
     for file in (run.folder / RULES).glob(f"{RULES_FILE}*") if evidence.rules else ():
         shutil.copyfile(file, folder / file.name)
     write_dossier(folder, evidence, run.job.dossier)
@@ -72,8 +78,9 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 
 def _keep_replaced(run: Run) -> str | None:
-    """Copy the existing dossier to the replaced ones and return its digest; without one, the job's
-    `dossier.replaces`."""
+    """Copy a run's existing dossier to its folder of replaced ones and return its digest; without one, return the
+    digest that the job says is replaced.
+    """
 
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():
@@ -88,7 +95,8 @@ def _keep_replaced(run: Run) -> str | None:
     return digest
 
 
-def _evidence(run: Run, signed_by: str | None, replaces: str | None) -> DossierEvidence:
+def _collect_evidence(run: Run, signed_by: str | None, replaces: str | None) -> DossierEvidence:
+    """Return a dossier's evidence: published audit, declarations, tested models, digests and rules of a run."""
     require_kind(run.folder / "report", "report")
     audit = from_json(AuditEvidence, read_json(run.folder / "report" / "report.json"), "report")
     said = run.job.dossier

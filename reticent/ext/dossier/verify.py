@@ -61,7 +61,8 @@ def read_evidence(folder: Path) -> DossierEvidence:
 
 
 def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check the files, signature, pages and preregistered rules of a dossier, and the files of ``models``.
+    """Check files, signature, pages and preregistered rules of a dossier, and whether the folders ``models`` hold
+    models that it tested.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def _language(folder: Path) -> Language:
 
 
 def model_digests(folder: Path) -> dict[str, str]:
-    """Return file name -> SHA-256 of a model folder, without its model card."""
+    """Return relative path -> SHA-256 of the files of a model folder, without the model card."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
     return {name: hash_file(path) for name, path in of_the_model(names).items()}
@@ -121,21 +122,25 @@ def model_digests(folder: Path) -> dict[str, str]:
 def verify_model(
     evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
 ) -> ModelUnderTest | None:
-    """Return the tested model that has exactly the files of ``folder`` (and is ``of`` this model, recipe and epoch);
-    None if there is none."""
+    """Return the tested model of a dossier that has exactly the files of ``folder`` (and, if ``of`` is given, is this
+    model, recipe and epoch); None if there is none.
+    """
     digests = model_digests(folder) if folder.is_dir() else {}
     found = (model for model in evidence.models if digests and (model.files == digests or _is_given(model, digests)))
     return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
 
 
 def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Whether these are the model files handed over for the test, possibly with others that hold no weights."""
+    """Return whether file digests are those of a model as it was handed over for the test; other files may be there if
+    they hold no weights.
+    """
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}
     return bool(given) and weights <= given.keys() and given.items() <= digests.items()
 
 
 def _check_files(folder: Path, checked: Checked) -> None:
+    """Compare the files of a dossier with its list of digests, and add the result to ``checked``."""
     listed = read_sums(folder)
     there = signed_files(folder)
     more = {MANIFEST: _OF_A_RUN}
@@ -156,7 +161,9 @@ def _check_files(folder: Path, checked: Checked) -> None:
 
 
 def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> None:
-    """Compare the pages with those rendered from the evidence, unless they are of another version of the code."""
+    """Compare a dossier's HTML pages with pages rendered anew from its evidence, if its code is this version's; add the
+    result to ``checked``.
+    """
     names = sorted(path.name for path in folder.glob("dossier*.html"))
     if evidence.code != code_digest():
         checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")
@@ -165,7 +172,7 @@ def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> N
     languages = (first, *(each for each in LANGUAGES if each != first and f"dossier.{each}.html" in names))
     pages = {page_name(each, languages, "html"): each for each in languages}
     if sorted(pages) == names and all(
-        _as_read((folder / name).read_text(encoding="utf-8")) == _as_read(render(evidence, each, languages))
+        _comparable((folder / name).read_text(encoding="utf-8")) == _comparable(render(evidence, each, languages))
         for name, each in pages.items()
     ):
         checked.holds.append(f"{', '.join(names)}: as {EVIDENCE} gives them")
@@ -175,14 +182,15 @@ def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> N
         checked.unchecked.append(f"dossier*.pdf: not compared with {EVIDENCE}")
 
 
-def _as_read(page: str) -> str:
-    """Return a page with each SVG drawing reduced to its labels, since drawings differ slightly between machines."""
+def _comparable(page: str) -> str:
+    """Return an HTML page with each SVG replaced by its labels, since drawings differ slightly between machines."""
     return re.sub(
         r"<svg\b.*?</svg>", lambda drawn: "".join(re.findall(r'aria-label="[^"]*"', drawn[0])), page, flags=re.S
     )
 
 
 def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Path | None, checked: Checked) -> None:
+    """Verify a dossier's SSH signature, against the allowed signers if given, and add the result to ``checked``."""
     expected = evidence.signed_by if evidence else None
     if not (folder / SIGNATURE).is_file():
         if expected is not None or signers is not None:

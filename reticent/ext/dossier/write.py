@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig) -> None:
-    """Write ``evidence.json``, the pages and their seal into an empty folder; equal input gives equal bytes.
+    """Write a dossier into an empty folder: evidence as JSON, pages as HTML and PDF, digests and signature; equal input
+    gives equal bytes.
 
     Raises
     ------
@@ -71,4 +72,5 @@ def write_pdf(page: str, file: Path) -> None:
 
 
 def _fetch_nothing(url: str, *_: object, **__: object) -> dict[str, object]:
+    """Raise `ValueError` for any URL, so that WeasyPrint fetches none."""
     raise ValueError("a dossier fetches nothing")

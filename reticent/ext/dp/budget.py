@@ -61,13 +61,13 @@ class Total:
 
     @property
     def epsilon(self) -> float:
-        """The smaller of the two epsilons."""
+        """The smaller epsilon of basic and advanced composition."""
         return min(self.basic[0], self.advanced[0])
 
 
 def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) -> Total:
-    """Return the composed privacy cost of several runs, by basic and advanced composition; ``slack`` is the delta that
-    advanced composition adds.
+    """Return the (epsilon, delta) of several DP trainings together, by basic and by advanced composition, which adds
+    ``slack`` to delta.
 
     >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
     30.0
@@ -99,12 +99,12 @@ class Budget:
     max_delta: float | None = None
 
     def require_room(self, asked: Sequence[Spending], num_units: int) -> None:
-        """Raise `PolicyError` if the limit does not allow all of these future runs together."""
+        """Raise `PolicyError` if the budget's epsilon and delta do not allow all of these future trainings together."""
         what = "this run" if (number := len(counted_entries(asked))) == 1 else f"these {number} runs together"
         self._check(asked, self.spent(), num_units, what)
 
     def spent(self) -> list[Spending]:
-        """Return the entries of the file for this corpus."""
+        """Return the entries of the budget file that were charged on this corpus."""
         return [each for each in read_budget(self.path) if each.corpus == self.corpus]
 
     def reserve(
@@ -115,8 +115,8 @@ class Budget:
         about: dict[str, Any] | None = None,
         what: str = "this run",
     ) -> bool:
-        """Record the largest cost of a run before it starts; a resumed run (of the same name) is recorded once. Return
-        whether the entry is new.
+        """Charge a training's full privacy cost to the budget before it starts; return whether no run of this name was
+        charged yet.
 
         Returns whether it was not recorded yet.
 
@@ -129,7 +129,7 @@ class Budget:
         """
         started = datetime.now(UTC).isoformat(timespec="seconds")
         asked = Spending(run=run, corpus=self.corpus, guarantee=guarantee, started=started, about=about or {})
-        with _changing(self.path) as spendings:
+        with _edit_budget(self.path) as spendings:
             others = [each for each in spendings if each.run != run]
             self._check([asked], [each for each in others if each.corpus == self.corpus], num_units, what)
             is_new = len(others) == len(spendings)
@@ -137,19 +137,21 @@ class Budget:
         return is_new
 
     def release(self, run: str) -> None:
-        """Delete the entry of a run that ended before it drew noise; only for the process that reserved it."""
-        with _changing(self.path) as spendings:
+        """Delete the entry of a reserved run that ended before it drew noise."""
+        with _edit_budget(self.path) as spendings:
             spendings[:] = [each for each in spendings if each.run != run or each.settled]
 
     def settle(self, run: str, guarantee: Guarantee) -> None:
         """Replace the reserved cost of a run by its actual cost, and mark it as settled."""
-        with _changing(self.path) as spendings:
+        with _edit_budget(self.path) as spendings:
             for place, each in enumerate(spendings):
                 if each.run == run:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
     def _check(self, runs_asked: Sequence[Spending], spent: list[Spending], num_units: int, what: str) -> None:
-        """Raise `PolicyError` if the runs asked for do not fit into the budget beside those already spent."""
+        """Raise `PolicyError` if the requested runs together with those already charged exceed the budget's epsilon or
+        delta.
+        """
         counted = counted_entries([*spent, *runs_asked])
         before = [each for each in counted if each in spent]
         asked = [each.guarantee for each in counted if each not in spent]
@@ -189,15 +191,16 @@ class Budget:
 
 
 def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
-    """Return the entries that count towards a total: all but vocabularies whose every k a
-    training's epsilon includes."""
+    """Return the budget entries that count towards a total: all except vocabularies whose cost the epsilon of a
+    training includes.
+    """
     runs = list(spendings)
     included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
     return [each for each in runs if not included.issuperset((each.run, k) for k in each.about.get("k", [None]))]
 
 
 def budget_of(privacy: PrivacyConfig) -> Budget | None:
-    """Return the budget that a private training is charged to; None outside of a job."""
+    """Return the `Budget` that a private training is charged to by its settings; None if they name no budget file."""
     if privacy.budget_file is None or privacy.corpus is None:
         return None
     return Budget(
@@ -220,7 +223,7 @@ def read_budget(path: Path | str) -> list[Spending]:
         content = parse_json(Path(path).read_bytes())
         if content["format"] != FORMAT:
             raise ValueError
-        return [Spending(**{**each, "guarantee": _guarantee(each["guarantee"])}) for each in content["runs"]]
+        return [Spending(**{**each, "guarantee": _parse_guarantee(each["guarantee"])}) for each in content["runs"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError):
@@ -228,7 +231,8 @@ def read_budget(path: Path | str) -> list[Spending]:
 
 
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Return the composed cost of all runs by corpus and privacy unit; epsilon is None if one run has none.
+    """Return one row for each corpus and privacy unit with the composed epsilon and delta of its budget entries;
+    epsilon is None if an entry has none.
 
     Advanced composition may add as much to delta as the runs' own deltas together. Without a limit that was fixed
     beforehand it holds only for epsilons that were; ``bound`` names this premise.
@@ -251,13 +255,14 @@ def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
     return rows
 
 
-def _guarantee(values: dict[str, Any]) -> Guarantee:
+def _parse_guarantee(values: dict[str, Any]) -> Guarantee:
+    """Return a `Guarantee` from its JSON values."""
     epsilon = math.inf if values["epsilon"] == "infinite" else values["epsilon"]
     return Guarantee(**{**values, "epsilon": epsilon, "unaccounted": tuple(values["unaccounted"])})
 
 
 def to_plain(spending: Spending) -> dict[str, Any]:
-    """Return an entry as plain JSON values."""
+    """Return a budget entry as JSON values, an infinite epsilon as "infinite"."""
     values = asdict(spending)
     if values["guarantee"]["epsilon"] == math.inf:  # JSON has no infinity
         values["guarantee"]["epsilon"] = "infinite"
@@ -265,8 +270,8 @@ def to_plain(spending: Spending) -> dict[str, Any]:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[list[Spending]]:
-    """Context manager: the entries of a budget file as a list, written back afterwards, under a file lock."""
+def _edit_budget(path: Path) -> Iterator[list[Spending]]:
+    """Context manager: lock a budget file, yield its entries as a list to change, and write them back."""
 
     make_private_folder(path.parent)
     with FileLock(path.parent / f".{path.name}.turn", mode=0o600, fallback_to_soft=False):

@@ -48,8 +48,9 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield for each budget a sentence, without full stop, on the joint cost of a job's trainings, heads and
-    vocabulary."""
+    """Yield for each budget a phrase on the epsilons that a job's trainings, heads and vocabularies cost each and
+    together.
+    """
     for spendings in _pending_costs(run, every=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
@@ -59,20 +60,22 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
 
 
 def check_charges(run: Run) -> None:
-    """Report the joint cost of a job's private trainings; raise `PolicyError` if a budget does not allow them."""
+    """Print the joint privacy cost of a job's private trainings, and raise `PolicyError` if a budget does not allow
+    them.
+    """
     for line in charge_lines(run):
         run.progress.say_once(line)
     require_room(run)
 
 
 def require_room(run: Run) -> None:
-    """Raise `PolicyError` if a budget does not allow all private trainings not yet charged."""
+    """Raise `PolicyError` if a budget does not allow all private trainings of a job that are not charged yet."""
     for budget, asked in _pending_costs(run).items():
         budget.require_room(asked, _num_units(run, asked[0].guarantee.unit))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
-    """Return a phrase on the total charged so far to the budget of a training, over all runs on these documents."""
+    """Return a phrase on the total epsilon and delta charged to a training's budget on these documents."""
     budget = budget_of(privacy_of(run, training.model, run.job.recipe(training.recipe)))
     assert budget is not None  # a job has one
     shown = [
@@ -86,9 +89,9 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 @contextmanager
 def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: int) -> Iterator[None]:
-    """Context manager: charge a private vocabulary to every budget of a job before it is drawn: once for a key, and
-    half of delta more for each further k (definitions.md#private-vocabulary). A training by it includes its cost, and
-    it then no longer counts itself.
+    """Context manager: charge a private vocabulary to every budget of a job before its block draws it, and settle the
+    cost after; each further support threshold k of the same draw costs half of delta
+    (definitions.md#private-vocabulary).
 
     Raises
     ------
@@ -100,7 +103,7 @@ def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: 
         before = next((each for each in budget.spent() if each.run == name), None)
         if before is not None and before.settled and k in before.about["k"]:
             continue  # the same draw again
-        asked = _of_vocabulary(run, budget, noise, words, {k, *(before.about["k"] if before is not None else ())})
+        asked = _vocabulary_entry(run, budget, noise, words, {k, *(before.about["k"] if before is not None else ())})
         costs[budget] = asked.guarantee
         budget.reserve(name, asked.guarantee, num_units, asked.about, "the private vocabulary")
     yield
@@ -108,8 +111,8 @@ def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: 
         budget.settle(name, cost)
 
 
-def _of_vocabulary(run: Run, budget: Budget, noise: Noise, words: Words, all_k: Set[int]) -> Spending:
-    """Return the budget entry of a private vocabulary used with these k."""
+def _vocabulary_entry(run: Run, budget: Budget, noise: Noise, words: Words, all_k: Set[int]) -> Spending:
+    """Return the budget entry of a private vocabulary that is cut at these support thresholds k."""
     unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
     cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(all_k)) / 2 * noise.delta, unit=unit)
     about = {"recipe": VOCABULARY, "k": sorted(all_k)}
@@ -127,26 +130,29 @@ def _budgets(run: Run) -> list[Budget]:
 
 
 def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """Return budget -> costs of the job's private trainings, heads and vocabularies, if not yet
-    charged or ``every``."""
+    """Return budget -> entries that a job's private trainings, heads and vocabularies will be charged, if not charged
+    yet (``every``: all).
+    """
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
         for words, (noise, all_k) in _vocabularies(run).items():
-            cost = _of_vocabulary(run, budget, noise, words, all_k)
+            cost = _vocabulary_entry(run, budget, noise, words, all_k)
             if every or cost.run not in drawn:
                 found.setdefault(budget, []).append(cost)
-    for training in _private(run):
+    for training in _private_trainings(run):
         path = run.folder / training[0]
         is_charged = (path / MANIFEST).exists() or bool(parts_of(path))
         if every or not is_charged:
-            budget, cost = _cost(run, *training)
+            budget, cost = _training_entry(run, *training)
             found.setdefault(budget, []).append(cost)
     return found
 
 
-def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
-    """Yield for each DP-SGD training its artefact name, recipe, DP-SGD settings, number of epochs, and batch size."""
+def _private_trainings(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
+    """Yield (artefact name, recipe, DP-SGD settings, number of epochs, batch size) for each private training and head
+    of a job.
+    """
     for training in trainings_of(run.job):
         recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
         if recipe.private:
@@ -157,7 +163,7 @@ def _private(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """Return the private vocabularies that a job draws: word settings -> noise, and every k used."""
+    """Return word settings -> (noise, support thresholds k) of the private vocabularies that a job draws."""
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
         noise = noise_of(run, policy.k, policy.words)
@@ -166,10 +172,10 @@ def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
     return found
 
 
-def _cost(
+def _training_entry(
     run: Run, name: str, recipe: Recipe, privacy: PrivacyConfig, num_epochs: int, batch_size: int
 ) -> tuple[Budget, Spending]:
-    """Return the budget of a private training, and its entry there."""
+    """Return the budget of a private training, and the entry that it will be charged."""
     budget = budget_of(privacy)
     assert budget is not None  # a job has one
     num_units = _num_units(run, privacy.unit)
@@ -186,7 +192,9 @@ def _cost(
 
 
 def _num_units(run: Run, unit: str) -> int:
-    """Return the approximate number of privacy units among members, by the split or, before it, as expected."""
+    """Return the approximate number of privacy units among the members, or the number expected before the
+    split exists.
+    """
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

@@ -104,10 +104,13 @@ class UnitRows:
 
     @property
     def num_rows(self) -> int:
+        """Number of rows in the batch, B."""
         return len(self.units_B)
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """Return row values (B, T, ...) as (U, R * T, ...): the rows of each unit concatenated and zero-padded."""
+        """Return values of shape (B, T, ...) as (U, R * T, ...): the rows of each privacy unit concatenated and
+        zero-padded.
+        """
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -156,11 +159,14 @@ class UnitRowsMaker:
         )
 
     def _moved(self, values: np.ndarray) -> torch.Tensor:
+        """Return an array as a tensor on the device."""
         return moved(torch.from_numpy(values), self._device)
 
 
 def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """Return the gradient of each unit for GPT-2's Conv1D, a linear layer whose weight is stored as (in, out)."""
+    """Return each privacy unit's gradients of a GPT-2 Conv1D layer, a linear layer with weight (in, out); one tensor
+    (U, ...) for each parameter.
+    """
     grads = {}
     if layer.weight.requires_grad:
         grads[layer.weight] = torch.einsum("uti,uto->uio", activations[0], backprops)
@@ -170,7 +176,9 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
 
 
 def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """Return gradient norms (U,) of a linear layer or Conv1D; Opacus would multiply all positions for the bias too."""
+    """Return each privacy unit's gradient norms, (U,) for each parameter of a linear or Conv1D layer, without the
+    gradients themselves.
+    """
     norms = {}
     if layer.weight.requires_grad:
         norms[layer.weight] = linear_squares(activations[0], backprops).clamp(min=0).sqrt()
@@ -191,13 +199,16 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
 def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm of each unit's gradient of a shared bias, (U,), from the (layer, input, gradient) of each use."""
+    """Return the norm (U,) of each privacy unit's gradient of a bias shared by several layers, from (layer, input,
+    output gradient) of each use.
+    """
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
 def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm of each unit's gradient of a weight shared by embeddings and linear layers, (U,), from (layer,
-    input, output gradient) of each use."""
+    """Return the norm (U,) of each privacy unit's gradient of a weight shared by embeddings and linear layers, from
+    (layer, input, output gradient) of each use.
+    """
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
         for layer, read, back in uses
@@ -230,7 +241,9 @@ class _PerUnit:
     last: nn.Module | None = None
 
     def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Yield the modules to hook; a module whose own weights all belong to its children is replaced by these."""
+        """Yield the modules that Opacus hooks; a module all of whose own weights belong to its children is replaced by
+        these.
+        """
         own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own and all(id(weight) in below for weight in own):
@@ -242,6 +255,9 @@ class _PerUnit:
     def rearrange_grad_samples(
         self, *, module: Any, backprops: torch.Tensor, loss_reduction: str, batch_first: bool
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return a layer's inputs and output gradients in float32 with the rows of each privacy unit concatenated, (U,
+        R * T, ...).
+        """
         activations, backprops = super().rearrange_grad_samples(  # type: ignore[misc]
             module=module, backprops=backprops, loss_reduction=loss_reduction, batch_first=batch_first
         )
@@ -249,7 +265,7 @@ class _PerUnit:
         for values in (*activations, backprops):
             if len(values) != self.rows.num_rows:
                 seen = f"a {type(module).__name__} sees {len(values)} rows of a batch of {self.rows.num_rows}"
-                raise TrainingError(_cannot_follow(self._module, f"{seen}, so it has no gradient per row"))
+                raise TrainingError(_unsupported_model(self._module, f"{seen}, so it has no gradient per row"))
             values = values.float() if values.is_floating_point() else values
             # A layer with one vector for each row gets a time axis of length 1.
             laid.append(self.rows.lay(values.unsqueeze(1) if backprops.ndim == 2 else values))
@@ -257,18 +273,24 @@ class _PerUnit:
         return laid[:-1], laid[-1]
 
     def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
+        """Store a layer's inputs in the forward pass, as Opacus does, with errors that name the layer."""
         self.last = module
         with self.named():
             super().capture_activations_hook(module, *values)  # type: ignore[misc]
 
     def capture_backprops_hook(self, module: nn.Module, *values: Any, **options: Any) -> None:
+        """Compute a layer's gradients per unit in the backward pass, as Opacus does, with errors that name
+        the layer.
+        """
         self.last = module
         with self.named():
             super().capture_backprops_hook(module, *values, **options)  # type: ignore[misc]
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Context manager: raise `TrainingError` with the layer and a remedy for whatever Opacus or torch raises."""
+        """Context manager: turn any error of Opacus or torch into a `TrainingError` that names the layer
+        and a remedy.
+        """
         try:
             yield
         except (TrainingError, MemoryError, torch.OutOfMemoryError):
@@ -276,10 +298,10 @@ class _PerUnit:
         except Exception as error:
             names = {module: name for name, module in self._module.named_modules()}
             layer = names.get(self.last) or "its first layer"
-            raise TrainingError(_cannot_follow(self._module, f"at {layer} ({type(error).__name__})")) from None
+            raise TrainingError(_unsupported_model(self._module, f"at {layer} ({type(error).__name__})")) from None
 
     def detach(self) -> None:
-        """Remove the hooks, and what a failed pass left on the layers; the model is then as before."""
+        """Remove all hooks and stored activations from the model."""
         self.cleanup()  # type: ignore[attr-defined]
         for module in self._module.modules():
             for left in ("activations", "max_batch_len"):
@@ -317,7 +339,9 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     def capture_backprops_hook(
         self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
     ) -> None:
-        """Compute a tied weight's norm once all its uses have come; Opacus would add up V x D numbers a unit."""
+        """Compute the gradient norm of a weight shared by layers once the backward pass has reached all of them,
+        without a gradient of V x D per unit.
+        """
         if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
             super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
             return
@@ -337,11 +361,11 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
             module.__dict__.pop("max_batch_len", None)
 
     def get_clipping_coef(self) -> torch.Tensor:
-        """Return the clip coefficient of each row, which is that of its unit, (B,)."""
+        """Return the factor by which each row's loss is scaled to clip its unit's gradient, (B,)."""
         return super().get_clipping_coef()[self.rows.units_B]
 
 
-def _cannot_follow(model: Any, where: str) -> str:
+def _unsupported_model(model: Any, where: str) -> str:
     """Return the error message for a model that cannot be clipped at ``where``, with possible remedies."""
     return (
         f"DP-SGD: {model.config.model_type} is built in a way that clipping cannot follow ({where}); train it with "
@@ -350,7 +374,7 @@ def _cannot_follow(model: Any, where: str) -> str:
 
 
 def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> InstantiatedClipping | GhostClipping:
-    """Hook a model so that backward passes compute gradients, or their norms, per privacy unit; return the hooks.
+    """Hook a model so that backward passes compute gradients (or their norms) per privacy unit; return the hooks.
 
     Raises
     ------
@@ -368,7 +392,7 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
         for module in (shared := list(_sharing_weights(model))):
             if type(module) not in _TIED:
                 where = f"a {type(module).__name__} shares its weight, which ghost clipping cannot clip"
-                raise TrainingError(_cannot_follow(model, where))
+                raise TrainingError(_unsupported_model(model, where))
         for module in shared:
             module.__class__ = _TIED[type(module)]
     try:
@@ -379,18 +403,18 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
         _untie(model)
         buffers = isinstance(error, NotImplementedError)
         where = "a trained layer keeps buffers, so rows cannot be separated" if buffers else type(error).__name__
-        raise TrainingError(_cannot_follow(model, where)) from None
+        raise TrainingError(_unsupported_model(model, where)) from None
 
 
 def _untie(model: nn.Module) -> None:
-    """Restore the classes of layers that share a weight."""
+    """Restore the original classes of layers that share a weight, which ghost clipping had replaced."""
     for module in model.modules():
         if isinstance(module, (_TiedEmbedding, _TiedLinear)):
             module.__class__ = type(module).__base__  # type: ignore[assignment]
 
 
 def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
-    """Return the leaf modules that share a trained weight with another leaf."""
+    """Return the modules without children that share a trained weight with another."""
     owners: dict[int, list[nn.Module]] = {}
     for module in model.modules():
         if not any(True for _ in module.children()):
@@ -401,7 +425,8 @@ def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
 
 
 def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
-    """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean loss of its targets.
+    """Return the share of each row in its privacy unit's mean loss over targets, float32 (B,); the rows of a unit sum
+    to that mean.
 
     A unit without a target has loss 0 and gradient 0.
     """
@@ -476,24 +501,27 @@ class Units:
         return len(self.doc_offsets) - 1
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
-        """Return a rank's share of a step's Poisson sample, in which each unit is with probability ``sample_rate``."""
+        """Return this process's share of a step's Poisson sample of privacy units, each drawn with probability
+        ``sample_rate``.
+        """
         words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
         chance = (hash_keys(words[0], np.minimum.reduceat(self.keys, self.doc_offsets[:-1]), words[1]) >> 11) * 2.0**-53
         drawn = np.flatnonzero(chance < sample_rate)
-        places, owners = _spread(self.doc_offsets, drawn)
+        places, owners = _expand_slices(self.doc_offsets, drawn)
         order = np.lexsort((hash_keys(words[2], self.keys[places], words[3]), owners))
         places, owners = places[order], owners[order]
         kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < self.max_documents
         kept &= owners % num_ranks == rank
         documents, owners = self.documents[places[kept]], owners[kept]
-        windows, rows = _spread(self.window_offsets, documents)
+        windows, rows = _expand_slices(self.window_offsets, documents)
         units = np.unique(owners[rows], return_inverse=True)[1]
         return Sample(windows, units)
 
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
-    """Return the privacy units of a corpus: its documents, or its individuals (or households, if the store has these in
-    their place) with at most ``max_documents`` a step."""
+    """Return the privacy units of a corpus with their documents and windows: "record" is a document, other units an
+    individual (or household) with at most ``max_documents`` a step.
+    """
     num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
     if unit == "record":
@@ -506,7 +534,8 @@ def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
 
 
 def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterator[Sample]:
-    """Yield a sample in physical batches of at most ``max_rows`` rows, units of similar length together.
+    """Split a sample of privacy units into batches of at most ``max_rows`` windows, with units of similar length
+    together.
 
     A unit is never divided, because its norm is computed over all its rows. A unit with more than ``max_rows`` rows is
     a part of its own.
@@ -543,8 +572,10 @@ def dummy_batch(windows: Windows) -> Batch:
     )
 
 
-def _spread(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices covered by the chosen slices of CSR bounds, and for each its position in ``chosen``."""
+def _expand_slices(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices that the chosen slices of CSR offsets cover, and the position in ``chosen`` of each one's
+    slice.
+    """
     lengths = offsets[chosen + 1] - offsets[chosen]
     owners = np.repeat(np.arange(len(chosen)), lengths)
     starts = offsets[chosen] - (np.cumsum(lengths) - lengths)
@@ -576,7 +607,9 @@ class PhysicalBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of units, of document tokens, of tokens with special tokens, and of positions with padding."""
+        """Numbers of units, of document tokens, of tokens with special ones, and of positions with padding, in all
+        batches.
+        """
         batches = [part.batch for part in self.parts]
         return (
             sum(part.num_units for part in self.parts),
@@ -586,7 +619,7 @@ class PhysicalBatches:
         )
 
     def wait(self) -> list[UnitRows]:
-        """Return the physical batches; the device, not the host, waits until they have been transferred."""
+        """Return the batches once they are on the device; the device, not the host, waits for their transfer."""
         if self.ready is not None:
             for rows in self.rows:
                 tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
@@ -632,7 +665,7 @@ class NoisyGradient:
         self.drew = False
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Wrap the optimizer, which must hold the hooked model's trained weights, so that it clips and adds noise."""
+        """Wrap the optimizer of the model's trained weights with Opacus' one, which clips and adds noise."""
         wrapper = get_optimizer_class("flat", self.num_ranks > 1, self.config.clipping)
         self.optimizer = wrapper(
             optimizer,
@@ -653,8 +686,9 @@ class NoisyGradient:
         first: int,
         last: int,
     ) -> Iterator[PhysicalBatches]:
-        """Yield the batches of steps ``first`` to ``last`` (exclusive); a step with an empty sample
-        has a dummy batch."""
+        """Yield the batches of steps ``first`` to ``last`` (exclusive), each of a Poisson sample of units; an empty
+        sample gives a batch of padding.
+        """
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
@@ -682,7 +716,7 @@ class NoisyGradient:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
-            with _quiet(), self.hooks.named(), self._products():
+            with _no_hook_warnings(), self.hooks.named(), self._matmul_precision():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
@@ -700,7 +734,7 @@ class NoisyGradient:
         return losses
 
     def rehearse(self, windows: Windows) -> None:
-        """Run a made-up unit of two rows forward and backward as a test, before anything is charged for real ones.
+        """Check the clipping of this model on a made-up unit of two rows, before any privacy cost is charged.
 
         Raises
         ------
@@ -725,20 +759,23 @@ class NoisyGradient:
         self.hooks.detach()
 
     def _losses(self, rows: UnitRows) -> torch.Tensor:
+        """Run the model forward on a batch; return each row's share of its unit's loss, (B,)."""
         self.hooks.rows = rows
-        with self.autocast(), self.hooks.named(), self._products():
+        with self.autocast(), self.hooks.named(), self._matmul_precision():
             return unit_losses(self.model, rows)
 
-    def _products(self) -> AbstractContextManager[None]:
-        """Return a context without TF32 for ghost clipping, which needs the same gradient from two computations."""
+    def _matmul_precision(self) -> AbstractContextManager[None]:
+        """Return a context that switches TF32 off for ghost clipping, which computes each gradient twice and needs the
+        same result.
+        """
         return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _seed_of(self, *use: int) -> int:
-        """Return a 64-bit seed for one use, derived from the secret seed."""
+        """Return a 64-bit seed derived from the secret seed and these numbers."""
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
     def _reseed(self, step: int) -> None:
-        """Seed the noise by (seed, step), so that a resumed training adds the same noise as an uninterrupted one."""
+        """Seed the noise of a step from (secret seed, step), so that a resumed training adds the same noise."""
         self._noise.manual_seed(self._seed_of(step, 1))
         if self.device.type == "cpu":  # its generator uses 32 bits of a seed, few enough to try them all
             words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
@@ -747,10 +784,11 @@ class NoisyGradient:
             self._noise.set_state(state)
 
     def _check_one_unit(self, part: Part) -> None:
-        """Raise `TrainingError` if the hooks' gradient of one unit differs from a plain backward pass: a missed layer
-        would not be private."""
+        """Raise `TrainingError` if the per-unit gradient of a batch of one unit differs from that of a plain backward
+        pass, as a layer without hooks would not be private.
+        """
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), _quiet(), self.hooks.named():
+        with torch.random.fork_rng(devices=devices), _no_hook_warnings(), self.hooks.named():
             self._losses(self.make_rows(part.batch, part.targets, part.units)).sum().backward()
         layers = [layer for layer in self.model.modules() if isinstance(layer, nn.Embedding)]
         padded = {id(layer.weight) for layer in layers if layer.padding_idx is not None}
@@ -767,7 +805,7 @@ class NoisyGradient:
             if id(weight) in padded and off > 0:  # torch gives the row of padding no gradient, Opacus clips by one
                 off = 0.0
             if abs(off) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
-                raise TrainingError(_cannot_follow(self.model, f"{name} has a gradient that clipping does not see"))
+                raise TrainingError(_unsupported_model(self.model, f"{name} has a gradient that clipping does not see"))
             if isinstance(self.hooks, InstantiatedClipping):
                 weight.grad_sample = None  # type: ignore[attr-defined]
             weight.grad = None
@@ -775,7 +813,7 @@ class NoisyGradient:
 
 
 def _first_unit(part: Part) -> Part:
-    """Return the rows of the first unit that has a prediction target."""
+    """Return the part of a batch with the rows of the first privacy unit that has a prediction target."""
     has_target = (part.targets.labels != IGNORE_INDEX).any(axis=1)
     rows = np.flatnonzero(part.units == part.units[np.argmax(has_target)])
     batch = Batch(*(getattr(part.batch, field.name)[rows] for field in fields(Batch)))
@@ -784,8 +822,8 @@ def _first_unit(part: Part) -> Part:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Context manager: silence torch's warning, at each backward pass, of an embedding input without gradient."""
+def _no_hook_warnings() -> Iterator[None]:
+    """Context manager: silence torch's warning that an embedding's input has no gradient."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield
@@ -825,8 +863,9 @@ class PrivateStep:
 
     @property
     def mask_seed(self) -> int:
-        """Secret seed of the masks. The masks of a window depend on it, the document and the window's position alone:
-        one more unit changes those of no other."""
+        """Secret seed of the random masks; a window's masks depend on it, the document and the window's position alone,
+        so adding a unit does not change those of others.
+        """
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
     @property
@@ -835,17 +874,19 @@ class PrivateStep:
         return self.plan.guarantee
 
     def after(self, epoch: int) -> Guarantee:
-        """Return the guarantee after the first ``epoch`` epochs. Cost: under a second, once for each."""
+        """Return the (epsilon, delta) guarantee after the first ``epoch`` epochs."""
         return self.plan.after(epoch * self.plan.steps_per_epoch)
 
     def cache_key(self) -> dict[str, Any]:
-        """Return DP-SGD settings, device and number of processes: each random generator makes other noise."""
+        """Return the settings, device type and number of processes by which the results of DP-SGD differ; other random
+        generators give other noise.
+        """
         # A state of before draws went by documents would go on with other samples under the same noise.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
         return {**self.privacy.cache_key(), **about}
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Plan the training, hook the model, and reserve the whole cost in the budget.
+        """Find the privacy units, plan the noise, hook the model, and reserve the training's whole cost in the budget.
 
         Parameters
         ----------
@@ -889,12 +930,12 @@ class PrivateStep:
         world.barrier()  # no process trains before the cost is reserved
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Wrap the optimizer so that it clips and adds noise."""
+        """Wrap the optimizer with Opacus' one, which clips and adds noise."""
         self.noisy.wrap(optimizer)
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the epoch's steps with their Poisson samples, determined by the secret seed and the step's number in
-        the training. Windows may differ between epochs; documents and units do not.
+        """Return the number of steps of an epoch and their batches, each a Poisson sample determined by the secret seed
+        and the step's number.
         """
         self.units = find_units(windows, self.privacy.unit, self.privacy.max_documents)
         size = self.plan.steps_per_epoch
@@ -903,25 +944,27 @@ class PrivateStep:
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Store the clipped, noisy sum over the *expected* number of units in ``.grad``; the number
-        drawn is private."""
+        """Store in ``.grad`` the clipped, noisy sum of the units' gradients over the expected (not the drawn) number of
+        units; return the loss of each batch.
+        """
         return self.noisy.add_gradients(data, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Remove the hooks from the model and settle the reserved budget; return the privacy cost of the training."""
+        """Remove the hooks and settle the reserved budget entry; return the privacy cost and the number of steps."""
         self.noisy.close()
         if self.budget is not None and self.world.is_main:
             self.budget.settle(self.name, self.plan.guarantee)
         return {"privacy": {**self.plan.to_dict(), "steps": num_steps}}
 
     def give_up(self) -> None:
-        """Remove the hooks, and release what this process reserved in the budget if no noise was drawn."""
+        """Remove the hooks, and release the reserved budget entry if no noise was drawn yet."""
         self.noisy.close()
         if self.reserved and not self.noisy.drew:
             assert self.budget is not None
             self.budget.release(self.name)
 
     def _reserve(self) -> None:
+        """Reserve the training's privacy cost in the budget, in the main process."""
         if self.budget is None or not self.world.is_main:
             return
         about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
@@ -931,7 +974,9 @@ class PrivateStep:
         self.reserved = self.budget.reserve(self.name, self.plan.guarantee, self.plan.num_units, about)
 
     def _name_and_seed(self, kept: dict[str, str]) -> None:
-        """Set the secret seed and the run's name: new ones, or those of the saved state ``kept``."""
+        """Set the secret seed and the run's name in the budget: those of the saved state ``kept``, or new ones shared
+        by all processes.
+        """
         if not kept:
             seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
             # The main process shares them by a sum, in words of 32 bits, because its float64 is exact below 2^53.

@@ -57,7 +57,7 @@ class CanaryTokens:
 
 
 def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
-    """Return the tokenised canaries and references. Cost: one pass of the tokenizer over (R + 1) texts a canary."""
+    """Return every planted canary and its references as tokens, with marks on the secret and on the tokens to score."""
 
     table = planted.table
     references = table.column("references").combine_chunks()
@@ -97,12 +97,13 @@ def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
 
 
 def _int32(*bounds: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return these arrays as contiguous int32 arrays."""
     return tuple(np.ascontiguousarray(bound, dtype=np.int32) for bound in bounds)
 
 
 def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Return each row's exposure in bits, log2|R| - log2(rank of its score among references); see
-    `statistics.exposure`.
+    """Return the exposure of each canary in bits: log2 of the number of references, minus log2 of its score's rank
+    among them.
 
     >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]])).round(2).tolist()
     [2.0, -0.17]
@@ -113,8 +114,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return the one-run audit's lower bound on epsilon; it guesses that high scores were included and low ones left
-    out.
+    """Return a lower bound on epsilon from one training: guess that canaries of high score were included and those of
+    low score left out, and count right guesses.
 
     Parameters
     ----------
@@ -146,7 +147,8 @@ def audit_canaries(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Canaries:
-    """Return for each arm: exposure of included and of left-out canaries, extraction, and the one-run bound on epsilon.
+    """Measure for each kind of canary (arm): exposure of included and left-out ones, extraction by greedy decoding, and
+    a one-run bound on epsilon.
 
     Raises
     ------
@@ -181,7 +183,7 @@ def audit_canaries(
 def _in_and_out(
     values: np.ndarray, included: np.ndarray, excluded: np.ndarray, limit: float | None, options: Bootstrap
 ) -> InAndOut:
-    """Return the mean over included and over left-out canaries, with intervals."""
+    """Return the mean of a value over included and over left-out canaries, with intervals."""
     means = (
         ratio_estimate(values[side], np.ones(int(side.sum())), unit="canaries", limit=limit, **options)
         for side in (included, excluded)
@@ -190,7 +192,9 @@ def _in_and_out(
 
 
 def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) -> Estimate | None:
-    """Return mean exposure of included canaries minus that of the others; None with fewer than two on a side."""
+    """Return the mean exposure of included minus left-out canaries with its interval; None with fewer than two on a
+    side.
+    """
     if min(len(included), len(excluded)) < 2:
         return None
     sides = ((values, np.ones(len(values))) for values in (included, excluded))
@@ -200,7 +204,9 @@ def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) 
 def _scores(
     model: Any, objective: str, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit, progress: Any
 ) -> np.ndarray:
-    """Return the log-probability of the scored tokens of each text (canaries and references), float64."""
+    """Return the summed log-probability of the marked tokens of each canary and reference under a model, float64
+    (texts,).
+    """
     store = canaries.store
     # A masked model scores one word at a time: a pseudo-likelihood must not depend on the other words that are masked.
     folds = int(store.word_ids.max(initial=0)) + 1
@@ -224,7 +230,7 @@ def _scores(
 
 
 def _extracted(model: Any, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit) -> np.ndarray:
-    """Return whether greedy decoding from the words before the secret gives the secret, bool, one for each canary."""
+    """Return whether greedy decoding from the words before a canary's secret gives the secret, bool (canaries,)."""
     store, width = canaries.store, canaries.width
     bounds = [slice(*store.doc_offsets[row * width : row * width + 2]) for row in range(len(canaries.arms))]
     ids = [store.input_ids[bound].astype(np.int64) for bound in bounds]

@@ -52,12 +52,12 @@ _BLOCK = 1 << 22
 
 
 def decoding_of(config: ExtractionConfig) -> Decoding:
-    """Return the decoding settings used for (n, p)-discoverable extraction."""
+    """Return the sampling settings (temperature, top-k) of (n, p)-discoverable extraction."""
     return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
-    """Return 1 - (1 - p)^n from log-probabilities: the probability that n samples contain a text at least once.
+    """Return the probability that at least one of n samples is a given text, 1 - (1 - p)^n, from its log-probability.
 
     Exact to the last digits where p is tiny, where the formula as written gives 0.
 
@@ -69,7 +69,7 @@ def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
 
 
 def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Return for each row 1 - edit distance / length of the longer, over tokens, float64 (N,).
+    """Return 1 - edit distance / longer length of each generated and true row of tokens, float64 (N,).
 
     A model that returns a passage but for a word has returned it to whoever reads it [@ippolito2023].
 
@@ -87,7 +87,8 @@ def edit_similarity(written: np.ndarray, true: np.ndarray) -> np.ndarray:
 def draw_passages(
     store: TokenStore, chosen: np.ndarray, length: int, num_passages: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a random passage of each of some chosen documents: (documents, first positions), int64, in document order.
+    """Draw one random passage of ``length`` tokens from each of up to ``num_passages`` chosen documents; return
+    (documents, first token positions), int64.
 
     Each document has one passage of ``length`` tokens, anywhere in it. If there are more documents than wanted, some
     are chosen at random. The passage of a document does not depend on the choice of others.
@@ -107,9 +108,8 @@ def draw_passages(
 def users_of_passages(
     store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many units (individuals or households) of members, and of others, have each passage in their
-    documents, token by token; two int arrays of the shape of ``starts``. The first and the last token are not compared,
-    as elsewhere they may be merged with other characters.
+    """Return how many member units (individuals or households) and how many others have each passage in a document, two
+    int arrays like ``starts``; all tokens but the first and the last must be equal.
 
     Parameters
     ----------
@@ -159,7 +159,8 @@ def extraction_rates(
     kept: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
-    """Return the share of passages that a causal model completes, for members and held-out individuals.
+    """Return the share of random passages whose suffix a causal model generates from their prefix, for members and
+    held-out individuals.
 
     Parameters
     ----------
@@ -178,8 +179,10 @@ def extraction_rates(
     length = max(config.prefix_tokens) + config.suffix_tokens
     is_member = np.asarray(members, dtype=bool)
     own, others = (_Drawn(store, chosen, length, config) for chosen in (is_member, ~is_member))
-    own.score(model, special, config, partial(_advance, progress, 0))
-    others.score(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
+    own.score(model, special, config, partial(_report_progress, progress, 0))
+    others.score(
+        model, special, config, partial(_report_progress, progress, len(own.documents) * len(config.prefix_tokens))
+    )
     bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
     ends = np.concatenate([own.ends, others.ends])
     by_members, by_others = users_of_passages(store, ends, config.suffix_tokens, is_member, units)
@@ -189,7 +192,7 @@ def extraction_rates(
         side.shared = (by_members[rows] > 0) & (by_others[rows] > 0)
     rates = [
         extended(
-            _compared(own, others, measure.key, asked, kept, **bootstrap),
+            _compare_sides(own, others, measure.key, asked, kept, **bootstrap),
             PassageRate,
             measure=measure.name,
             prefix_tokens=measure.prefix_tokens,
@@ -220,8 +223,9 @@ def extraction_rates(
 
 
 def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
-    """Return the share of individuals with an extracted passage that is in no document of the other side and is not
-    extracted from the base model, for members and held-out individuals; None if the passages are too short."""
+    """Return the share of individuals with an extracted passage that nobody of the other side has and the base model
+    does not give, for members and held-out individuals.
+    """
     if found.of_one_side is None or base.of_one_side is None:
         return None
     before = {document: back for document, _, _, back in base.of_one_side}
@@ -235,7 +239,7 @@ def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Boo
     return extended(excess_of(*sides, **bootstrap), Exposed)
 
 
-def _compared(
+def _compare_sides(
     own: _Drawn,
     others: _Drawn,
     key: tuple[str, int],
@@ -243,8 +247,9 @@ def _compared(
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the extraction rates of one measure: over all passages, over those found on one side only, and without
-    individuals with near-copies."""
+    """Return one measure's extraction rates of members and held-out individuals and their difference, also over
+    passages found on one side only and without individuals with near-copies.
+    """
     chosen = np.concatenate([own.asked[asked], others.asked[asked]])
     alone = chosen & ~np.concatenate([own.shared, others.shared])
     of_members = np.arange(len(chosen)) < len(own.documents)
@@ -270,7 +275,8 @@ def _compared(
     )
 
 
-def _advance(progress: Callable[[int], None] | None, before: int, done: int) -> None:
+def _report_progress(progress: Callable[[int], None] | None, before: int, done: int) -> None:
+    """Report ``before + done`` to a progress callback, if there is one."""
     if progress:
         progress(before + done)
 
@@ -286,7 +292,9 @@ class _Measure(NamedTuple):
 
 
 def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
-    """Yield the extraction measures of the settings."""
+    """Yield the extraction measures of the settings: greedy for each prefix length, near-verbatim, and by number of
+    samples.
+    """
     for k in config.prefix_tokens:
         is_discoverable = k == config.suffix_tokens == DISCOVERABLE
         yield _Measure(("greedy", k), "discoverable" if is_discoverable else "k_extractable", k)
@@ -313,14 +321,14 @@ class _Drawn:
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
     def score(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
-        """Score the passages under a model, and store which were extracted by each measure."""
+        """Run a model on the passages, and store in ``outcomes`` which of them each measure extracts."""
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):
             done = number * len(self.ids)
             self.outcomes["greedy", k], log_p = score_continuations(
                 model, self.ids[:, -(k + config.suffix_tokens) :], k, special=special,
                 decoding=decoding_of(config), batch_size=config.batch_size, device=config.device,
-                bf16=config.bf16, progress=partial(_advance, progress, done),
+                bf16=config.bf16, progress=partial(_report_progress, progress, done),
             )  # fmt: skip
         for n in config.num_queries:  # ends of the longest prefixes
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability
@@ -334,7 +342,9 @@ class _Drawn:
             self.outcomes["near", longest] = near | self.outcomes["greedy", longest]
 
     def ratio(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
-        """Return (extracted passages, all passages, individual codes), counted for each individual."""
+        """Return (extracted passages, all passages, individual code) of each individual, for one measure; passages may
+        be weighted.
+        """
         wanted, num = self.asked[asked], len(self.codes)
         weighed = wanted.astype(np.float64) if weights is None else wanted * weights
         values: Sequence[np.ndarray] = (weighed * self.outcomes[key], weighed)
@@ -342,8 +352,9 @@ class _Drawn:
         return back, all_, self.codes
 
     def rows(self, is_member: bool) -> list[list[int]]:
-        """Return [document, individual, member, extracted] of each passage found on this side only; extracted by greedy
-        decoding after any prefix length."""
+        """Return [document, individual, member, extracted] of each passage that only this side has; extracted means by
+        greedy decoding after any prefix length.
+        """
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():
             if kind == "greedy":

@@ -36,7 +36,7 @@ EXTRACTION = "extraction"
 
 
 def extraction_steps(run: Run) -> Iterator[Step]:
-    """Yield a build step for each base model and each last checkpoint."""
+    """Yield the build step of the extraction attacks on each base model and on the last checkpoint of each training."""
     for measurement in _measurements(run):
         work = partial(work_of_extraction, run, measurement)
         group = measurement.training and measurement.training.name
@@ -44,8 +44,8 @@ def extraction_steps(run: Run) -> Iterator[Step]:
 
 
 def extraction_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the stage's artefacts, by name."""
-    names = (_name(measurement) for measurement in _measurements(run))
+    """Return artefact name -> fingerprint of the extraction results of a run."""
+    names = (_artefact_name(measurement) for measurement in _measurements(run))
     return {name: run.fingerprints.of(name) for name in names}
 
 
@@ -61,11 +61,13 @@ def _measurements(run: Run) -> list[Measurement]:
     return asked
 
 
-def _name(measurement: Measurement) -> str:
+def _artefact_name(measurement: Measurement) -> str:
+    """Return the name of the artefact with a model's extraction results."""
     return measurement.name.replace("measures/", "extraction/", 1)
 
 
 def _artefact(run: Run, measurement: Measurement) -> Artefact:
+    """Return the artefact of a model's extraction results with its settings and input fingerprints."""
     job = run.job
     config = {
         "objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch,
@@ -83,17 +85,18 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
         inputs["canaries"] = run.fingerprints.of("canaries")
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
-    return Artefact(_name(measurement), EXTRACTION, config, inputs)
+    return Artefact(_artefact_name(measurement), EXTRACTION, config, inputs)
 
 
 def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, int]) -> None:
-    found = _measured(run, measurement)
+    """Run the extraction attacks on one model and write the results as JSON into ``folder``."""
+    found = _measure_extraction(run, measurement)
     (folder / "extraction.json").write_text(json.dumps(to_json(found), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch
 
 
-def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
-    """Return the canary and passage results of one model."""
+def _measure_extraction(run: Run, measurement: Measurement) -> ExtractedModel:
+    """Run the canary and passage attacks that a job asks for on one model; return their results."""
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)
@@ -128,14 +131,16 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
 
 
 def extraction_section(run: Run) -> Extraction | None:
-    """Return the evidence on extraction; None if the job measures none."""
+    """Return the extraction results of all models of a run, with the individuals exposed beyond the base model; None
+    without any.
+    """
     from reticent.ext.extraction.passages import exposed_by_passages
 
     bases: dict[str, Passages] = {}
     models = []
     for measurement in _measurements(run):
         seed = None if measurement.training is None else measurement.training.seed
-        path = run.folder / _name(measurement) / "extraction.json"
+        path = run.folder / _artefact_name(measurement) / "extraction.json"
         found = from_json(ExtractedModel, read_json(path), str(path))
         passages = found.passages
         if passages is not None:
@@ -161,7 +166,9 @@ def extraction_section(run: Run) -> Extraction | None:
 
 
 def _kept_individuals(run: Run) -> np.ndarray | None:
-    """Return which individuals are not excluded for near-copies, bool by code; None if none is excluded."""
+    """Return whether each individual, by code, is left after exclusion for near-copies across the split, bool; None if
+    all are.
+    """
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
     kept = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))

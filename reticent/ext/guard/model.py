@@ -28,7 +28,7 @@ class GuardedModel:
         self.policy, self.notice = policy, notice
 
     def generate(self, input_ids: Any, **options: Any) -> list[GuardedText]:
-        """Generate, and return the guarded text of each sequence, in the order of ``model.generate``.
+        """Generate texts with the model, and return each with what the guard found in it and removed from it.
 
         With one beam and policy "block" or "stop" a text is not generated on once a match is complete.
 
@@ -47,7 +47,7 @@ class GuardedModel:
         return self.guard.apply(texts, self.policy, notice=self.notice)
 
     def stream(self, input_ids: Any, **options: Any) -> Iterator[str]:
-        """Generate one text, and yield its parts as soon as the guard allows them to be shown.
+        """Generate one text, and yield it in parts as soon as the guard allows them to be shown.
 
         Raises
         ------
@@ -61,13 +61,14 @@ class GuardedModel:
             self._setting(name, options) != 1 for name in ("num_beams", "num_return_sequences")
         ):
             raise PolicyError("guard: a stream is of one text, of one beam")
-        chunks = TextIteratorStreamer(self.tokenizer, skip_prompt=True, **self._decoding())
+        chunks = TextIteratorStreamer(self.tokenizer, skip_prompt=True, **self._decode_options())
         reader = self.guard.stream(self.policy, notice=self.notice)
         ended = _Ended()
         options["stopping_criteria"] = _criteria_list(ended, options.get("stopping_criteria"))
         failed: list[BaseException] = []
 
         def work() -> None:
+            """Generate in the background thread; store an error for the main thread."""
             try:
                 self.model.generate(input_ids, streamer=chunks, **options)
             except BaseException as error:
@@ -91,18 +92,24 @@ class GuardedModel:
             thread.join()
 
     def _num_prompt(self, input_ids: Any, options: dict[str, Any]) -> int:
+        """Return the number of prompt tokens at the beginning of each output; refuse a streamer, which would show
+        unchecked text.
+        """
         if options.get("streamer") is not None:
             raise PolicyError("guard: a streamer would show text before it is checked; use GuardedModel.stream")
         return 0 if self.model.config.is_encoder_decoder else int(input_ids.shape[1])
 
-    def _decoding(self) -> dict[str, Any]:
+    def _decode_options(self) -> dict[str, Any]:
+        """Return the options of the tokenizer's ``decode``."""
         return {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 
     def _decode(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, **self._decoding())
+        return self.tokenizer.decode(ids, **self._decode_options())
 
     def _setting(self, name: str, options: dict[str, Any]) -> int:
-        """Return a generation setting as an integer: the option, else that of the model's configuration, else 1."""
+        """Return an integer generation setting (``num_beams``, say) from the options, else from the model's
+        configuration, else 1.
+        """
         config = options.get("generation_config") or self.model.generation_config
         return int(options.get(name) or getattr(config, name, None) or 1)
 
@@ -146,7 +153,7 @@ class _Complete:
         return torch.tensor([row.complete for row in self.rows], device=input_ids.device)
 
     def _read(self, row: _Row, ids: list[int]) -> None:
-        """Decode a text's new token ids, and check them for a match."""
+        """Decode a text's new token ids, and mark it complete if they complete a verbatim match."""
         row.ids += ids
         text = self.model._decode(row.ids[row.prefix :])
         if text.endswith("\ufffd"):  # half a character
@@ -157,6 +164,7 @@ class _Complete:
 
 
 def _criteria_list(ours: Any, given: Any) -> Any:
+    """Return a list of the caller's stopping criteria followed by ours."""
     from transformers import StoppingCriteriaList
 
     return StoppingCriteriaList([*(given or []), ours])

@@ -78,21 +78,23 @@ class Guard:
             )
 
     def find(self, texts: Sequence[str]) -> list[list[Finding]]:
-        """Return the findings in each text, sorted; findings of different detectors may overlap."""
+        """Return the verbatim training text and the identifiers found in each text, sorted by offset; they
+        may overlap.
+        """
         column = pa.array(texts, pa.large_string())
         found: list[list[Finding]] = [[] for _ in texts]
         table = pa.record_batch(self.verbatim.find(column))
         for row in table.to_pylist():
             found[row["document"]].append(Finding(row["start"], row["end"], VERBATIM, "verbatim"))
-        for number, findings in enumerate(self._identifiers(column)):
+        for number, findings in enumerate(self._find_identifiers(column)):
             found[number] = sorted(found[number] + findings)
         return found
 
     def apply(self, texts: Sequence[str], policy: Policy = "block", *, notice: str = NOTICE) -> list[GuardedText]:
-        """Return for each text the part that may be shown under the policy, with its findings."""
+        """Return each text as it may be shown under the policy (blocked, redacted or cut off), with its findings."""
         check_policy(policy)
         return [
-            GuardedText(self._shown(text, findings, policy, notice), tuple(findings))
+            GuardedText(self._apply_policy(text, findings, policy, notice), tuple(findings))
             for text, findings in zip(texts, self.find(texts), strict=True)
         ]
 
@@ -100,22 +102,24 @@ class Guard:
         """Return a `GuardStream` for one text that arrives in chunks."""
         return GuardStream(self, policy, notice)
 
-    def _shown(self, text: str, findings: Sequence[Finding], policy: Policy, notice: str) -> str:
+    def _apply_policy(self, text: str, findings: Sequence[Finding], policy: Policy, notice: str) -> str:
+        """Return a text as it may be shown under the policy, given its findings."""
         if not findings:
             return text
         if policy == "block":
             return notice
         if policy == "stop":
             return text[: findings[0].start]
-        shown = _redacted(text, findings)
+        shown = _redact(text, findings)
         # A tag may complete a stretch of training text that holds such tags itself.
         return shown if self._clean(shown) else notice
 
     def _clean(self, text: str) -> bool:
-        """Whether a text holds no verbatim training text."""
+        """Return whether a text holds no verbatim training text."""
         return pa.record_batch(self.verbatim.find(pa.array([text], pa.large_string()))).num_rows == 0
 
-    def _identifiers(self, texts: pa.Array) -> list[list[Finding]]:
+    def _find_identifiers(self, texts: pa.Array) -> list[list[Finding]]:
+        """Return the identifiers that the detectors find in each text."""
         found: list[list[Finding]] = [[] for _ in range(len(texts))]
         for row in find_in_texts(self.detectors, texts).to_pylist():
             finding = Finding(row["start"], row["end"], category(row["label"]), row["detector"])
@@ -165,15 +169,17 @@ class GuardStream:
         return shown
 
     def _show(self, limit: int) -> str:
-        """Return the guarded text up to offset ``limit``, or up to the start of a finding that crosses it."""
+        """Return the guarded text from the last offset shown up to ``limit``, or to the start of a finding that crosses
+        it.
+        """
         matches = [*self._matches, *([self._verbatim.open] if self._verbatim.open else [])]
         found = [Finding(start, end, VERBATIM, "verbatim") for start, end in matches]
         if self.guard.detectors:
-            (inside,) = self.guard._identifiers(pa.array([self._text], pa.large_string()))
+            (inside,) = self.guard._find_identifiers(pa.array([self._text], pa.large_string()))
             found += [Finding(f.start + self._first, f.end + self._first, f.category, f.detector) for f in inside]
         found = sorted(finding for finding in found if finding.end > self._next)
         whole = limit == self._first + len(self._text)
-        for finding in reversed(_merged(found)):  # what is cut in two is shown later, or not at all
+        for finding in reversed(_merge_overlaps(found)):  # what is cut in two is shown later, or not at all
             if finding.end > limit > finding.start and not whole:
                 limit = finding.start
         ready = [finding for finding in found if finding.start < limit]
@@ -185,19 +191,19 @@ class GuardStream:
             for f in ready
         ]
         text = self._text[self._next - self._first : max(limit, self._next) - self._first]
-        shown = _redacted(text, clipped)
+        shown = _redact(text, clipped)
         self._advance(max(limit, self._next))
-        return self._checked(shown)
+        return self._replace_verbatim(shown)
 
     def _end(self, found: list[Finding]) -> str:
-        """End the stream: return the text before the first finding (and the notice under policy "block")."""
+        """End the stream at the first finding: return the text before it, and the notice under policy "block"."""
         self.findings += found
         self.ended = True
         text = self._text[self._next - self._first : max(found[0].start, self._next) - self._first]
-        return self._checked(text) + (self.notice if self.policy == "block" else "")
+        return self._replace_verbatim(text) + (self.notice if self.policy == "block" else "")
 
-    def _checked(self, text: str) -> str:
-        """Return the text, or the notice if with the text shown before it completes a passage of training text."""
+    def _replace_verbatim(self, text: str) -> str:
+        """Return a text, or the notice if the text and what was shown before it make up a passage of training text."""
         if self._shown.push(text) or self._shown.open:
             self.ended = True
             return self.notice
@@ -228,13 +234,13 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
 
 
 def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
-    """Return the detectors that a guard was built with, name -> options."""
+    """Return detector name -> options that a guard was built with."""
 
     return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
 
 
 def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the detectors, name -> options, that need nothing but a text; the detector ``rules`` if none is left.
+    """Return detector name -> options, without detectors that need more than a text; ``rules`` if none is left.
 
     ``options`` are of the detectors that have some.
     """
@@ -250,12 +256,15 @@ def refuse_detectors(names: Sequence[str]) -> None:
 
 
 def check_policy(policy: str) -> None:
+    """Raise `PolicyError` unless the policy is "block", "redact" or "stop"."""
     if policy not in POLICIES:
         raise PolicyError(f"policy: expected one of {', '.join(POLICIES)}, got {policy!r}")
 
 
-def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Return non-overlapping findings; merged ones keep the first's category, or are verbatim if any is."""
+def _merge_overlaps(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings with overlapping ones merged; the first one's category stays, or "verbatim" if any is
+    verbatim.
+    """
     merged: list[Finding] = []
     for finding in sorted(findings):
         if merged and finding.start < merged[-1].end:
@@ -267,9 +276,10 @@ def _merged(findings: Sequence[Finding]) -> list[Finding]:
     return merged
 
 
-def _redacted(text: str, findings: Sequence[Finding]) -> str:
+def _redact(text: str, findings: Sequence[Finding]) -> str:
+    """Return a text with each finding replaced by its category in brackets."""
     parts, at = [], 0
-    for finding in _merged(findings):
+    for finding in _merge_overlaps(findings):
         parts += [text[at : finding.start], f"[{finding.category}]"]
         at = finding.end
     return "".join([*parts, text[at:]])

@@ -35,21 +35,22 @@ class Question:
 
 
 def with_value(text: str, attribute: str, true: str, value: str) -> str:
-    """Return a text with another value substituted for the true one.
+    """Return a text with the true value of an attribute replaced by another; where it is not in the text, prepend
+    "attribute: value".
 
     >>> with_value("A man of 50, this man", "sex", "man", "woman")
     'A woman of 50, this woman'
     >>> with_value("A patient of 50", "sex", "man", "woman")
     'sex: woman\\nA patient of 50'
     """
-    place = _place(true)
+    place = _whole_word_pattern(true)
     if place.search(text) is None:
         return f"{attribute}: {value}\n{text}"
     return text if value == true else place.sub(lambda _: value, text)
 
 
-def _place(value: str) -> re.Pattern[str]:
-    """Return a case-insensitive pattern that finds a value as whole words."""
+def _whole_word_pattern(value: str) -> re.Pattern[str]:
+    """Return a case-insensitive regular expression for a value as whole words."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
 
 
@@ -61,7 +62,8 @@ def make_questions(
     num_alternatives: int,
     seed: int,
 ) -> list[Question]:
-    """Return the questions about an attribute (documents with the true and alternative values), ordered by individual.
+    """Return attribute-inference questions: one document of an individual with the true value and with random
+    alternative values.
 
     Parameters
     ----------
@@ -74,15 +76,17 @@ def make_questions(
         others = [value for value in known if value not in values[code]]
         for true in values[code] if code in documents and others else ():
             drawn = random.permutation(len(others))[:num_alternatives]
-            text, label = next((one for one in documents[code] if _place(true).search(one[0])), documents[code][0])
+            text, label = next(
+                (one for one in documents[code] if _whole_word_pattern(true).search(one[0])), documents[code][0]
+            )
             asked = (true, *(others[number] for number in drawn))
             found.append(Question(code, label, tuple(with_value(text, attribute, true, value) for value in asked)))
     return found
 
 
 def told_share(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return whether the true value (index 0) is inferred, by the probability of the true label and by the predicted
-    label alone; ties count as the chance of a guess.
+    """Return the chance with which an attack picks the true value (index 0): by the highest log-probability of the true
+    label, and by the predicted labels alone; ties are guessed.
 
     Parameters
     ----------
@@ -105,7 +109,8 @@ def told_attribute(
     progress: Callable[[int], None] | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> ToldAttribute:
-    """Return the rates at which one attribute is inferred from a classifier, for members and held-out individuals.
+    """Attack a classifier to infer one attribute of individuals; return the success rates for members and held-out
+    individuals.
 
     Parameters
     ----------

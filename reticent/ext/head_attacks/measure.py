@@ -39,7 +39,8 @@ def head_evidence(
     attributes: Mapping[str, ToldAttribute] | None = None,
     names: ToldNames | None = None,
 ) -> ModelEvidence:
-    """Return the results of all attacks on a head, with a baseline from the labels alone.
+    """Run the membership attacks on a classifier or tagger head; return their results with a baseline that sees the
+    labels only.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ def head_evidence(
 def labels_alone(
     individuals: np.ndarray, members: np.ndarray, documents: np.ndarray, labels: np.ndarray, bootstrap: Bootstrap
 ) -> Blind:
-    """Return the blind baseline: how well the labels of documents, or their number, tell members without the head.
+    """Return how well the labels of the documents, or their number, tell members from held-out individuals without any
+    model.
 
     Parameters
     ----------

@@ -29,7 +29,8 @@ def told_names(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ToldNames:
-    """Return how often a tagger's scores tell the name of a member from the held-out name of its pair.
+    """Attack a tagger with prompts: return how often its scores tell a member's name from the held-out name of its
+    pair.
 
     ``model`` has labels of the category NAME; ``language`` is that of the prompts.
     """

@@ -57,12 +57,13 @@ class _Head:
         self.model = model.to(device=pick_device(config.device)).eval()
 
     def _windows(self, store: TokenStore) -> Windows:
+        """Return a store's tokens cut into windows of the head's training length."""
         pad_to = math.gcd(padding_multiple(self.model.device), self._config.window_length)
         return cut_windows(store, self._config.window_length, self._special, pad_to_multiple_of=pad_to)
 
     @torch.inference_mode()
     def _log_probs(self, windows: Windows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield window numbers, and float64 log-probabilities of all labels for each window, or for each of its tokens.
+        """Yield window numbers and the log-probabilities of all labels, float64 (B, C) by window or (B, T, C) by token.
 
         Raises
         ------
@@ -84,7 +85,7 @@ class Classifier(_Head):
     """A document classifier in a folder that `AutoModelForSequenceClassification` reads."""
 
     def scores(self, store: TokenStore, classes: np.ndarray) -> HeadScores:
-        """Return the classifier's scores of the true ``classes``, int64 (D,)."""
+        """Return the attack scores (log-probability, entropy …) of the true class of each document."""
         return HeadScores.of_classes(self.log_probs(store), classes)
 
     def log_probs(self, store: TokenStore) -> np.ndarray:
@@ -101,8 +102,9 @@ class Classifier(_Head):
         return mean_DC - np.logaddexp.reduce(mean_DC, axis=1, keepdims=True)
 
     def log_probs_of(self, texts: Sequence[str]) -> np.ndarray:
-        """Return log-probabilities of all classes for raw texts, float64 (D, C); equal ones for a
-        text without token."""
+        """Return the log-probability of every class for raw texts, float64 (D, C); uniform for a text
+        without tokens.
+        """
         rows = [encoded.ids for encoded in core_tokenizer(self.tokenizer).encode(list(texts))]
         num = sum(map(len, rows))
         zeros = np.zeros(num, dtype=np.uint8)
@@ -125,8 +127,9 @@ class Tagger(_Head):
     kind = "AutoModelForTokenClassification"
 
     def scores(self, store: TokenStore, tags: np.ndarray) -> HeadScores:
-        """Return the tagger's scores of the true ``tags``, int64 (num_tokens,), as means over each document's tokens;
-        NaN for a document without any. Tokens tagged `IGNORE_INDEX` do not count."""
+        """Return the attack scores (log-probability, entropy …) of the true tags, int64 (num_tokens,), averaged over
+        each document's tokens; NaN for a document without tagged tokens.
+        """
         windows = self._windows(store)
         total_4D, count_D = np.zeros((4, store.num_documents)), np.zeros(store.num_documents)
         for numbers, found_BTC in self._log_probs(windows):

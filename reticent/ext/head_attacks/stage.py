@@ -77,40 +77,44 @@ class Head:
 
     @property
     def start(self) -> str:
+        """Return the recipe of the checkpoint that the head was trained on; "base" for the base model."""
         return "base" if self.training is None else self.training.recipe
 
     @property
     def recipe(self) -> str:
-        """Name of the head in tables."""
+        """Name of the head in the results: section and recipe, such as "classify/base"."""
         return f"{self.section.section}/{UNPROTECTED if self.is_control else self.start}"
 
     @property
     def made(self) -> str:
-        """Name of the artefact that holds the head."""
+        """Name of the artefact with the trained head."""
         return self._named(FOLDERS[self.section.section])
 
     def _named(self, kind: str) -> str:
+        """Return the artefact name of this head in the folder ``kind``."""
         if self.training is not None:
             return self.training.name.replace("models", kind, 1)
         return f"{kind}/{self.model.name}/{UNPROTECTED if self.is_control else 'base'}"
 
     @property
     def name(self) -> str:
-        """Name of the artefact of the attacks on the head."""
+        """Name of the artefact with the results of the attacks on the head."""
         return self._named(f"heads/{self.section.section}")
 
     @property
     def title(self) -> str:
+        """Return the head's title for progress output, such as "classifier on ..."."""
         on = self.training.title if self.training else f"base of {self.model.name}"
         return f"{'classifier' if self.is_classifier else 'tagger'} on {on}{', unprotected' if self.is_control else ''}"
 
     @property
     def is_classifier(self) -> bool:
+        """Return whether the head classifies documents; otherwise it tags tokens."""
         return self.section.section == "classify"
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The head's row in the results of its artefact, which must exist."""
+        """The head's row in ``classification.json`` of its artefact, which must exist."""
         rows = read_json(self.run.folder / self.made / FILE)["results"]
         return max((row for row in rows if row["recipe"] == self.start), key=lambda row: int(row["epoch"]))
 
@@ -121,7 +125,7 @@ class Head:
 
     @property
     def place(self) -> str:
-        """Folder of the head inside its artefact."""
+        """Name of the head's subfolder in its artefact."""
         return f"epoch-{self.epoch:04d}" if self.training else "base"
 
     @property
@@ -139,7 +143,7 @@ class Head:
         return run.checkpoints(self.model, training.recipe, training.seed)[self.epoch]
 
     def inputs(self) -> dict[str, str]:
-        """Return the fingerprints of the head's inputs: checkpoint, labels, tokens, documents and split."""
+        """Return name -> fingerprint of what the head is trained from: checkpoint, labels, tokens, corpus and split."""
         run, training, of = self.run, self.training, self.run.fingerprints.of
         start = run.base_input(self.model)
         if training is not None:
@@ -149,6 +153,7 @@ class Head:
         return {**start, **labels, **tokens, "corpus": run.corpus.fingerprint(), "split": of("split")}
 
     def settings(self) -> dict[str, Any]:
+        """Return the training settings by which the head's attack results become stale."""
         job, config = self.run.job, self.config
         found = {**config.all_values(without=("save_model", "save_minutes", "device")), "seed": job.seed}
         if self.is_classifier:
@@ -158,10 +163,11 @@ class Head:
         return found
 
     def documents(self) -> LabelledTokens | TaggedTokens:
+        """Return the tokenised documents with class labels or tags, members for training."""
         return labelled_documents(self.run, self.model, self.config)
 
     def open_head(self, folder: Path) -> Classifier | Tagger:
-        """Return the head in a folder, ready to score documents."""
+        """Return the trained head in a folder as a `Classifier` or `Tagger` that scores documents."""
         from reticent.ext.head_attacks.scores import Classifier, Tagger
 
         kind = Classifier if self.is_classifier else Tagger
@@ -174,7 +180,7 @@ class Head:
         folder: Path,
         epoch_store: Callable[[int], TokenStore] | None = None,
     ) -> None:
-        """Train a head with this head's checkpoint and objective on the given documents, into a new folder."""
+        """Train a head like this one on the given documents, and write it to a new folder."""
         from reticent.ext.classify.tags import tag
         from reticent.ext.classify.training import classify
 
@@ -201,29 +207,34 @@ class ShadowHead:
 
     @property
     def drawn(self) -> Shadow:
-        """The shadow training: the individuals it is trained on, and its seed."""
+        """The `Shadow` training that gives the random half of individuals and the seed."""
         return Shadow(self.head.run, self.head.model, self.head.section.section, self.number)
 
     def artefact(self) -> Artefact:
+        """Return the artefact with the shadow head's scores, its settings and input fingerprints."""
         head, settings = self.head, {**self.head.settings(), "shadow": self.number}
         texts = {} if head.config.text == "keep" else {"text": head.run.fingerprints.of(self.drawn.tokens)}
         return Artefact(self.name, "head-shadows", settings, {**head.inputs(), **texts})
 
     def build(self, folder: Path, counts: dict[str, int]) -> None:
-        """Train the shadow head and write its scores; the head itself is not kept."""
+        """Train the shadow head on its half of the individuals and write its scores of all documents; the head is not
+        kept.
+        """
         head, drawn = self.head, self.drawn
         documents = head.documents()
         is_in = drawn.individuals.mask(MEMBERS)[documents.store.individual]
         config = head.config.model_copy(update={"seed": drawn.training.seed})
-        with TemporaryDirectory(prefix=".shadow-", dir=folder) as place, self._texts(Path(place)) as epoch_store:
+        with TemporaryDirectory(prefix=".shadow-", dir=folder) as place, self._epoch_stores(Path(place)) as epoch_store:
             trained = Path(place) / "model"
             head.train(replace(documents, is_train=is_in), config, trained, epoch_store)
             head.open_head(trained).scores(documents.store, _labels(documents)).save(folder / SCORES, is_in)
         counts["documents_in"] = int(is_in.sum())
 
     @contextmanager
-    def _texts(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Context manager: epoch -> the shadow's training tokens as the head reads them; None if they are unchanged."""
+    def _epoch_stores(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
+        """Context manager: a function from epoch to the token store that the shadow head is trained on; None if texts
+        stay as they are.
+        """
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
             yield None
@@ -235,16 +246,20 @@ class ShadowHead:
 
 
 def _labels(documents: LabelledTokens | TaggedTokens) -> np.ndarray:
+    """Return the class of each document, or the tag of each token; int64."""
     return documents.classes if isinstance(documents, LabelledTokens) else documents.tags
 
 
 def _config(run: Run) -> HeadsConfig:
+    """Return the job's settings of the attacks on heads, which must exist."""
     assert run.job.audit.heads is not None  # else there is no step
     return run.job.audit.heads
 
 
 def _heads(run: Run) -> list[Head]:
-    """Return the heads on base model and trainings, preceded by each model's unprotected control if heads protect."""
+    """Return the heads that a job attacks, on base models and trainings, with an unprotected control for heads that
+    protect.
+    """
     if run.job.audit.heads is None:
         return []
     found = []
@@ -258,11 +273,12 @@ def _heads(run: Run) -> list[Head]:
 
 
 def _shadows(head: Head) -> list[ShadowHead]:
+    """Return the shadow heads of a head."""
     return [ShadowHead(head, number) for number in range(_config(head.run).num_shadows)]
 
 
 def head_steps(run: Run) -> Iterator[Step]:
-    """Yield the build steps of each head: one for each shadow head, and one for the attacks."""
+    """Yield the build steps of the attacks on heads: shadow tokens, shadow heads, and the attacks on each head."""
     for drawn in shadows_of_heads(run):
         yield Step.of(drawn.tokens_artefact(), partial(write_shadow_tokens, drawn))
     for head in _heads(run):
@@ -272,6 +288,7 @@ def head_steps(run: Run) -> Iterator[Step]:
 
 
 def _work(shadow: ShadowHead) -> Work:
+    """Return the amount of work of a shadow head's training in tokens, by which the remaining time is estimated."""
     head, run = shadow.head, shadow.head.run
     tokens = float(read_manifest(run.folder / f"tokens/{head.model.name}/audit").counts["tokens"])
     title, work = f"shadow {shadow.number + 1} of the {head.title}", tokens / 2 * head.config.num_epochs
@@ -280,6 +297,7 @@ def _work(shadow: ShadowHead) -> Work:
 
 
 def _artefact(head: Head) -> Artefact:
+    """Return the artefact with the attack results of a head, its settings and input fingerprints."""
     run, config = head.run, _config(head.run)
     settings = {**config.model_dump(), **resampling_settings(run), "epoch": head.epoch, "seed": run.job.seed}
     settings |= {"num_bootstrap": run.job.audit.num_bootstrap}
@@ -295,17 +313,17 @@ def _artefact(head: Head) -> Artefact:
 
 
 def shadow_names(run: Run) -> list[str]:
-    """Return the artefact names of the job's shadow heads; others in their folder are left from an earlier job."""
+    """Return the artefact names of all shadow heads that the job trains."""
     return [shadow.name for head in _heads(run) for shadow in _shadows(head)]
 
 
 def head_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the artefacts of this stage, by name."""
+    """Return artefact name -> fingerprint of the attack results of a run's heads."""
     return {head.name: run.fingerprints.of(head.name) for head in _heads(run)}
 
 
 def read_heads(run: Run) -> list[ModelEvidence]:
-    """Return the evidence of every head, with its file digests and the verdict on each attack."""
+    """Return the attack results of every head of a run, with file digests and the verdict on each attack."""
     found = []
     for head in _heads(run):
         path = run.folder / head.name / MEASURES
@@ -319,6 +337,9 @@ def read_heads(run: Run) -> list[ModelEvidence]:
 
 
 def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
+    """Run all attacks on one head and write the results as JSON into ``folder``; a control is trained first and deleted
+    after.
+    """
     from reticent.audit.membership.heads import HeadScores, HeadShadows
     from reticent.ext.head_attacks.measure import head_evidence
 
@@ -343,8 +364,8 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
         protects=head.config.protects,
         bootstrap=bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units),
         copied=copied_individuals(run),
-        attributes=_attributes(head, opened, documents) if isinstance(documents, LabelledTokens) else None,
-        names=None if head.is_classifier else _names(head, opened),
+        attributes=_attack_attributes(head, opened, documents) if isinstance(documents, LabelledTokens) else None,
+        names=None if head.is_classifier else _attack_names(head, opened),
     )
     if head.is_control:
         shutil.rmtree(place)
@@ -353,7 +374,9 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.ndarray, np.ndarray]:
-    """Return (document of each label, labels), int64: a classifier's one a document, a tagger's one an identifier."""
+    """Return (document number of each label, labels), int64: one label a document for a classifier, one an identifier
+    for a tagger.
+    """
     if isinstance(documents, LabelledTokens):
         return np.arange(len(documents.classes)), documents.classes
     begins = np.flatnonzero((documents.tags > 0) & (documents.tags % 2 == 1))
@@ -364,8 +387,8 @@ def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.n
 # ---------------------------------------------------------------------------------------------------------------- names
 
 
-def _names(head: Head, tagger: Any) -> ToldNames | None:
-    """Return the result of the name attack on a tagger; None if too few individuals have a name that no other has."""
+def _attack_names(head: Head, tagger: Any) -> ToldNames | None:
+    """Run the name attack on a tagger; return its result, or None if too few individuals have a name of their own."""
     from reticent.ext.head_attacks.names import told_names
 
     run = head.run
@@ -383,6 +406,7 @@ def _names(head: Head, tagger: Any) -> ToldNames | None:
 
 
 def _attack_set(run: Run) -> AttackSet:
+    """Return pairs of a member's and a held-out individual's name from the run's detected spans."""
     detected = SpanReader(run.folder / "spans")
     training, candidates = names_of_corpus(run.corpus, run.individuals, seed=run.job.seed, detected=detected)
     return build_attack_set(training, candidates, fewer=True, seed=run.job.seed, unit="pairs of individuals")
@@ -391,7 +415,10 @@ def _attack_set(run: Run) -> AttackSet:
 # ----------------------------------------------------------------------------------------------------------- attributes
 
 
-def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[str, ToldAttribute]:
+def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[str, ToldAttribute]:
+    """Run the attribute-inference attack on a classifier; return attribute -> success rates, without attributes that
+    lack values.
+    """
     run, config = head.run, _config(head.run)
     if not config.attributes:
         return {}
@@ -417,7 +444,9 @@ def _attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[
 def _known_values(
     run: Run, documents: LabelledTokens
 ) -> tuple[dict[str, dict[int, list[str]]], dict[int, list[tuple[str, int]]]]:
-    """Return attribute -> individual -> values, and individual -> (text, label) pairs, for the individuals drawn."""
+    """Return attribute -> individual code -> values, and individual code -> (text, label) pairs, for a random sample of
+    individuals.
+    """
     config, store = _config(run), documents.store
     drawn = drawn_individuals(run.individuals, config.num_individuals, run.job.seed, None)
     row_of = np.full(len(run.individuals.units), -1)

@@ -94,7 +94,8 @@ def draw_pairs(
     *,
     seed: int,
 ) -> Pairs:
-    """Return random terms of each individual, each with the individual's name and matched decoy names.
+    """Draw random terms from the documents of each individual, each with the individual's name and decoy names of other
+    individuals on the same side.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def draw_pairs(
     is_member : bool array, shape (number of individual codes,)
     """
     random = generator(seed, 22)
-    name_of = _names(runs, is_name, len(is_member))
+    name_of = _choose_names(runs, is_name, len(is_member))
     num_individuals = len(np.unique(words.individuals))
     low, high = (share * num_individuals for share in config.term_support)
     # Distinct (word, individual) pairs, and the number of individuals of each word.
@@ -151,14 +152,16 @@ def draw_pairs(
 
 
 def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Return whether each word consists of letters and has at least `MIN_LETTERS`; bool (S,)."""
+    """Return whether each word consists of letters and has at least `MIN_LETTERS`, bool (S,)."""
     numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
-    texts = _texts(store, words.starts[first], words.lengths[first], core_tokenizer(tokenizer))
+    texts = _decode_spans(store, words.starts[first], words.lengths[first], core_tokenizer(tokenizer))
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 
-def _names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
-    """Return for each individual the index in ``runs`` (identifier occurrences) of the name chosen, -1 for none."""
+def _choose_names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
+    """Return for each individual the index in ``runs`` (identifier occurrences) of the name to use, -1 for none; rare,
+    full names first.
+    """
     name_of = np.full(num_codes, -1, dtype=np.int64)
     chosen = np.flatnonzero(is_name & (runs.surfaces >= 0))
     if len(chosen) == 0:
@@ -186,7 +189,8 @@ def association(
     causal: bool,
     batch_size: int = 64,
 ) -> np.ndarray:
-    """Return log p(term | name, template) of each term and candidate name, averaged over templates; float64 (P, m + 1).
+    """Return the model's log p(term | name) of each term after its true name and each decoy name in template sentences,
+    averaged over templates; float64 (P, m + 1).
 
     The row of a term is NaN if one of its sentences is longer than the model's positions. A masked model predicts all
     tokens of the term at once. Cost: one forward pass for each term, candidate and template; texts are tokenised in
@@ -202,8 +206,8 @@ def association(
     for first in range(0, len(pairs.individuals), step):
         rows = slice(first, first + step)
         lengths = np.repeat(pairs.name_lengths[rows], num_candidates)
-        names = _texts(store, pairs.names[rows].reshape(-1), lengths, backend)
-        terms = np.repeat(_texts(store, pairs.terms[rows, 0], pairs.terms[rows, 1], backend), num_candidates)
+        names = _decode_spans(store, pairs.names[rows].reshape(-1), lengths, backend)
+        terms = np.repeat(_decode_spans(store, pairs.terms[rows, 0], pairs.terms[rows, 1], backend), num_candidates)
         for template in templates:
             before = [template.partition("{term}")[0].replace("{name}", name) for name in names]
             after = template.partition("{term}")[2]
@@ -224,8 +228,10 @@ def association(
     return scores
 
 
-def _texts(store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: _rust.LibraryTokenizer) -> np.ndarray:
-    """Return the decoded text of token spans of a store; the texts never leave this module."""
+def _decode_spans(
+    store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: _rust.LibraryTokenizer
+) -> np.ndarray:
+    """Return the decoded text of these token spans of a store, an object array."""
     rows = [store.input_ids[s : s + n].tolist() for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
     return np.array([text.strip() for text in backend.decode(rows, skip_special_tokens=True)], dtype=object)
 
@@ -237,8 +243,8 @@ def pair_rates(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Association:
-    """Return the share of decoy names under which the term is less likely than under the true name, for members and
-    held-out individuals, with counts.
+    """Return how often a term is likelier after the individual's true name than after a decoy, for members and held-out
+    individuals.
 
     Parameters
     ----------

@@ -27,14 +27,17 @@ UNIT = "rows of the vocabulary"
 
 
 def identifier_only_rows(store: TokenStore, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which tokens occur only in identifiers, and which do not occur; two bool arrays, (num_rows,)."""
+    """Return which vocabulary tokens occur in the store only inside identifiers, and which do not occur at all; two
+    bool arrays (num_rows,).
+    """
     total = np.bincount(store.input_ids, minlength=num_rows)[:num_rows]
     flagged = np.bincount(store.input_ids[store.flags > 0], minlength=num_rows)[:num_rows]
     return (total > 0) & (flagged == total), total == 0
 
 
 def kinds_of_tokens(tokenizer: PreTrainedTokenizerFast, num_rows: int) -> np.ndarray:
-    """Return a code for the kind of each token, int64 (num_rows,), -1 for special tokens and rows without a token.
+    """Return a code for the spelling of each vocabulary token (letters or not, word start or not), int64 (num_rows,);
+    -1 for special tokens and rows without a token.
 
     Kinds: of letters only or not, crossed with the mark of its place in a word: a space, ``##`` or neither.
     """
@@ -56,7 +59,8 @@ def embedding_shift(
     tokenizer: PreTrainedTokenizerFast,
     **bootstrap: Unpack[Bootstrap],
 ) -> EmbeddingShift:
-    """Return the AUROC of the shift of input and of output embeddings: identifier-only against unused tokens.
+    """Return the AUROC by which training moved the embeddings of tokens that occur only in identifiers farther than
+    those of unused tokens, for input and output embeddings.
 
     Intervals resample the used rows of the vocabulary; the unused ones are fixed. With tied weights both are the same
     matrix. Rows of a kind without an unused token are left out.
@@ -96,8 +100,9 @@ def embedding_shift(
 def _auroc(
     shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate:
-    """Return the share of (used, unused) pairs of one kind in which the used row moved farther, ties half; without any
-    movement 0.5 with no uncertainty."""
+    """Return the AUROC of the shift of used over unused vocabulary rows of the same spelling, with an interval; 0.5 if
+    no row moved.
+    """
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]
     for kind in np.unique(kind_of).tolist():

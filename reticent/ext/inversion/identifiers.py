@@ -75,7 +75,8 @@ class Targets:
 
 
 def shape_of(text: str) -> str:
-    """Return the shape of a text: capitals as X, other letters as x, digits as 0; repeats are written once.
+    """Return the shape of a text: X for capitals, x for other letters, 0 for digits, repeats written once; other
+    characters stay.
 
     >>> shape_of(" Mary O'Neil"), shape_of("06-12"), shape_of("MARY")
     (" Xx X'Xx", '0-0', 'X')
@@ -92,7 +93,8 @@ def runs_of(
     table: SurfaceTable,
     categories: np.ndarray | None = None,
 ) -> Runs:
-    """Return the occurrences of identifiers of one kind, as token spans with their features.
+    """Return all occurrences of direct or indirect identifiers in a token store, as token spans with category and
+    shape.
 
     Parameters
     ----------
@@ -141,7 +143,8 @@ def draw_targets(
     seed: int,
     needs_more: bool,
 ) -> Targets:
-    """Return up to ``per_individual`` identifiers of each individual, each with ``num_decoys`` matched decoys.
+    """Draw up to ``per_individual`` identifiers of each individual as attack targets, each with ``num_decoys`` decoys
+    of like category, length, shape and frequency.
 
     The first occurrence of an identifier in a window stands for all of them there. An identifier that fewer than
     ``num_decoys`` others match is left out and counted.
@@ -157,7 +160,7 @@ def draw_targets(
     Cost: time and memory O(individuals x (4 ``per_individual``) x 4,096) at worst, in groups of equals.
     """
     random = generator(seed, 21)
-    spots, window = _eligible(windows, runs, needs_more)
+    spots, window = _find_eligible(windows, runs, needs_more)
     # The order within an individual is random: the first ones with enough decoys are kept.
     keys = random.random(len(spots))
     order = np.lexsort((keys, runs.individuals[spots]))
@@ -169,7 +172,7 @@ def draw_targets(
     traits = np.stack([sides, runs.categories, runs.lengths, runs.shapes])
     _, group = np.unique(traits, axis=1, return_inverse=True)
     group = group.reshape(-1)
-    bands = _bands(runs, sides)
+    bands = _frequency_bands(runs, sides)
     own = _owned_surfaces(runs, runs.individuals)
     for number in np.unique(group[spots]).tolist():
         mine = np.flatnonzero(group[spots] == number)
@@ -181,7 +184,7 @@ def draw_targets(
         if len(pool) > MAX_POOL:
             pool = np.sort(random.choice(pool, MAX_POOL, replace=False))
         allowed = np.abs(bands[spots[mine], None] - bands[pool]) <= 1
-        allowed &= ~np.isin(runs.individuals[spots[mine], None] * _width(runs) + runs.surfaces[pool], own)
+        allowed &= ~np.isin(runs.individuals[spots[mine], None] * _code_base(runs) + runs.surfaces[pool], own)
         allowed &= ~_in_window(store, windows, window[mine], runs, pool)
         lots = np.where(allowed, random.random(allowed.shape), np.inf)
         best = np.argsort(lots, axis=1, kind="stable")[:, :num_decoys]
@@ -202,9 +205,10 @@ def draw_targets(
     )
 
 
-def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first occurrences in their windows that are complete and have no unknown token (if ``needs_more``,
-    followed by a token), and the window of each."""
+def _find_eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the identifier occurrences that can be targets, and the window of each: whole in the window, the first of
+    their tokens there, without unknown tokens.
+    """
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
@@ -222,21 +226,23 @@ def _rank_within(sorted_individuals: np.ndarray) -> np.ndarray:
     return document_ranks(np.zeros(len(sorted_individuals)), bounds)
 
 
-def _bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
-    """Return the frequency band of each occurrence: the bit length of its token sequence's count on its side."""
+def _frequency_bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
+    """Return the frequency band of each occurrence: the number of bits of its token sequence's count among its side
+    (members, say), int64 (R,).
+    """
     code = runs.tuples * (int(sides.max(initial=0)) + 1) + sides
     _, sequence, counts = np.unique(code, return_inverse=True, return_counts=True)
     return np.frexp(counts)[1][sequence.reshape(-1)] if len(runs) else np.empty(0, dtype=np.int64)
 
 
-def _width(runs: Runs) -> int:
-    """Return a factor that makes individual · factor + surface unique."""
+def _code_base(runs: Runs) -> int:
+    """Return a number above all surface codes, so that individual · number + surface is unique."""
     return int(runs.surfaces.max(initial=0)) + 2
 
 
 def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
-    """Return the distinct (individual, surface form) pairs, encoded as sorted integers."""
-    return np.unique(owners * _width(runs) + runs.surfaces)
+    """Return the distinct (individual, surface form) pairs as sorted integer codes."""
+    return np.unique(owners * _code_base(runs) + runs.surfaces)
 
 
 def _in_window(store: TokenStore, windows: Windows, window: np.ndarray, runs: Runs, pool: np.ndarray) -> np.ndarray:

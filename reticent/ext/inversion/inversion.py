@@ -65,7 +65,8 @@ def score_candidates(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return for each candidate identifier the summed log-probability of the words around it; float64, shape (I, C, 2).
+    """Return the log-probability that a model gives the words around each candidate (true identifier and decoys) once
+    it is inserted; float64 (I, C, 2), ordinary words and words of identifiers.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def score_candidates(
         fold_of, _ = word_folds(windows.store, folds, seed)
     done = 0
     for chosen in _batches(windows, targets, max(1, batch_size // num_candidates), causal=fold_of is None):
-        ids, groups, attention, positions = _rows(windows, targets, chosen, causal=folds is None)
+        ids, groups, attention, positions = _scoring_rows(windows, targets, chosen, causal=folds is None)
         rows = ids.reshape(-1, ids.shape[-1])
         true, flat = rows, np.repeat(groups, num_candidates, axis=0)
         if fold_of is None or mask is None:
@@ -131,7 +132,8 @@ def score_in_place(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the summed log-probability of each candidate's tokens at the position of the identifier; float64 (I, C).
+    """Return the log-probability that a model gives each candidate's own tokens at the identifier's position; float64
+    (I, C).
 
     A causal model predicts them from the words before. A masked model sees the words on both sides, and a mask for
     every token of the identifier, wherever it stands in the window. Parameters are those of `score_candidates`.
@@ -145,7 +147,7 @@ def score_in_place(
     num_candidates = targets.candidates.shape[1]
     at_once = batch_size if masked else max(1, batch_size // num_candidates)
     for chosen in _batches(windows, targets, at_once, causal=not masked):
-        ids, within, batch, positions = _exchanged(windows, targets, chosen)
+        ids, within, batch, positions = _insert_candidates(windows, targets, chosen)
         ends = targets.starts[chosen] + targets.lengths[chosen]
         own = (positions >= targets.starts[chosen][:, None]) & (positions < ends[:, None])
         if masked:
@@ -172,8 +174,9 @@ def score_in_place(
 
 
 def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> Iterator[np.ndarray]:
-    """Yield batches of target indices with windows of similar length, the longest first; for a causal model also with
-    similar numbers of tokens before them (steps of `NEAR`)."""
+    """Yield batches of target indices with windows of similar length, for a causal model also with identifiers at
+    similar positions.
+    """
     before = (targets.starts - windows.starts[targets.windows]) // NEAR * int(causal)
     order = np.lexsort((-windows.lengths[targets.windows], before))
     for alike in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
@@ -181,12 +184,13 @@ def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> 
             yield alike[first : first + size]
 
 
-def _rows(
+def _scoring_rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return token ids (B, C, T), and groups of scored tokens (-1: none), attention and store
-    positions, each (B, T)."""
-    ids, within, batch, positions = _exchanged(windows, targets, chosen)
+    """Return the windows of targets with each candidate inserted, (B, C, T), and groups of the tokens to score (-1:
+    none), attention and store positions, each (B, T).
+    """
+    ids, within, batch, positions = _insert_candidates(windows, targets, chosen)
     asked = batch.is_text & (within < 0)
     if causal:
         asked &= positions >= (targets.starts[chosen] + targets.lengths[chosen])[:, None]
@@ -194,11 +198,12 @@ def _rows(
     return ids, groups, batch.attention, positions
 
 
-def _exchanged(
+def _insert_candidates(
     windows: Windows, targets: Targets, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Batch, np.ndarray]:
-    """Return token ids with each candidate inserted (B, C, T), each cell's index in the identifier (B, T; -1 outside),
-    the windows, and store positions (B, T)."""
+    """Return the windows of targets with each candidate in place of the identifier, (B, C, T), each token's index in
+    the identifier (B, T; -1 outside), the batch, and store positions (B, T).
+    """
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
     width = batch.input_ids.shape[1]
@@ -208,7 +213,7 @@ def _exchanged(
     ahead = np.arange(int(lengths.max()))
     inside = ahead < lengths[:, None]
     sequence = np.where(
-        inside, store.input_ids[_clipped(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1
+        inside, store.input_ids[_clip_positions(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1
     )
     # Its beginnings: all of its tokens follow. `within` is the place in the identifier of each cell, -1 outside.
     begins = np.asarray(batch.is_text).copy()
@@ -222,19 +227,21 @@ def _exchanged(
         at = np.zeros_like(begins)
         at[:, step:] = begins[:, : width - step]
         within[at & inside[:, step, None]] = step
-    tokens = store.input_ids[_clipped(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
+    tokens = store.input_ids[_clip_positions(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
     put_in = np.take_along_axis(tokens, np.maximum(within, 0)[:, None, :], axis=2)
     ids = np.where(within[:, None, :] >= 0, put_in, batch.input_ids[:, None, :])
     return ids, within, batch, positions
 
 
-def _clipped(store: Any, places: np.ndarray) -> np.ndarray:
-    """Return the positions, clipped to the store; values beyond an identifier's length are not used."""
+def _clip_positions(store: Any, places: np.ndarray) -> np.ndarray:
+    """Return token positions clipped to the store's last one."""
     return np.minimum(places, store.num_tokens - 1)
 
 
 def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the identifier beginnings that do not overlap an earlier one: "1 1" occurs once in "1 1 1"."""
+    """Return which of the marked beginnings do not overlap an earlier one in their row, bool: "1 1" occurs once in "1 1
+    1".
+    """
     columns = np.arange(begins.shape[1])
     latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
     before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
@@ -245,7 +252,8 @@ def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def ranks_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rank of the first score in each row, and its share of rank 1; both float64 (I,).
+    """Return the rank of the first score among each row's scores, and its share of rank 1 (ties share equally); both
+    float64 (I,).
 
     Ties share: the rank is the mean rank of those tied with it, and all that hold the first place have equal parts of
     it.
@@ -267,7 +275,8 @@ def inversion(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InvertedKind:
-    """Return top-1 rate, mean reciprocal rank and bits, for members and held-out individuals, with their difference.
+    """Return how well a model picks the true identifier among decoys from the words around it (top-1 rate, mean
+    reciprocal rank, bits), for members and held-out individuals.
 
     bits = log2(m + 1) - log2(rank).
 
@@ -283,6 +292,7 @@ def inversion(
     rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, kept=kept, **bootstrap)
 
     def ranked(score: np.ndarray) -> RankedCandidates:
+        """Return top-1 rate, mean reciprocal rank and bits of the true identifier by these scores, (I, C)."""
         rank, first = ranks_of(score)
         bits = np.log2(num_candidates / rank)
         return RankedCandidates(top1=rate(first, limit=1.0), mrr=rate(1 / rank, limit=1.0), bits=rate(bits, limit=None))
@@ -312,8 +322,8 @@ def in_place(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InPlace:
-    """Return the ranks of identifiers among candidates at their own positions, and the share that given numbers of
-    samples extract.
+    """Return how well a model ranks true identifiers among decoys at their own positions, and the share extracted by
+    given numbers of samples, for members and held-out individuals.
 
     The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
     identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as

@@ -85,7 +85,9 @@ class InversionAudit:
         self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
 
     def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
-        """Return the targets and pairs for models of an objective with these special tokens, drawn at first use."""
+        """Return the windows, targets and name-term pairs for models of an objective; they are drawn at the
+        first call.
+        """
         key = (special, objective)
         if key not in self._drawn:
             windows = cut_windows(self.store, self.config.window_length, special)
@@ -102,10 +104,11 @@ class InversionAudit:
                 )
                 for kind in self.settings.kinds
             }
-            self._drawn[key] = _Drawn(windows, targets, self._pairs())
+            self._drawn[key] = _Drawn(windows, targets, self._draw_name_pairs())
         return self._drawn[key]
 
-    def _pairs(self) -> Pairs | None:
+    def _draw_name_pairs(self) -> Pairs | None:
+        """Draw the name-term pairs of the association attack; None if it is off or names are unknown."""
         if not self.settings.association or "NAME" not in self.names:
             return None
         runs = self.runs["direct"]
@@ -131,7 +134,8 @@ class InversionAudit:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, Scores]:
-        """Return the model's inversion evidence, and its scores; ``base`` is None for the base model itself.
+        """Run the inversion, association and embedding-shift attacks on one model; return their results and the scores
+        of all candidates.
 
         The base model is ranked by its own likelihoods: a control for what can be known without the documents.
         """
@@ -148,6 +152,7 @@ class InversionAudit:
         related = shift = None
 
         def advance(done: int) -> None:
+            """Report the number of targets scored in all kinds of identifiers."""
             if progress:
                 progress(before + done, total)
 

@@ -65,8 +65,8 @@ def score_ladder(
     ends: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Scores:
-    """Return a model's log-probabilities of diagnoses for each individual and rung (and for causal models, extraction
-    of text endings); NaN where there is no cue.
+    """Return a model's log-probabilities of each diagnosis after each individual's cues, by rung (amount known to the
+    attacker), and for a causal model which text endings it completes.
 
     Cost: for each individual and rung that adds to the cue a forward pass over the cue, which all diagnoses share, and
     each diagnosis; with ``ends`` of a causal model two more, over the ends of a fragment and a template.
@@ -108,7 +108,9 @@ def _name_log_probs(
     *,
     causal: bool,
 ) -> np.ndarray:
-    """Return log p of each diagnosis name after the last ``room`` tokens of the cue and the prompt, float64 (D,)."""
+    """Return the log-probability of each diagnosis name after a cue and a prompt, float64 (D,); the cue is cut to its
+    last ``room`` tokens.
+    """
     (ids,) = backend.encode([cue])
     if len(ids.ids) > room:
         cue = cue[ids.offsets[len(ids.ids) - room][0] :]
@@ -128,8 +130,9 @@ def _name_log_probs(
 def _completed_ends(
     model: Any, backend: _rust.LibraryTokenizer, special: SpecialIds, questions: Questions, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether a causal model completes each text verbatim from a cue and the text's first half, and whether this
-    was tested; two bool arrays (N, R). Prompts of equal length are scored together."""
+    """Return whether a causal model completes each text's second half verbatim after a cue and its first half, and
+    whether this was tested; two bool arrays (N, R).
+    """
     came, asked = (np.zeros((len(texts), len(RUNGS)), dtype=bool) for _ in range(2))
     prompts: dict[int, list[tuple[int, int, list[int]]]] = {}
     room = min(CUE_TOKENS, max_positions(model) - END_TOKENS - 2)
@@ -156,8 +159,10 @@ def _completed_ends(
 # ----------------------------------------------------------------------------------------------------------- statistics
 
 
-def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the AUC of ``has`` over ``lacks`` (ties count half), and each individual's influence on it, (N,)."""
+def _auc_with_influence(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the AUC of the scores of ``has`` over those of ``lacks``, and each individual's influence on it, float64
+    (N,).
+    """
     own, other, influence = scores[has], scores[lacks], np.zeros(len(scores))
     wins = [
         (np.searchsorted(np.sort(b), a, side="left") + np.searchsorted(np.sort(b), a, side="right")) / 2 / len(b)
@@ -170,7 +175,9 @@ def _area(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float
 
 
 def margins(log_probs: np.ndarray) -> np.ndarray:
-    """Return log p of each diagnosis minus the log of the others' summed probability, float64 (N, D)."""
+    """Return the log-odds of each diagnosis against all others together, from log-probabilities (N, D);
+    float64 (N, D).
+    """
     others = (np.delete(log_probs, d, axis=1) for d in range(log_probs.shape[1]))
     rest = np.stack([np.logaddexp.reduce(own, axis=1) for own in others], axis=1)
     return np.round(log_probs - rest, DIGITS)
@@ -184,8 +191,8 @@ def told_of_members(
     lacks: np.ndarray,
     chosen: np.ndarray,
 ) -> tuple[Estimate, int, int]:
-    """Return the estimate for one cell (excess AUC averaged over diagnoses), the number of diagnoses averaged, and the
-    size of its smallest group.
+    """Return by how much better a model's scores tell who has a diagnosis among members than among held-out individuals
+    (AUC difference, less the base model's, mean over diagnoses), the number of diagnoses, and the smallest group.
 
     Parameters
     ----------
@@ -206,18 +213,22 @@ def told_of_members(
         for own, sign in ((scores, 1), (base, -1)):
             for (with_it, without), side in (((groups[0], groups[1]), sign), ((groups[2], groups[3]), -sign)):
                 if own is not None:
-                    area, moved = _area(own[:, d], with_it, without)
+                    area, moved = _auc_with_influence(own[:, d], with_it, without)
                     value, influence = value + side * area, influence + side * moved
         cells.append(value)
         influences.append(influence)
         fewest.append(least)
     if not cells:
         return Estimate(value=None, n=0, method=METHOD), 0, 0
-    return _estimate(float(np.mean(cells)), np.mean(influences, axis=0), questions.units), len(cells), min(fewest)
+    return (
+        _influence_estimate(float(np.mean(cells)), np.mean(influences, axis=0), questions.units),
+        len(cells),
+        min(fewest),
+    )
 
 
-def _estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimate:
-    """Return an estimate whose normal interval comes from individuals' influences, summed by unit."""
+def _influence_estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimate:
+    """Return an estimate with a normal interval from the individuals' influences, summed by household."""
     used = influence != 0
     _, unit = np.unique(units, return_inverse=True)
     sums = np.bincount(unit, weights=influence)
@@ -231,8 +242,9 @@ def _estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimat
 
 
 def cue_scores(questions: Questions, seed: int) -> np.ndarray:
-    """Return the log-odds of each diagnosis from the words of the cue alone, by naive Bayes trained on other
-    individuals of both sides (five folds of households); float64 (N, R, D), NaN without a cue."""
+    """Return the log-odds of each diagnosis by naive Bayes on the words of the cues, cross-validated over households;
+    float64 (N, R, D), NaN without a cue.
+    """
     num, units = len(questions.codes), questions.units
     found = np.full((num, len(questions.cues), len(questions.diagnoses)), np.nan)
     names = np.unique(units)
@@ -266,7 +278,8 @@ def ladder(
     households: np.ndarray | None = None,
     num_bootstrap: int = 1000,
 ) -> Ladder:
-    """Return the evidence of the clinical ladder for one model, compared with the base model.
+    """Return how well a model reveals diagnoses of members beyond the base model, at each rung (amount that the
+    attacker knows), with placebo and cue-only baselines.
 
     Parameters
     ----------
@@ -308,7 +321,7 @@ def ladder(
 
 
 def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
-    """Return a cell whose intervals hold simultaneously with those of ``num`` - 1 other cells."""
+    """Return the estimates of one rung with intervals widened to hold for ``num`` rungs at once."""
     placebo, cue, out = (one and simultaneous(one, num) for one in (cell.placebo, cell.cue_only, cell.out_shadows))
     return replace(cell, told=simultaneous(cell.told, num), placebo=placebo, cue_only=cue, out_shadows=out)
 
@@ -316,7 +329,9 @@ def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
 def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
-    """Return rung -> share of texts completed verbatim, and not by the base, for members and held-out individuals."""
+    """Return rung -> share of individuals with a text that the model completes verbatim and the base model does not,
+    for members and held-out individuals.
+    """
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):
         asked = scores[f"{kind} asked"][:, rung]

@@ -75,7 +75,7 @@ class Questions:
 
 
 def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
-    """Read a list of diagnoses from a TOML file of [[diagnosis]] tables.
+    """Return the diagnoses with synonyms and drugs in a TOML file of [[diagnosis]] tables.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
         found.append(Diagnosis(table["name"], synonyms, drugs, table.get("sensitive", True)))
     if len(found) < 2:
         raise PolicyError(f"{path}: {len(found)} [[diagnosis]]; at least two are needed, to tell one from the others")
-    names = [_plain(name) for each in found for name in (each.name, *each.synonyms)]
+    names = [_normalise(name) for each in found for name in (each.name, *each.synonyms)]
     if twice := [name for name, num in Counter(names).items() if num > 1]:
         raise PolicyError(f"{path}: {len(twice)} names stand for two diagnoses, or twice for one")
     return tuple(found)
@@ -100,7 +100,8 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 
 def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Return the clinical ladder's questions for at most ``config.num_individuals`` members, and as many held-out.
+    """Return the clinical ladder's questions on up to ``config.num_individuals`` members and as many held-out
+    individuals: their diagnoses, and what an attacker knows at each rung.
 
     Parameters
     ----------
@@ -129,18 +130,18 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
                 add_field(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
     values = [_recorded_diagnoses(fields, config.column) for fields in known]
     diagnoses = read_terms(config.terms) if config.terms else _distinct_diagnoses(values)
-    written = _matrix(diagnoses, ["\n".join(own) for own in texts])
-    recorded = _matrix(diagnoses, ["\n".join(own) for own in values]) if config.column else written
+    written = _diagnoses_in_texts(diagnoses, ["\n".join(own) for own in texts])
+    recorded = _diagnoses_in_texts(diagnoses, ["\n".join(own) for own in values]) if config.column else written
     if not written.any():
         raise PolicyError(f"audit.diagnoses: none of {len(diagnoses)} diagnoses stands in any text")
-    hidden = _pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
+    hidden = _any_name_pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
     sentences = [_sentences(own, hidden) for own in texts]
-    support = Counter(sentence for own in sentences for sentence in {_plain(each) for each in own})
-    rare = [[each for each in own if support[_plain(each)] < k] for own in sentences]
-    common = [[each for each in own if support[_plain(each)] >= TEMPLATE_SUPPORT] for own in sentences]
+    support = Counter(sentence for own in sentences for sentence in {_normalise(each) for each in own})
+    rare = [[each for each in own if support[_normalise(each)] < k] for own in sentences]
+    common = [[each for each in own if support[_normalise(each)] >= TEMPLATE_SUPPORT] for own in sentences]
     steps = [
-        [_described(fields, config.demographics, hidden) for fields in known],
-        [_described(fields, config.encounter, hidden) for fields in known],
+        [_describe_fields(fields, config.demographics, hidden) for fields in known],
+        [_describe_fields(fields, config.encounter, hidden) for fields in known],
         [own[0] if own else "" for own in rare],
         [_beginning(own, hidden) for own in texts],
     ]
@@ -155,14 +156,13 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
             ["\n".join(filter(None, parts)) if parts[-1] else "" for parts in zip(*steps[:rung], strict=True)]
             for rung in range(1, len(steps) + 1)
         ),
-        fragments=[_unknown(own[1:], known) for own, known in zip(rare, steps[-1], strict=True)],
-        templates=[_unknown(own, known) for own, known in zip(common, steps[-1], strict=True)],
+        fragments=[_last_unseen_sentence(own[1:], known) for own, known in zip(rare, steps[-1], strict=True)],
+        templates=[_last_unseen_sentence(own, known) for own, known in zip(common, steps[-1], strict=True)],
     )  # fmt: skip
 
 
 def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: np.ndarray | None) -> np.ndarray:
-    """Return the codes of at most ``most`` random individuals of each side, ascending; ``left_out``
-    bars held-out ones."""
+    """Draw up to ``most`` members and as many held-out individuals at random; return their codes, ascending."""
     random, parts = generator(seed, _STREAM), []
     for side in (MEMBERS, HELDOUT):
         mask = individuals.mask(side)
@@ -174,8 +174,9 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
 def fields_of_table(
     records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
 ) -> None:
-    """Add the values of a table of records to each individual's fields in ``known``; ``row_of`` maps code to index, -1
-    for individuals not tested."""
+    """Read a table of records, and add its values to the fields in ``known`` of the individuals whose code ``row_of``
+    maps to an index (-1: not tested).
+    """
     path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
@@ -190,7 +191,7 @@ def fields_of_table(
 
 
 def add_field(fields: Fields, name: str, value: Any) -> None:
-    """Add a value to a field's list unless it is null, blank or already there."""
+    """Add a value as text to a field's list unless it is null, blank or already in it."""
     said = "" if value is None else str(value).strip()
     if said and said not in fields.setdefault(name, []):
         fields[name].append(said)
@@ -203,58 +204,68 @@ def _recorded_diagnoses(fields: Fields, column: str | None) -> list[str]:
 
 
 def _distinct_diagnoses(values: Sequence[Sequence[str]]) -> tuple[Diagnosis, ...]:
-    """Return the distinct recorded diagnoses, without synonyms."""
-    named = {_plain(value): value for own in values for value in own}
+    """Return the distinct diagnoses in the individuals' records, without synonyms; raise `PolicyError` if fewer than
+    two.
+    """
+    named = {_normalise(value): value for own in values for value in own}
     if len(named) < 2:
         raise PolicyError(f"audit.diagnoses.column: {len(named)} different diagnoses; at least two are needed")
     return tuple(Diagnosis(named[name]) for name in sorted(named))
 
 
-def _plain(text: str) -> str:
+def _normalise(text: str) -> str:
+    """Return a text in lower case (casefolded) with single spaces."""
     return " ".join(text.casefold().split())
 
 
-def _pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a case-insensitive pattern that finds any of the names as whole words."""
+def _any_name_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a case-insensitive regular expression for any of the names as whole words."""
     spaced = (r"\s+".join(map(re.escape, name.split())) for name in names)
     return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?!\w)", re.IGNORECASE)
 
 
-def _matrix(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) -> np.ndarray:
-    """Return whether each text names each diagnosis, bool (N, D)."""
-    patterns = [_pattern((each.name, *each.synonyms)) for each in diagnoses]
+def _diagnoses_in_texts(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) -> np.ndarray:
+    """Return whether each text names each diagnosis or a synonym of it, bool (N, D)."""
+    patterns = [_any_name_pattern((each.name, *each.synonyms)) for each in diagnoses]
     found = [[pattern.search(text) is not None for pattern in patterns] for text in texts]
     return np.array(found, dtype=bool).reshape(len(texts), len(patterns))
 
 
-def _described(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
-    """Return the fields as "name: value; …", without those that reveal a diagnosis."""
+def _describe_fields(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
+    """Return an individual's fields as "name: value; …", without those that match ``hidden`` (names of diagnoses and
+    drugs).
+    """
     said = (f"{name}: {fields[name][0]}" for name in columns if fields.get(name))
     return "; ".join(part for part in said if not hidden.search(part))
 
 
-def _split(text: str, hidden: re.Pattern[str]) -> list[str]:
-    """Return the sentences of a text that reveal no diagnosis."""
+def _safe_sentences(text: str, hidden: re.Pattern[str]) -> list[str]:
+    """Return the sentences of a text that do not match ``hidden`` (names of diagnoses and drugs)."""
     parts = (part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", text))
     return [part for part in parts if part and not hidden.search(part)]
 
 
 def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
-    """Return an individual's distinct sentences of at least the fewest words of a fragment, cut at its most words."""
+    """Return the distinct sentences of an individual's texts that are long enough for a fragment, cut to its most
+    words, without those that match ``hidden``.
+    """
     least, most = FRAGMENT_WORDS
-    own = (" ".join(part.split()[:most]) for text in texts for part in _split(text, hidden))
+    own = (" ".join(part.split()[:most]) for text in texts for part in _safe_sentences(text, hidden))
     return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
 
 
 def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
-    """Return the first words of an individual's first note, without sentences that reveal a diagnosis."""
-    words = " ".join(_split(texts[0], hidden)).split() if texts else []
+    """Return the first words of an individual's first text, without sentences that match ``hidden`` (names of diagnoses
+    and drugs).
+    """
+    words = " ".join(_safe_sentences(texts[0], hidden)).split() if texts else []
     return " ".join(words[:COLLEAGUE_WORDS])
 
 
-def _unknown(sentences: Sequence[str], beginning: str) -> str:
-    """Return the last sentence that does not begin in the note's beginning, from which it could be
-    copied; "" if none."""
+def _last_unseen_sentence(sentences: Sequence[str], beginning: str) -> str:
+    """Return the last sentence whose first words are not in ``beginning``, so that it cannot be copied from there; ""
+    if none.
+    """
     known = f" {beginning} "
     starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))
     return next((sentence for sentence, start in starts if f" {start} " not in known), "")

@@ -30,8 +30,9 @@ SCORES = "diagnoses.npz"
 
 
 def ladder_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the ladder's inputs besides the model: texts, list of diagnoses, records, exclusions
-    for near-copies (stored scores are by row), and k."""
+    """Return name -> fingerprint of the clinical ladder's inputs other than the model: texts, split, list of diagnoses,
+    records, near-copies and k.
+    """
     config = run.job.audit.diagnoses
     assert config is not None
     files = {"diagnoses:terms": config.terms, "diagnoses:records": config.records}
@@ -42,7 +43,8 @@ def ladder_inputs(run: Run) -> dict[str, str]:
     return {**run.corpus_input(), "split": run.fingerprints.of("split"), **named}
 
 
-def _questions(run: Run, left_out: np.ndarray | None) -> Questions:
+def _build_questions(run: Run, left_out: np.ndarray | None) -> Questions:
+    """Build the clinical ladder's questions for a run; held-out individuals in ``left_out`` are not tested."""
     config = run.job.audit.diagnoses
     assert config is not None
     return make_questions(
@@ -52,9 +54,10 @@ def _questions(run: Run, left_out: np.ndarray | None) -> Questions:
 
 
 def check_diagnoses(run: Run) -> None:
-    """Warn, before any training, of diagnoses that too few individuals have; raise `CorpusError` or `PolicyError` for
-    an unusable list, table or column."""
-    questions = _questions(run, None)
+    """Warn, before any training, of diagnoses that too few individuals have; raise `CorpusError` or `PolicyError` if
+    the list or records cannot be read.
+    """
+    questions = _build_questions(run, None)
     has, lacks = questions.recorded & questions.written, ~questions.recorded & ~questions.written
     sides = (questions.is_member, ~questions.is_member)
     counts = np.array([[np.count_nonzero(who[side], axis=0) for side in sides] for who in (has, lacks)])
@@ -72,7 +75,9 @@ def check_diagnoses(run: Run) -> None:
 
 
 def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
-    """Return the ladder evidence of a model, None for an endpoint; a base model's scores are written to ``folder``."""
+    """Run the clinical-ladder attack on one model and return its result (None for an endpoint); write a base model's
+    scores to ``folder``.
+    """
     from reticent.ext.ladder.measure import ladder
 
     path, model = run.checkpoint_of(measurement), measurement.model
@@ -84,33 +89,36 @@ def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder |
     if measurement.training is None:
         np.savez(folder / SCORES, **scores)  # type: ignore[arg-type]
     else:
-        base = _read(run.folder / bases[0].name) if bases else None
-        out = _out_of(_read(run.folder / shadow.name) for shadow in shadows_of(run, model, measurement.recipe))
+        base = _read_scores(run.folder / bases[0].name) if bases else None
+        out = _mean_out_scores(
+            _read_scores(run.folder / shadow.name) for shadow in shadows_of(run, model, measurement.recipe)
+        )
     return ladder(
-        _questions_of(run), scores, base, out, seed=run.job.seed, num_bootstrap=run.job.audit.num_bootstrap,
+        _cached_questions(run), scores, base, out, seed=run.job.seed, num_bootstrap=run.job.audit.num_bootstrap,
         households=households_of(run.individuals.units),
     )  # fmt: skip
 
 
 def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
-    """Write a shadow model's scores of all diagnoses to ``folder``, with the individuals it was trained on."""
+    """Write a shadow model's log-probabilities of all diagnoses to ``folder``, with who was in its training."""
     scores = _model_scores(run, path, objective, "a shadow", ends=False)
-    is_in = individuals.mask(MEMBERS)[_questions_of(run).codes]
+    is_in = individuals.mask(MEMBERS)[_cached_questions(run).codes]
     np.savez(folder / SCORES, is_in=is_in, **scores)  # type: ignore[arg-type]
 
 
-def _questions_of(run: Run) -> Questions:
-    """Return the ladder's questions, made once, without held-out individuals who have near-copies, since these would
-    mask what is learned of members."""
-    return run.once("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
+def _cached_questions(run: Run) -> Questions:
+    """Return a run's ladder questions, built once, without held-out individuals who have near-copies of members'
+    documents.
+    """
+    return run.once("questions of the ladder", b"", lambda: _build_questions(run, copied_individuals(run)))
 
 
 def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
-    """Return a model's scores for the ladder's questions."""
+    """Load a model and return its `score_ladder` results for the run's questions."""
     from reticent.ext.ladder.measure import score_ladder
     from reticent.trainer.models import load_model, load_tokenizer, special_ids
 
-    config, questions, tokenizer = run.job.audit.diagnoses, _questions_of(run), load_tokenizer(path)
+    config, questions, tokenizer = run.job.audit.diagnoses, _cached_questions(run), load_tokenizer(path)
     assert config is not None
     model: Any = load_model(path, objective).to(pick_device(run.job.audit.device)).eval()  # type: ignore
     with run.progress.task(f"ask {name} for diagnoses", len(questions.codes), "individuals") as advance:
@@ -120,13 +128,16 @@ def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool
         )  # fmt: skip
 
 
-def _read(folder: Path) -> dict[str, np.ndarray]:
+def _read_scores(folder: Path) -> dict[str, np.ndarray]:
+    """Return name -> array of the ladder scores stored in a folder."""
     with np.load(folder / SCORES) as kept:
         return {name: kept[name] for name in kept}
 
 
-def _out_of(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
-    """Return each individual's mean scores by the shadow models not trained on them; None without shadows."""
+def _mean_out_scores(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
+    """Return each individual's scores averaged over the shadow models not trained on them, float64 (N, R, D); None
+    without shadows.
+    """
     total: Any = 0.0
     num: Any = 0.0
     for found in shadows:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def learn_in_run(job: Job, progress: Progress) -> dict[str, Any]:
-    """Train the tagger of a job and detect with it; return the report on its training data, recall and precision.
+    """Train a job's tagger and detect identifiers with it; return its cross-validated recall and precision and counts
+    of training data.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from rich.table import Table
 
 
 def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
-    """Print the training data, cross-validated recall and precision, and most-missed word shapes of a tagger."""
+    """Print the report of a tagger: training data, cross-validated recall and precision, most-missed word shapes."""
     if as_json:
         print(json.dumps(report, indent=1))
         return
@@ -25,7 +25,9 @@ def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
     table = Table("words of", "marked", "recall", "precision", title=f"{report['folds']}-fold, by individual")
     rows = {"all": report["overall"], "running text": report["running_text"], **report["categories"]}
     for name, found in rows.items():
-        table.add_row(name, f"{found['recall']['words']:,}", *(_rate(found[side]) for side in ("recall", "precision")))
+        table.add_row(
+            name, f"{found['recall']['words']:,}", *(_format_rate(found[side]) for side in ("recall", "precision"))
+        )
     console.print(table)
     if report["missed"]:
         console.print("Missed most (X capital, x small letter, 9 digit, + more of the same):")
@@ -33,7 +35,8 @@ def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
             console.print(f"  {form['words']:,} {form['category']} {form['shape']} in {form['place']}", soft_wrap=True)
 
 
-def _rate(found: Mapping[str, Any]) -> str:
+def _format_rate(found: Mapping[str, Any]) -> str:
+    """Return a rate as text with its interval, "-" if it has no value."""
     if found["value"] is None:
         return "-"
     interval = "" if found["low"] is None else f" ({found['low']:.3f} to {found['high']:.3f})"

@@ -81,7 +81,7 @@ _CAPITAL: Final = re.compile(r"\b[^\W\d_a-zß-öø-ÿ]\w+")
 
 
 def learned_steps(run: Run) -> Iterator[Step]:
-    """Yield the build steps of a run's tagger, if its job trains one."""
+    """Yield the build steps of the tagger that a job trains: teacher spans, then training; none if it trains none."""
     config = learn_config_of(run.job)
     if config is None:
         return
@@ -95,9 +95,9 @@ def learned_steps(run: Run) -> Iterator[Step]:
         corpus["marks"] = fingerprint(Path(config.marks))
         corpus |= {f"withdrawn.{n}": fingerprint(Path(file)) for n, file in enumerate(run.job.corpus.withdrawn)}
     settings = {name: value for name, value in asdict(config).items() if name != "marks"}
-    settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _other_detectors(run)}
+    settings |= {"k": _min_individuals(run, config), "seed": run.job.seed, "beside": _other_detectors(run)}
     if not run.fingerprints.looking or (run.folder / KEY).exists():
-        settings["key"] = key_id(_key(run))
+        settings["key"] = key_id(_feature_key(run))
     options = {name: run.job.detect.of(name) for name in _other_detectors(run)}
     files = {name for name, _ in option_files(options)}
     settings["options"] = {
@@ -108,16 +108,18 @@ def learned_steps(run: Run) -> Iterator[Step]:
     yield Step.of(Artefact(LEARNED, LEARNED, settings, corpus), partial(_learn, run, config))
 
 
-def _k(run: Run, config: LearnConfig) -> int:
+def _min_individuals(run: Run, config: LearnConfig) -> int:
+    """Return the least number of individuals that a tagger's feature must have: the setting, else the job's k."""
     return run.job.protect.k if config.k is None else config.k
 
 
-def _key(run: Run) -> bytes:
+def _feature_key(run: Run) -> bytes:
+    """Return the run's secret key that hashes the tagger's features, 16 bytes, drawn if missing."""
     return read_or_draw_key(run.folder / KEY)[:16]
 
 
 def _other_detectors(run: Run) -> list[str]:
-    """Return the names of the job's detectors that run beside the tagger and need no model."""
+    """Return the names of the job's detectors besides the tagger that report exact offsets."""
     names = [name for name in run.job.detect.detectors if name != "learned"]
     return [name for name in names if getattr(DETECTORS[name].load(), "exact_offsets", False)]
 
@@ -126,7 +128,9 @@ def _other_detectors(run: Run) -> list[str]:
 
 
 def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Draw documents, and write the spans that the teacher (another detector) finds in them."""
+    """Draw random documents, run the teacher (a stronger detector to learn from) on them, and write their spans to
+    ``folder``.
+    """
     num = run.documents.num_documents
     drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
     pq.write_table(pa.table({"document": drawn}), folder / "documents.parquet")
@@ -161,11 +165,12 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
 def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and what the
-    detectors find in them (`FOUND`); documents that people annotated are left out."""
+    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and the spans of the
+    other detectors in them; documents that people annotated are left out.
+    """
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
-    documents = _documents(run.documents, rows)
+    documents = _read_documents(run.documents, rows)
     is_marked = pc.is_in(documents.column("text"), marked.combine_chunks())
     kept = np.flatnonzero(~is_marked.to_numpy().astype(bool))
     if not len(kept):
@@ -174,29 +179,31 @@ def _teacher_lessons(
     found, tables = _detect_in(documents, detectors, common), []
     if config.teacher:
         spans = SpanReader(folder).table(0, len(rows)).select(["document", "start", "end", "label"])
-        tables.append(_lessons(documents, found_in(spans, kept), config.weight("teacher")))
+        tables.append(_lessons_from_spans(documents, found_in(spans, kept), config.weight("teacher")))
     if config.certain:
         if not any(detector.name in ("records", "rules") for detector in detectors):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
         tables.append(_certain_lessons(documents, found, config.weight("certain")))
-    return pa.concat_tables(tables), pa.concat_tables([_shifted(found, at * len(kept)) for at in range(len(tables))])
+    return pa.concat_tables(tables), pa.concat_tables(
+        [_shift_documents(found, at * len(kept)) for at in range(len(tables))]
+    )
 
 
-def _shifted(found: pa.Table, num_documents: int) -> pa.Table:
-    """Return the detected spans with document numbers shifted by ``num_documents``."""
+def _shift_documents(found: pa.Table, num_documents: int) -> pa.Table:
+    """Return a table of spans with ``num_documents`` added to its document numbers."""
     return found.set_column(0, FOUND.field(0), pc.add(found.column("document"), num_documents))
 
 
-def _lessons(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
-    """Return documents as training examples (`LESSONS`) with the given spans."""
+def _lessons_from_spans(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
+    """Return documents with labelled spans as training examples (`LESSONS`) of a weight."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in spans.to_pylist():
         marks[span.pop("document")].append(span)
-    return _table(documents, marks, weight)
+    return _lessons_table(documents, marks, weight)
 
 
-def _documents(corpus: Corpus, rows: np.ndarray) -> pa.Table:
-    """Return the documents at these rows as a table of ids and text."""
+def _read_documents(corpus: Corpus, rows: np.ndarray) -> pa.Table:
+    """Return the documents at these rows of a corpus as a table of doc_id, individual_id and text."""
     columns = ("doc_id", "individual_id", "text")
     tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(corpus, rows, columns)]
     return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
@@ -205,8 +212,8 @@ def _documents(corpus: Corpus, rows: np.ndarray) -> pa.Table:
 _DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.string()), ("text", pa.large_string())])
 
 
-def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], weight: float) -> pa.Table:
-    """Return documents with annotated spans and a weight as training examples (`LESSONS`)."""
+def _lessons_table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], weight: float) -> pa.Table:
+    """Return documents and the marked spans of each as training examples (`LESSONS`) of a weight."""
     columns = [
         documents.column("individual_id"),
         documents.column("text"),
@@ -216,8 +223,9 @@ def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], we
 
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """Return training examples labelled by records and unambiguous formats; other finds and
-    capitalised words: unknown."""
+    """Return documents as training examples (`LESSONS`) whose labels are only the certain finds (of records and strict
+    formats); other finds and capitalised words are unknown.
+    """
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -225,14 +233,14 @@ def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.
         marks[span["document"]].append({"start": span["start"], "end": span["end"], "label": label})
     for own, text in zip(marks, documents.column("text").to_pylist(), strict=True):
         own += [{"start": match.start(), "end": match.end(), "label": UNKNOWN} for match in _CAPITAL.finditer(text)]
-    return _table(documents, marks, weight)
+    return _lessons_table(documents, marks, weight)
 
 
 # --------------------------------------------------------------------------------------------------------------- marks
 
 
 def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.0) -> pa.Table:
-    """Return documents that people annotated, as training examples (`LESSONS`).
+    """Return the documents that people annotated, from an annotation file or folder, as training examples (`LESSONS`).
 
     Raises
     ------
@@ -255,14 +263,14 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
             )
         kept = np.flatnonzero((rows >= 0) & is_read)
         kept = kept[np.argsort(rows[kept])]
-        documents = _documents(run.documents, rows[kept])
+        documents = _read_documents(run.documents, rows[kept])
         lengths = pc.utf8_length(documents.column("text")).to_pylist()
         for place, length in zip(kept.tolist(), lengths, strict=True):
             name = annotation.sample.documents[place].name
             check_ends(annotation.spans[place], length, f"{path}: document {name}")
         names = ("start", "end", "label")
         own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
-        return _table(documents, own, weight)
+        return _lessons_table(documents, own, weight)
     if format == "auto" and path.is_dir() and any(path.glob("**/*.ann")):
         format = "brat"
     marked = format in FORMATS and FORMATS[format].is_marked
@@ -275,11 +283,11 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
         [{name: span[name] for name in ("start", "end", "label")} for span in spans or ()]
         for spans in documents.column("spans").to_pylist()
     ]
-    return _table(documents.select(_DOCUMENTS.names).cast(_DOCUMENTS), own, weight)
+    return _lessons_table(documents.select(_DOCUMENTS.names).cast(_DOCUMENTS), own, weight)
 
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
-    """Return the run's rows of documents with these text digests, -1 if absent, so that a sample survives an update."""
+    """Return the row in the run of the document with each of these text digests, int64; -1 if there is none."""
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -295,14 +303,15 @@ def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
 
 
 def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
-    """Return annotated documents with the individuals' ids of equal documents in the run; the others each count as an
-    individual of their own."""
+    """Return annotated documents with individual ids taken from equal documents of the run; other documents keep an id
+    each of their own.
+    """
     rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
     known = np.flatnonzero(rows >= 0)
     owners = np.array(documents.column("individual_id").to_pylist(), dtype=object)
     order = known[np.argsort(rows[known])]
     if len(order):
-        owners[order] = _documents(run.documents, rows[order]).column("individual_id").to_pylist()
+        owners[order] = _read_documents(run.documents, rows[order]).column("individual_id").to_pylist()
     if others := len(rows) - len(known):
         run.progress.warn(
             f"{path}: format {format} does not say whose a document is, and {others:,} of {len(rows):,} are none of "
@@ -315,8 +324,8 @@ def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.T
 # --------------------------------------------------------------------------------------------------------------- learn
 
 
-def _detectors(run: Run) -> list[Detector]:
-    """Return the detectors beside the tagger, without those that read columns annotated documents may lack."""
+def _make_other_detectors(run: Run) -> list[Detector]:
+    """Return the job's detectors besides the tagger that need no column but the text."""
     names = _other_detectors(run)
     options = {name: run.job.detect.of(name) for name in names}
     found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
@@ -324,7 +333,9 @@ def _detectors(run: Run) -> list[Detector]:
 
 
 def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa.Table:
-    """Return what these detectors find in documents (`FOUND`); ``common`` are the corpus's common words."""
+    """Return the spans that detectors find in documents (table `FOUND`); ``common`` are the corpus's common words, for
+    detectors that use them.
+    """
     for detector in detectors:
         for name in ("common_words", "known_words"):
             if hasattr(detector, name) and getattr(detector, name) is None:
@@ -333,12 +344,13 @@ def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa
     return FOUND.empty_table() if batch is None else find_in_turn(detectors, batch)
 
 
-def _common(run: Run, detectors: Sequence[Any]) -> Any:
+def _count_common(run: Run, detectors: Sequence[Any]) -> Any:
+    """Count the common words of the run's documents, for detectors that use them."""
     return count_common_words(run.documents, num_threads=run.job.num_threads)
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Train, cross-validate and write the tagger, with its report."""
+    """Train the tagger, choose its lean by cross-validation, and write it with its report to ``folder``."""
     marked = LESSONS.empty_table()
     if config.marks is not None:
         marked = read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks"))
@@ -351,30 +363,30 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         left |= record.has("text", sha256(marked.column("text")))
         marked = marked.filter(pa.array(~left))
     num_marked = marked.num_rows
-    detectors = _detectors(run)
+    detectors = _make_other_detectors(run)
     names = [detector.name for detector in detectors]
     # As the run will: rules hear of the common words where another detector asks for them.
     wanted = config.corpus or any(getattr(detector, "common_words", False) is None for detector in detectors)
-    common = _common(run, detectors) if wanted else None
+    common = _count_common(run, detectors) if wanted else None
     ids = pa.array([str(number) for number in range(num_marked)], pa.string())
     documents = marked.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
     lessons, found = marked, _detect_in(documents, detectors, common)
     if config.teacher or config.certain:
         taught, beside = _teacher_lessons(run, config, marked.column("text"), detectors, common)
         lessons = pa.concat_tables([lessons, taught])
-        found = pa.concat_tables([found, _shifted(beside, num_marked)])
+        found = pa.concat_tables([found, _shift_documents(beside, num_marked)])
     lessons = lessons.combine_chunks()
-    settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
+    settings = TaggerConfig(k=_min_individuals(run, config), corpus=config.corpus, seed=run.job.seed)
     _require_enough(lessons, settings.k)
     languages = OtherLanguages()
     languages.add(lessons.column("text").combine_chunks())
     with run.progress.task("learn", None, "documents"):
         report, lean = cross_validate(
-            lessons, found, settings, key=_key(run), common=common, detectors=names, precision=config.precision,
+            lessons, found, settings, key=_feature_key(run), common=common, detectors=names, precision=config.precision,
             measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
         )  # fmt: skip
         tagger = learn_tagger(
-            lessons, found, settings, key=_key(run), common=common, detectors=names,
+            lessons, found, settings, key=_feature_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
     tagger.write(folder / "tagger.parquet")
@@ -395,6 +407,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 
 def _require_enough(lessons: pa.Table, k: int) -> None:
+    """Raise `CorpusError` if the training examples are of too few individuals for a feature to have k of them."""
     num = len(lessons.column("individual_id").unique())
     if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
         raise CorpusError(
@@ -419,8 +432,8 @@ def cross_validate(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> tuple[dict[str, Any], float]:
-    """Return a report of cross-validated recall and precision on individuals not trained on, and the best lean (shift
-    of the scores towards recall).
+    """Cross-validate a tagger over individuals; return a report of its recall and precision, and the best lean (shift
+    of its scores towards recall).
 
     Parameters
     ----------
@@ -448,6 +461,9 @@ def cross_validate(
     words = _Words(lessons.slice(0, measured))
 
     def predicted(number: int) -> list[tuple[np.ndarray, dict[float, np.ndarray]]]:
+        """Train on all folds but one; return its document rows, and lean -> predicted category of each of
+        their words.
+        """
         rows = np.flatnonzero(fold[:measured] == number)
         rest = np.flatnonzero(fold != number)
         try:
@@ -472,11 +488,15 @@ def cross_validate(
     owner = individual[:measured][words.document]
 
     def ratio(what: np.ndarray, of: np.ndarray) -> dict[str, Any]:
+        """Return the share of the words ``of`` that are in ``what``, with its interval over individuals and the number
+        of words.
+        """
         sums = [np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64) for mask in (what & of, of)]
         found = asdict(ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed))
         return {name: found[name] for name in ("value", "low", "high", "n")} | {"words": int(of.sum())}
 
     def both(gold: np.ndarray, hit: np.ndarray) -> dict[str, Any]:
+        """Return recall and precision from true and predicted words (bool)."""
         return {"recall": ratio(hit, gold), "precision": ratio(gold, hit)}
 
     categories = {
@@ -491,9 +511,8 @@ def cross_validate(
 
 
 def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np.ndarray, precision: float) -> float:
-    """Return the largest lean whose precision, over all words and over those in running text, is at least
-    ``precision``. If there is none, as with the marks of a teacher that errs more often, return the largest whose F1 is
-    within `_CLOSE` of the best. Arrays have one entry a word.
+    """Return the largest lean (shift towards recall) whose predictions keep the wanted precision, on all words and in
+    running text; if none does, the largest with nearly the best F1.
     """
     kept, f1 = [], {}
     for lean, lane in lanes.items():
@@ -521,20 +540,22 @@ class _Words:
             for span in own
             if span["label"] != UNKNOWN
         ]
-        self.gold = self._marked(np.arange(lessons.num_rows), spans)
-        self.in_field = self._in_field()
+        self.gold = self._label_words(np.arange(lessons.num_rows), spans)
+        self.in_field = self._find_fields()
 
     def indices_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the word indices of these documents, concatenated."""
+        """Return the indices of all words of these documents, concatenated, int64."""
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
     def categories_of(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
-        """Return the category number of each word of these documents; ``found`` numbers them from 0."""
+        """Return the predicted category of each word of these documents, int64, from a table of spans that numbers them
+        from 0.
+        """
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
-        return self._marked(rows, spans)[self.indices_of(rows)]
+        return self._label_words(rows, spans)[self.indices_of(rows)]
 
-    def _marked(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
-        """Return the category number of each word, given spans (row, start, end, label)."""
+    def _label_words(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
+        """Return the category of every word, int64 (0: none), from spans (row, start, end, label)."""
         numbers = {name: number for number, name in enumerate(self.names)}
         result = np.zeros(len(self._starts), dtype=np.int64)
         for row, start, end, label in spans:
@@ -544,8 +565,8 @@ class _Words:
             result[first:last] = numbers.get(category(label), numbers.get("OTHER", 0)) or numbers.get("OTHER", 0)
         return result
 
-    def _in_field(self) -> np.ndarray:
-        """Return whether each word follows a colon in its line within `_FIELD` characters, bool."""
+    def _find_fields(self) -> np.ndarray:
+        """Return whether each word stands after a colon in its line, at most `_FIELD` characters behind it, bool."""
         result = np.zeros(len(self._starts), dtype=bool)
         for row, text in enumerate(self._texts.to_pylist()):
             own = slice(self.offsets[row], self.offsets[row + 1])
@@ -558,7 +579,9 @@ class _Words:
         return result
 
     def forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
-        """Return the commonest forms of missed words: category, shape, field or running text, and count; no letters."""
+        """Count the missed words by category, shape and place (field or running text); return the commonest, without
+        any letters.
+        """
         counts: Counter[tuple[str, str, str]] = Counter()
         for word in np.flatnonzero(missed).tolist():
             text = self._texts[int(self.document[word])].as_py()

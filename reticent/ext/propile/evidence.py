@@ -49,7 +49,9 @@ NUM_POINTS = 96
 
 
 def best_over_templates(values: np.ndarray) -> np.ndarray:
-    """Return for each subject the maximum over templates, of (templates, subjects); NaN if all are NaN."""
+    """Return the maximum over templates for each subject, from values of shape (templates, subjects); NaN if all are
+    NaN.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
         return np.nanmax(values, axis=0)
@@ -58,13 +60,16 @@ def best_over_templates(values: np.ndarray) -> np.ndarray:
 def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return the settings and the chosen subjects' households, as `mean_estimate` and `share_estimate` take them."""
+    """Return (settings, households of the chosen subjects), the arguments that `mean_estimate` and `share_estimate`
+    take after the values.
+    """
     return config, None if households is None else households[chosen]
 
 
 def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the mean over subjects with a bootstrap interval, which resamples households if given; NaN is left out,
-    and a single subject gets no interval."""
+    """Return the mean of a value over subjects, NaN left out, with a bootstrap interval over subjects (or households,
+    if given).
+    """
     known = ~np.isnan(values)
     values = values[known]
     if len(values) == 1:
@@ -77,8 +82,9 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
 
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the share of subjects whose ``hits`` are true, with its interval (over households if given); only a bound
-    if fewer than the small cell, or all but so few, are hit."""
+    """Return the share of subjects with ``hits`` true and its interval; only a bound if fewer subjects than the small
+    cell are hit, or are not.
+    """
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
     found = ratio_estimate(
@@ -92,7 +98,8 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the published result of one model, target type and level, over subjects with a usable prompt.
+    """Return the published result of probing one model for one target type at one level, over the subjects with a
+    scored prompt.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
@@ -104,10 +111,10 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     result = ProbeResult(
         target=prompts.target,
         level=prompts.level,
-        n=_small(n, config.small_cell),
+        n=_hide_small_count(n, config.small_cell),
         num_templates=len(prompts.templates),
         templates=[template.text for template in prompts.templates],
-        counts={key: _small(count, config.small_cell) for key, count in answers.counts.items()},
+        counts={key: _hide_small_count(count, config.small_cell) for key, count in answers.counts.items()},
         target_tokens=None if withheld else float(np.median(answers.num_tokens.max(0)[scored])),
         withheld=f"fewer than {config.small_cell} subjects" if withheld else None,
     )
@@ -126,7 +133,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     rooted = best_over_templates(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
     null_rooted = best_over_templates(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
-        normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), *asked)
+        normalised = _compare_with_null(rooted, null_rooted, np.log(rooted), np.log(null_rooted), *asked)
     gamma = [
         ExposureAt(
             k=k,
@@ -138,32 +145,37 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     ]
     return replace(
         result,
-        likelihood=_compared(own, np.exp(null), true, null, *asked),
+        likelihood=_compare_with_null(own, np.exp(null), true, null, *asked),
         normalised=normalised,
         gamma=gamma,
         by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
         unconditional=_unconditional(true, answers.alone[scored], *asked),
-        drawn=_drawn(answers, scored, config),
+        drawn=_sampled_share(answers, scored, config),
     )
 
 
 def _unconditional(
     true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
 ) -> Unconditional | None:
-    """Compare each true item's probability after its prompt with that after none; None of a masked model."""
+    """Compare the probability of each true item after its prompt with that after no prompt; None if it was not scored
+    without one.
+    """
     both = ~np.isnan(alone)
     if not both.any():
         return None
     asked = estimate_arguments(config, households, both)
     return Unconditional(
-        n=_small(int(both.sum()), config.small_cell),
+        n=_hide_small_count(int(both.sum()), config.small_cell),
         log_alone=mean_estimate(alone[both], *asked),
         factor=to_factor(mean_estimate((true - alone)[both], *asked)),
         linked=share_estimate(true[both] > alone[both], *asked),
     )
 
 
-def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn | None:
+def _sampled_share(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn | None:
+    """Return the share of subjects whose item was sampled, beside the share expected from the likelihoods; None without
+    samples.
+    """
     if answers.drawn is None:
         return None
     asked = estimate_arguments(config, answers.prompts.households, scored)
@@ -176,28 +188,29 @@ def _drawn(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn |
 
 
 def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
-    """Return exact matches, exposure and likelihood if only the first ``num`` templates were used."""
+    """Return exact match, exposure and mean log-likelihood over the first ``num`` templates only."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
     log_probs = best_over_templates(answers.log_probs[:num])[scored]
     asked = estimate_arguments(config, answers.prompts.households, scored)
     return ByTemplates(
         num_templates=num,
         exact_match=share_estimate(np.any(hits, axis=0)[scored], *asked),
-        exposed_100=share_estimate(exposed(np.exp(_floor(log_probs)), 100), *asked),
+        exposed_100=share_estimate(exposed(np.exp(_nan_to_minus_infinity(log_probs)), 100), *asked),
         log_likelihood=mean_estimate(log_probs, *asked),
     )
 
 
-def _floor(log_probs: np.ndarray) -> np.ndarray:
+def _nan_to_minus_infinity(log_probs: np.ndarray) -> np.ndarray:
+    """Return log-probabilities with NaN replaced by minus infinity."""
     return np.where(np.isnan(log_probs), -np.inf, log_probs)
 
 
-def _small(count: int, cell: int) -> int | None:
-    """Return a count, or None if it is positive and below the small cell."""
+def _hide_small_count(count: int, cell: int) -> int | None:
+    """Return a count, or None if it is between 0 and the small cell."""
     return None if 0 < count < cell else count
 
 
-def _compared(
+def _compare_with_null(
     true: np.ndarray,
     null: np.ndarray,
     log_true: np.ndarray,
@@ -205,8 +218,9 @@ def _compared(
     config: ProbeConfig,
     households: np.ndarray | None,
 ) -> LikelihoodComparison:
-    """Compare true items with null items (those of random other subjects): mean likelihoods, their ratio, share above
-    the null, two paired tests, densities."""
+    """Compare the likelihoods of true items with those of null items (of random other subjects): means, ratio, share
+    above the null, paired tests, densities.
+    """
     both = ~np.isnan(null)
     every, of_both = (config, households), estimate_arguments(config, households, both)
     return LikelihoodComparison(
@@ -225,15 +239,16 @@ def _compared(
 
 
 def to_factor(difference: Estimate) -> Estimate:
-    """Return a mean log ratio and its interval as a factor (their exponentials)."""
+    """Return the exponential of a mean log ratio and of its interval."""
     ends = (difference.value, difference.low, difference.high)
     value, low, high = (None if end is None else math.exp(min(end, 700.0)) for end in ends)
     return replace(difference, value=value, low=low, high=high)
 
 
 def density(log_probs: np.ndarray, cell: int) -> Density:
-    """Return a Gaussian kernel density of log10 probabilities (Figs. 3 and 6), between the ``cell``-th lowest and
-    highest subject; empty if there are too few subjects or all values are equal."""
+    """Return a Gaussian kernel density of log10 probabilities on a grid between the ``cell``-th lowest and highest
+    subject; empty if there are too few subjects.
+    """
     values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
     if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:
         return Density(x=[], y=[])
@@ -243,7 +258,8 @@ def density(log_probs: np.ndarray, cell: int) -> Density:
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
-    """Return every answer, one row a (model, target, level, template, subject): numbers only, no item.
+    """Return the log-probabilities and matches of all probes as a private table, one row for each (model, target,
+    level, template, subject); it holds no item.
 
     ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep
     it private.
@@ -270,7 +286,9 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
 
 
 def results_table(probe: ProbeEvidence) -> Any:
-    """Return the published results as a table for a terminal (rich), one row for each model, target type and level."""
+    """Return the published probe results as a Rich table for the terminal, one row for each model, target type and
+    level.
+    """
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
         table.add_column(head, justify="left" if head in ("model", "asked for") else "right")

@@ -84,7 +84,7 @@ def probe_models(
     beginnings: Beginnings | None = None,
     progress: Progress | None = None,
 ) -> tuple[ProbeEvidence, list[tuple[str, Answers]], dict[str, SoftPrompt]]:
-    """Probe every model; return the evidence, the answers of each (model name, target, level), and the soft prompts by
+    """Run the ProPILE probes on every model; return the evidence, (model name, answers) pairs, and the soft prompts by
     name (``MODEL-TARGET``).
 
     Parameters
@@ -108,7 +108,7 @@ def probe_models(
     results, everything, learned = [], [], {}
     kept: dict[str, tuple[SoftPrompt, Sides, Template, str]] = {}
     for entry in models:
-        model, tokenizer = _load(entry, config)
+        model, tokenizer = _load_model(entry, config)
         asked = []
         for question in prompts:
             told = _prefixed(progress, f"{entry.name} {question.target} {question.level}")
@@ -120,12 +120,12 @@ def probe_models(
             soft_prompts = []
             for target in study.targets or tuple(dict.fromkeys(q.target for q in prompts)):
                 level, template = _first_template(subjects, target, config, templates)
-                white = _white_box(model, tokenizer, subjects, target, level, template, config, study, progress)
+                white = _probe_white_box(model, tokenizer, subjects, target, level, template, config, study, progress)
                 soft_prompts.append(white[0])
                 learned[f"{entry.name}-{target}"] = white[1]
                 if entry.name == source:
                     kept[target] = (white[1], white[2], template, nearest_text(model, tokenizer, white[1]))
-            transfer = [_transferred(model, tokenizer, *source_prompt, config) for source_prompt in kept.values()]
+            transfer = [_probe_transfer(model, tokenizer, *source_prompt, config) for source_prompt in kept.values()]
         results.append(
             ProbedModel(
                 name=entry.name,
@@ -150,7 +150,8 @@ def probe_models(
     return evidence, everything, learned
 
 
-def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokenizerFast]:
+def _load_model(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokenizerFast]:
+    """Return the model on its device (or the client of a model server) and its tokenizer."""
     if is_endpoint(Path(entry.path)):
         tokenizer = load_tokenizer(entry.path)
         return Server(Path(entry.path), tokenizer), tokenizer
@@ -159,15 +160,16 @@ def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[Any, PreTrainedTokeni
 
 
 def _prefixed(progress: Progress | None, where: str) -> Progress | None:
-    """Return a progress callback whose messages are prefixed by ``where``."""
+    """Return a progress callback that puts ``where`` before the name of the work."""
     return None if progress is None else lambda what, done, total: progress(f"{where}: {what}", done, total)
 
 
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """Return the deepest level (most other items in the prompt) that has a template for the target, and its first
-    template; A.4 uses one template only."""
+    """Return the level with most other items in the prompt that has a template for the target type, and its first
+    template.
+    """
     for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
@@ -177,7 +179,7 @@ def _first_template(
     raise PolicyError(f"no template asks for {target} at level {', '.join(config.levels)}")
 
 
-def _white_box(
+def _probe_white_box(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     subjects: Subjects,
@@ -188,12 +190,14 @@ def _white_box(
     study: SoftPromptStudy,
     progress: Progress | None,
 ) -> tuple[SoftPromptResult, SoftPrompt, Sides]:
-    """Train and measure the soft prompts of one target; return the result, the first prompt, and its subjects."""
+    """Train and measure the soft prompts of one target type; return their results, the first soft prompt, and its sets
+    of subjects.
+    """
     pool = max([study.prompt.num_subjects, *study.num_subjects])
     variants = [("", study.prompt), *study.variants()]
     rows, first = [], None
     for number, (sweep, settings) in enumerate(variants):
-        sides = soft_prompt_sides(subjects, target, settings.replace(num_validation=_validation(study)), pool=pool)
+        sides = soft_prompt_sides(subjects, target, settings.replace(num_validation=_num_validation(study)), pool=pool)
         told = _prefixed(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
         prompt = train_soft_prompt(
             model, tokenizer, sides, target, level, template, settings, config,
@@ -218,7 +222,7 @@ def _white_box(
     return extended(rows[0], SoftPromptResult, **about, sweeps=rows[1:]), *first
 
 
-def _transferred(
+def _probe_transfer(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     prompt: SoftPrompt,
@@ -227,19 +231,20 @@ def _transferred(
     text: str,
     config: ProbeConfig,
 ) -> TransferRow:
-    """Measure the first model's soft prompt, decoded to ``text``, in another model (Table 1); the row holds no text."""
+    """Measure on a model the soft prompt of another model, decoded to ``text``."""
     both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
     return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
 
 
-def _validation(study: SoftPromptStudy) -> int:
-    """Return one number of validation subjects for all variants, so that all are evaluated on the same subjects."""
+def _num_validation(study: SoftPromptStudy) -> int:
+    """Return the number of validation subjects, the same for all variants of the soft prompt."""
     return study.prompt.held_for_validation
 
 
 def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
-    """Compare answers to the same prompts before and after a change (a soft prompt): mean likelihoods, exact matches,
-    and the ratio of likelihoods."""
+    """Compare answers to the same prompts without and with a soft prompt: mean likelihoods, their ratio, and
+    exact-match rates.
+    """
     old, new = best_over_templates(before.log_probs), best_over_templates(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
     asked = estimate_arguments(config, before.prompts.households, both)
@@ -255,7 +260,7 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
 
 
 def with_heldout(members: ProbeEvidence, heldout: ProbeEvidence) -> ProbeEvidence:
-    """Return the members' evidence with the likelihoods and exact matches of held-out subjects added to each result."""
+    """Return the evidence on members with the results of held-out subjects added to each row."""
     found = {(model.name, row.target, row.level): row for model in heldout.models for row in model.results}
     models = []
     for model in members.models:
@@ -281,8 +286,9 @@ def write_probe(
     study: SoftPromptStudy | None = None,
     inputs: dict[str, str],
 ) -> Path:
-    """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``, with soft
-    prompts as separate artefacts in the parent folder; return the page's path."""
+    """Write the probe results: publishable ``probe.json`` and ``probe.html``, private ``answers.parquet``, and soft
+    prompts beside the folder; return the page's path.
+    """
 
     folder = Path(folder)
     settings = to_json(evidence.settings)

@@ -30,7 +30,8 @@ DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
 def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct random strings in an item's format, not the item; for mail see `mails_of_others`.
+    """Return up to ``num`` distinct random strings in the format of an item (a phone number or date, say), without the
+    item.
 
     Parameters
     ----------
@@ -43,17 +44,17 @@ def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", see
     """
     random = generator(seed, 31)
     found: dict[str, None] = {}
-    kind = _kind(item, target)
-    phone = _phones(item, language) if kind == "phone" else None
+    kind = _decoy_kind(item, target)
+    phone = _phone_drawer(item, language) if kind == "phone" else None
     for _ in range(num * TRIES):
         if len(found) == num:
             break
         if kind == "date":
-            decoy = _date(item, random)
+            decoy = _draw_date(item, random)
         elif phone is not None:
             decoy = phone(random)
         else:
-            decoy = _redrawn(item, random, letters=target not in WORDED)
+            decoy = _redraw_characters(item, random, letters=target not in WORDED)
         if decoy is not None and decoy != item:
             found[decoy] = None
     return list(found)
@@ -63,23 +64,27 @@ def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", see
 WORDED = frozenset({"address", "street", "doctor", "hospital", "university", "city", "town", "relationship"})
 
 
-def _kind(item: str, target: str) -> str:
+def _decoy_kind(item: str, target: str) -> str:
+    """Return how decoys of an item are drawn: "date", "phone" or "other"."""
     if DATE.fullmatch(item.strip()):
         return "date"
     return "phone" if target in ("phone", "fax") else "other"
 
 
-def _digit(random: np.random.Generator) -> str:
+def _random_digit(random: np.random.Generator) -> str:
+    """Return a random decimal digit."""
     return str(int(random.integers(10)))
 
 
-def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
-    """Return the item with random digits (and letters) after its first ``keep`` digits; None if no digit is left."""
+def _redraw_characters(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
+    """Return the item with its digits (and letters, if so) drawn anew, except the first ``keep`` digits; None if no
+    digit is left to draw.
+    """
     drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
     for c in item:
         if c.isascii() and c.isdigit():
             seen += 1
-            drawn.append(c if seen <= keep else _digit(random))
+            drawn.append(c if seen <= keep else _random_digit(random))
         elif letters and num_digits and c.isascii() and c.isalpha():
             pool = string.ascii_uppercase if c.isupper() else string.ascii_lowercase
             drawn.append(pool[int(random.integers(26))])
@@ -88,32 +93,33 @@ def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int
     return "".join(drawn) if num_digits > keep else None
 
 
-def _phones(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
-    """Return a function that draws another number of the same country and line type; if the item is no valid number,
-    its first two digits are kept."""
+def _phone_drawer(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
+    """Return a function that draws a random phone number of the item's country and line type."""
     import phonenumbers
 
     for region in REGIONS.get(language, REGIONS["en"]):
-        number = _parsed(item, region)
+        number = _parse_phone(item, region)
         if number is not None and phonenumbers.is_valid_number(number):
             break
     else:
-        return lambda random: _redrawn(item, random, letters=False, keep=2)
+        return lambda random: _redraw_characters(item, random, letters=False, keep=2)
     national = phonenumbers.national_significant_number(number)
     kind = phonenumbers.number_type(number)
     # Country, trunk digit and the first digit of the number: the kind of line or the region hangs on them.
     keep = len(re.sub(r"\D", "", item)) - len(national) + 1
 
     def draw(random: np.random.Generator) -> str | None:
-        decoy = _redrawn(item, random, letters=False, keep=keep)
-        other = None if decoy is None else _parsed(decoy, region)
+        """Return a random number like the item; None if it is not valid or of another line type."""
+        decoy = _redraw_characters(item, random, letters=False, keep=keep)
+        other = None if decoy is None else _parse_phone(decoy, region)
         # A number that is not valid is of no kind.
         return decoy if other is not None and phonenumbers.number_type(other) == kind else None
 
     return draw
 
 
-def _parsed(text: str, region: str) -> Any:
+def _parse_phone(text: str, region: str) -> Any:
+    """Return a parsed phone number, None if the text is none."""
     import phonenumbers
 
     try:
@@ -122,8 +128,8 @@ def _parsed(text: str, region: str) -> Any:
         return None
 
 
-def _date(item: str, random: np.random.Generator) -> str | None:
-    """Return a random valid date in the format of the item; four-digit years lie in 1930-2011, days are at most 28."""
+def _draw_date(item: str, random: np.random.Generator) -> str | None:
+    """Return a random date in the format of the item; four-digit years lie in 1930-2011, days are at most 28."""
     found = DATE.fullmatch(item.strip())
     assert found is not None
     first, mark, second, third = found.groups()
@@ -131,6 +137,7 @@ def _date(item: str, random: np.random.Generator) -> str | None:
     day, month = int(random.integers(1, 29)), int(random.integers(1, 13))
 
     def shaped(number: int, like: str) -> str:
+        """Return a number with a leading zero if ``like`` has two digits."""
         return f"{number:02d}" if len(like) == 2 else str(number)
 
     if len(first) == 4:
@@ -146,7 +153,8 @@ def is_mail(item: str) -> bool:
 
 
 def mails_of_others(item: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[tuple[str, str]]:
-    """Return up to ``num`` invented names with mail addresses built from them as ``item`` is from ``name``.
+    """Return up to ``num`` (name, mail address) pairs of invented people whose addresses are built as ``item`` is from
+    ``name``.
 
     Names have as many parts as ``name``; digits, and letters that come from no name, are drawn anew.
 
@@ -165,8 +173,10 @@ def mails_of_others(item: str, name: str, num: int, *, language: str = "en", see
         given = lists["women"] if random.random() < 0.5 else lists["men"]
         drawn = [str(random.choice(given)) for _ in own[1:]] + [str(random.choice(lists["surnames"]))]
         other = dict(zip(own, drawn, strict=True))
-        mail = _address_for_name(item, {_folded(word): _folded(drawn) for word, drawn in other.items()}, random)
-        called = WORD.sub(lambda word, other=other: _cased(other[word[0]], word[0]), name)  # type: ignore[misc]
+        mail = _address_for_name(
+            item, {_ascii_letters(word): _ascii_letters(drawn) for word, drawn in other.items()}, random
+        )
+        called = WORD.sub(lambda word, other=other: _match_case(other[word[0]], word[0]), name)  # type: ignore[misc]
         if mail != item and called.casefold() != name.casefold():
             found[mail] = called
     return [(called, mail) for mail, called in found.items()]
@@ -175,26 +185,28 @@ def mails_of_others(item: str, name: str, num: int, *, language: str = "en", see
 WORD = re.compile(r"[^\W\d_]+")
 
 
-def _folded(word: str) -> str:
-    """Return a word as mail addresses write it: lower-case ASCII letters, without accents."""
+def _ascii_letters(word: str) -> str:
+    """Return a word in lower-case ASCII letters without accents, as in mail addresses."""
     plain = unicodedata.normalize("NFKD", word.casefold())
     return "".join(c for c in plain if c.isascii() and c.isalpha())
 
 
-def _cased(word: str, like: str) -> str:
-    """Return a word in the letter case of another."""
+def _match_case(word: str, like: str) -> str:
+    """Return a word in the letter case (upper, lower or mixed) of another."""
     return word.upper() if like.isupper() and len(like) > 1 else word.lower() if like.islower() else word
 
 
 def _address_for_name(item: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """Return a mail address in which each part of the owner's name, or its initials, is replaced by that of the other
-    name; ``other`` maps old parts to new."""
+    """Return a mail address with the parts of the owner's name replaced by those of another (``other``: old -> new) and
+    its digits drawn anew.
+    """
     local, at, host = item.partition("@")
 
     def exchanged(found: re.Match[str]) -> str:
+        """Return the replacement for a run of letters or digits in the address."""
         part = found[0].casefold()
         if part.isdigit():
-            return "".join(_digit(random) for _ in part)
+            return "".join(_random_digit(random) for _ in part)
         for own, drawn in sorted(other.items(), key=lambda pair: -len(pair[0])):
             if own and own in part:
                 before, _, after = part.partition(own)
@@ -205,7 +217,9 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
 
 
 def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """Return the other name's initials if ``part`` begins one of the owner's names; else as many random letters."""
+    """Return the initial letters of the other name if ``part`` begins one of the owner's names; else as many random
+    letters.
+    """
     for own, drawn in other.items():
         if part and own.startswith(part):
             return drawn[: len(part)]

@@ -82,7 +82,7 @@ class ProbeModel:
 
 
 def objective_of(path: Path | str) -> str:
-    """Return "mlm" or "clm" (masked or causal language model), by the architecture in a model's config."""
+    """Return the objective of a model folder from its config: "mlm" (masked) or "clm" (causal language model)."""
     from transformers import AutoConfig
 
     try:
@@ -94,7 +94,7 @@ def objective_of(path: Path | str) -> str:
 
 
 def require_language(language: str) -> None:
-    """Raise `PolicyError` unless the page for an individual exists in this language."""
+    """Raise `PolicyError` unless the page for an individual can be written in this language."""
     if language not in LANGUAGES:
         raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
 
@@ -105,7 +105,8 @@ def all_prompts(
     templates: Sequence[Template] | None,
     beginnings: Beginnings | None = None,
 ) -> tuple[list[Prompts], list[NotAsked]]:
-    """Return the prompts of every target type and level, and the (target, level) pairs for which there is no template.
+    """Build the prompts of every target type and level; return them and the (target, level) pairs that no template
+    fits.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def all_prompts(
 def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
-    """Return the (target type, level) pairs to prompt for; raises as :func:`all_prompts` unless one has a template."""
+    """Return the (target type, level) pairs to prompt for; raise `PolicyError` if no template fits any of them."""
     asked = _targets_and_levels(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
@@ -147,8 +148,7 @@ def require_questions(
 
 
 def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftPromptStudy) -> None:
-    """Raise `CorpusError`, with the number missing, if fewer subjects have an item of a target type than its soft
-    prompts (those of the sweeps too) need for training, validation and evaluation."""
+    """Raise `CorpusError` if a target type has too few subjects to train, validate and evaluate its soft prompts."""
     configs = [study.prompt, *(config for _, config in study.variants())]
     size, validation = max(c.num_subjects for c in configs), max(c.held_for_validation for c in configs)
     for target in targets:
@@ -162,8 +162,8 @@ def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftProm
 
 
 def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
-    """Return the training sizes for soft prompts: at most six powers of two up to 512, such that half of the subjects
-    are left for evaluation; empty where there are too few.
+    """Return the numbers of training subjects to compare soft prompts with: up to six powers of two that leave half of
+    the subjects for evaluation.
 
     >>> sizes_that_fit(60), sizes_that_fit(10_000), sizes_that_fit(16)
     ((1, 2, 4, 8, 16), (16, 32, 64, 128, 256, 512), ())
@@ -173,8 +173,7 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
 
 
 def _targets_and_levels(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Return the (target type, level) pairs to prompt for; default types: those of at least a small
-    cell of subjects."""
+    """Return the (target type, level) pairs to prompt for; by default all types that enough subjects have."""
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name
@@ -197,8 +196,8 @@ def make_prompts(
     strict: bool = False,
     beginnings: Beginnings | None = None,
 ) -> Prompts:
-    """Return the prompts for one target type at one level, with the true and null items; no templates where none fits,
-    or where the level needs document beginnings and there are none.
+    """Build the prompts for one target type at one level, with the true item of each subject and a null item of another
+    subject.
 
     Raises
     ------
@@ -235,7 +234,9 @@ def make_prompts(
 def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
-    """Return the templates for a target type at a level, and the item types that fill {pii_1} and {pii_2}."""
+    """Return the templates that fit a target type at a level, and the item types that can fill their fields {pii_1} and
+    {pii_2}.
+    """
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
     others = [name for name in config.given or subjects.types if name not in unasked]
@@ -250,15 +251,16 @@ def usable_templates(
 
 
 def _num_other_items(template: Template) -> int:
-    """Return how many of the fields {pii_1} and {pii_2} a template needs."""
+    """Return how many of the fields {pii_1} and {pii_2} a template has."""
     return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
 
 
 def _after_beginnings(
     beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
 ) -> list[str | None]:
-    """Return prompts prefixed by the ``number``-th document beginning, or by the next one where that belongs to the
-    subject; None if no other subject has one. ``rows`` are the subjects' rows."""
+    """Return the prompts, each after the beginning of another subject's document (the ``number``-th, or the next if it
+    is the subject's own); None stays None.
+    """
     first = number % len(beginnings)
     order = [*beginnings[first:], *beginnings[:first]]
     others = (next((text for owner, text in order if owner != row), None) for row in rows)
@@ -268,8 +270,9 @@ def _after_beginnings(
 def fill_template(
     template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
 ) -> list[str | None]:
-    """Return each chosen subject's prompt, ``others`` being the types of {pii_1} and {pii_2}; None if an item is
-    missing."""
+    """Return the prompt of each chosen subject: the template filled with the subject's items; None if one
+    is missing.
+    """
     language = template.language if template.language in ("en", "fr") else language
     fixed = {"target_pii_type": pii_type(target).label(language)}
     fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}

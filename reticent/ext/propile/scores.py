@@ -53,13 +53,16 @@ class Pairs:
 
     @property
     def num_target_tokens(self) -> np.ndarray:
+        """Number of tokens of each target, int64 (R,)."""
         return np.array([len(target) for target in self.targets], dtype=np.int64)
 
 
 def encode_pairs(
     tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], targets: Sequence[str], objective: str
 ) -> Pairs:
-    """Tokenise each prompt with its target; white space at the prompt's end belongs to the target."""
+    """Return the token ids of each prompt and of its target, split where the target begins; white space at the prompt's
+    end counts to the target.
+    """
     bare = [prompt.rstrip() for prompt in prompts]
     joint = [prompt if prompt[len(cut) :] else cut for prompt, cut in zip(prompts, bare, strict=True)]
     backend = core_tokenizer(tokenizer)
@@ -82,8 +85,9 @@ def encode_pairs(
 
 
 def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
-    """Yield batches of row numbers of equal length, rows of equal ``ties`` adjacent, each of at most ``budget`` tokens
-    at ``length + more`` tokens a row."""
+    """Yield batches of row numbers of equal length with at most ``budget`` tokens, at ``length + more`` tokens a row;
+    rows of equal ``ties`` are adjacent.
+    """
     order = np.lexsort((ties, lengths))
     values, starts = np.unique(lengths[order], return_index=True)
     for length, run in zip(values, np.split(order, starts[1:]), strict=False):
@@ -103,7 +107,8 @@ def score_causal_pairs(
     bf16: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return log Pr(target | prompt), the sum over the target's tokens (ProPILE Eq. 2), float64, shape (R,).
+    """Return log Pr(target | prompt) under a causal model, summed over the target's tokens (ProPILE Eq. 2); float64
+    (R,).
 
     NaN where prompt and target are longer than the model's context, or the target has no token.
 
@@ -133,7 +138,7 @@ def score_causal_pairs(
         rows = usable[chosen]
         distinct, of_prompt = np.unique(prompt_of[rows], return_inverse=True)
         prompt_PL = torch.tensor([prompts[number] for number in distinct], dtype=torch.int64, device=device)
-        target_RL, row_N, column_N = _padded([pairs.targets[row] for row in rows], device)
+        target_RL, row_N, column_N = _pad_rows([pairs.targets[row] for row in rows], device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
             state_RLD, head = _target_states(
                 model, prompt_PL, torch.as_tensor(of_prompt, device=device), target_RL, soft, share_prefix
@@ -155,8 +160,10 @@ def score_causal_pairs(
     return scores
 
 
-def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return token ids, zero-padded on the right, (R, L), and row and column of each token that is no padding."""
+def _pad_rows(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return token ids zero-padded on the right, (R, L), and row and column of each token that is not padding, as
+    tensors on the device.
+    """
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
     values = np.zeros(held.shape, dtype=np.int64)
@@ -166,7 +173,7 @@ def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.T
 
 
 def with_soft_prompt(model: PreTrainedModel, ids_PL: torch.Tensor, soft_SD: torch.Tensor) -> torch.Tensor:
-    """Return the embeddings of prompts with the soft prompt before them, (P, S + L, D)."""
+    """Return the input embeddings of prompts with a soft prompt before them, (P, S + L, D)."""
     embedding: Any = model.get_input_embeddings()
     words = embedding(ids_PL)
     return torch.cat([soft_SD.to(words.dtype).expand(len(ids_PL), -1, -1), words], dim=1)
@@ -180,11 +187,13 @@ def _target_states(
     soft: torch.Tensor | None,
     share_prefix: bool,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-    """Return the hidden states that predict the tokens of the targets (R, L, D), and the head that turns them into
-    logits. Padding is on the right, so causal attention does not reach it."""
+    """Return the hidden states that predict the targets' tokens, (R, L, D), and the function that turns them into
+    logits.
+    """
     head = lm_head(model)
 
     def dressed(ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the model's inputs for token ids: the ids, or their embeddings after the soft prompt."""
         return {"input_ids": ids} if soft is None else {"inputs_embeds": with_soft_prompt(model, ids, soft)}
 
     make_logits = head if head is not None else (lambda logits: logits)
@@ -213,7 +222,8 @@ def score_masked_pairs(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, list[list[int]]]:
-    """Return each target's pseudo-log-likelihood, float64 (R,), and the likeliest token id at each of its masks.
+    """Return the pseudo-log-likelihood of each target under a masked model, float64 (R,), and the likeliest token at
+    each of its positions.
 
     The target is replaced by as many masks as it has tokens; the score is the sum of log p(token | prompt, unmasked
     tokens). NaN as in `score_causal_pairs`.
@@ -269,8 +279,8 @@ def score_masked_pairs(
 
 
 def by_room(prompts: Sequence[Sequence[int]], most: int, num_positions: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield (number of new tokens that fit, rows of the prompts with that room), at most ``most`` tokens; empty prompts
-    and prompts that leave no room are left out.
+    """Yield (number of tokens that can be generated, prompt indices) groups: the room that the model's context leaves,
+    at most ``most``.
 
     >>> list(by_room([[1], [], [1, 2, 3], [5] * 8, [4]], 6, 8))
     [(5, [2]), (6, [0, 4])]
@@ -292,7 +302,7 @@ def generate_texts(
     batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
-    """Return each prompt's likeliest continuation by beam search (1 beam: greedy), without end-of-text tokens.
+    """Return the text that a model generates after each prompt by beam search (1 beam: greedy decoding).
 
     An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "". A server
     writes greedily, whatever the beams.

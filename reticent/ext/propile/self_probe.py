@@ -56,20 +56,23 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """Return "clear" if the item was generated or is likelier than those of 99 in 100 others, "some" if of 19 in
-        20, "none", or "unknown" with too few others."""
-        return self._level(self.said, self.rank)
+        """How clearly the model knows the item: "clear" (generated, or likelier than 99 % of others' items), "some"
+        (than 95 %), "none", or "unknown" with too few others.
+        """
+        return self._grade(self.said, self.rank)
 
     @property
     def origin(self) -> str:
-        """Return "learned" if the base model shows nothing of an item found, "partly" if less, "guessed" if as much; ""
-        without a base model or a finding."""
+        """Where a known item comes from, by the base model's result: "learned" (base knows nothing), "partly" (base
+        knows less), "guessed" (base knows as much); "" if unknown.
+        """
         if self.level not in ("clear", "some") or (self.base_rank is None and self.base_said is None):
             return ""
-        base = self._level(self.base_said, self.base_rank)
+        base = self._grade(self.base_said, self.base_rank)
         return "guessed" if base in ("clear", self.level) else "partly" if base == "some" else "learned"
 
-    def _level(self, said: bool | None, rank: int | None) -> str:
+    def _grade(self, said: bool | None, rank: int | None) -> str:
+        """Return "clear", "some", "none" or "unknown" from whether the item was generated and its rank among others."""
         if said:
             return "clear"
         if rank is None:
@@ -79,7 +82,7 @@ class Finding:
 
 
 def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
-    """Return items of invented subjects, among which a real subject's items are ranked."""
+    """Return invented subjects with their items, as rivals among which a real subject's items are ranked."""
 
     rows: dict[str, list[Any]] = {}
     for batch in iter_records(SynthConfig(num_individuals=num, languages=(language,), seed=seed)):  # type: ignore[arg-type]
@@ -97,7 +100,8 @@ def probe_myself(
     config: ProbeConfig,
     base: PreTrainedModel | None = None,
 ) -> list[Finding]:
-    """Return a finding for each of one individual's items except the name, over all templates.
+    """Probe a model for one individual's own items, given the name; return a finding for each item type except the
+    name.
 
     Parameters
     ----------
@@ -121,10 +125,10 @@ def probe_myself(
     found = []
     for target in given:
         rivals = _rivals(me, target, others, config)
-        finding = _finding_for(model, tokenizer, objective, me, target, given, rivals, config)
+        finding = _probe_item(model, tokenizer, objective, me, target, given, rivals, config)
         if finding is None:
             continue
-        before = None if base is None else _finding_for(base, tokenizer, objective, me, target, given, rivals, config)
+        before = None if base is None else _probe_item(base, tokenizer, objective, me, target, given, rivals, config)
         if before is not None:
             finding = replace(finding, base_rank=before.rank, base_said=before.said)
         found.append(finding)
@@ -141,7 +145,9 @@ class _Rival(NamedTuple):
 
 
 def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeConfig) -> list[_Rival]:
-    """Return the decoys that the subject's item of one type is ranked among."""
+    """Return the decoy items that the individual's item of one type is ranked among: those of others, or random ones of
+    the same format.
+    """
     own, name = str(me.items[target][0]), str(me.items["name"][0])
     if others is None and is_mail(own):
         pairs = mails_of_others(own, name, NUM_INVENTED, language=config.language, seed=config.seed)
@@ -155,17 +161,19 @@ def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeCon
 
 
 def _under_rival_names(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
-    """Return the subject, followed by copies of the subject under the name of each rival (decoy)."""
+    """Return subjects with equal items: the individual, and a copy under the name of each rival."""
     items = {name: [*values, *[values[0]] * len(rivals)] for name, values in me.items.items()}
     items["name"] = [me.items["name"][0], *(rival.name or me.items["name"][0] for rival in rivals)]
     return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), me.counts)
 
 
-def _finding_for(
+def _probe_item(
     model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[_Rival],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
-    """Return the finding for one type of item; None if there is no usable prompt."""
+    """Probe a model for one type of an individual's items, ranked among the rivals'; None if no prompt can be made or
+    scored.
+    """
     beside = [name for name in given if name != target]
     templates = [
         template
@@ -204,7 +212,7 @@ def _finding_for(
 
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
-    """Return the findings as an HTML page that holds no item."""
+    """Return the findings as an HTML page for the individual; it holds none of the items."""
     require_language(language)
     return self_html(
         findings,

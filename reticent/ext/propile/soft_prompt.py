@@ -66,7 +66,7 @@ class Sides:
 
 
 def soft_prompt_sides(subjects: Subjects, target: str, config: SoftPromptConfig, *, pool: int | None = None) -> Sides:
-    """Return disjoint training, validation and evaluation sets of the subjects who have the target type.
+    """Split the subjects who have an item of a type into disjoint training, validation and evaluation sets.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ def train_soft_prompt(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> SoftPrompt:
-    """Return the soft prompt that makes the training subjects' items likeliest, of the epoch with the best validation
-    score; the model does not change.
+    """Train a soft prompt (embeddings before the prompt) that makes the training subjects' items likeliest; return that
+    of the epoch with the best validation score.
 
     AdamW on the mean negative log-likelihood of each target's tokens (Eq. 1); only the S embeddings have gradients.
     The evaluation subjects are not used.
@@ -112,7 +112,7 @@ def train_soft_prompt(
     prompts = [
         make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)
     ]
-    training, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
+    training, held = (_fitting_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
     train = RowsOfPairs.of(training, device)
     soft_SD = initial_embeddings(model, tokenizer, target, config).requires_grad_()
     optimizer = torch.optim.AdamW([soft_SD], lr=config.learning_rate)
@@ -151,9 +151,10 @@ def train_soft_prompt(
     return SoftPrompt(kept.float().cpu(), target, template.text, history, best_epoch)
 
 
-def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
-    """Return one template's tokenised prompts and items that fit the model's context beside
-    ``num_soft`` soft tokens."""
+def _fitting_pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
+    """Return the prompts and items of one template as tokens, without those too long for the model's context with
+    ``num_soft`` soft tokens.
+    """
 
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
     pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
@@ -168,7 +169,9 @@ def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num
 def initial_embeddings(
     model: Any, tokenizer: PreTrainedTokenizerFast, target: str, config: SoftPromptConfig
 ) -> torch.Tensor:
-    """Return the initial values of a soft prompt, float32 (S, D), on the model's device, as ``config.init`` says."""
+    """Return the first embeddings of a soft prompt, float32 (S, D): of the item type's word, the vocabulary's mean, or
+    random, by ``config.init``.
+    """
     weight_VD = model.get_input_embeddings().weight.detach()
     if config.init == "type":
         # The word as it stands inside a text; a word of several tokens gives them in turn.
@@ -195,6 +198,9 @@ class RowsOfPairs:
 
     @classmethod
     def of(cls, pairs: Pairs, device: torch.device) -> RowsOfPairs:
+        """Return prompt-target pairs as one padded tensor of token ids on the device, with each target's
+        start and end.
+        """
         starts = np.array([len(prompt) for prompt in pairs.prompts], dtype=np.int64)
         ends = starts + pairs.num_target_tokens
         ids = np.zeros((len(pairs), ends.max(initial=1)), dtype=np.int64)
@@ -204,7 +210,7 @@ class RowsOfPairs:
 
 
 def target_loss(model: Any, pairs: RowsOfPairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
-    """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
+    """Return the loss of a soft prompt: mean over rows of -log Pr(target | soft prompt, prompt) (Eq. 1)."""
     starts, ends = pairs.starts_R[rows], pairs.ends_R[rows]
     columns = np.arange(ends.max())
     wanted = np.nonzero((columns >= starts[:, None]) & (columns < ends[:, None]))
@@ -231,7 +237,7 @@ def _validation_score(
     config: SoftPromptConfig,
     target: str,
 ) -> tuple[float, float]:
-    """Return the criterion of the best epoch, higher is better: (exact-match rate, or 0 if unused; minus the loss)."""
+    """Return the score by which the best epoch is chosen, higher is better: (exact-match rate or 0, minus the loss)."""
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss
@@ -252,7 +258,7 @@ def probe_with_soft_prompt(
     *,
     text: str | None = None,
 ) -> tuple[Answers, Answers]:
-    """Return the evaluation subjects' answers without and with the soft prompt, both by greedy decoding (A.4).
+    """Probe a model on the evaluation subjects without and with a soft prompt, by greedy decoding; return both answers.
 
     ``text`` replaces the soft prompt for a model that it was not trained on (:func:`nearest_text`).
     """
@@ -266,7 +272,7 @@ def probe_with_soft_prompt(
 
 
 def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPrompt) -> str:
-    """Return the text of the vocabulary tokens whose embeddings are nearest (Euclidean) to a soft prompt's (Table 1).
+    """Decode a soft prompt to text: the vocabulary tokens whose embeddings are nearest to it.
 
     It goes before the query of another model. Special tokens are not among the candidates.
     """
@@ -281,9 +287,7 @@ def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPro
 def write_soft_prompt(
     folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
 ) -> None:
-    """Write a soft prompt as ``soft_prompt.safetensors`` and ``history.json``, readable by the owner alone: it was
-    learned from individuals.
-    """
+    """Write a soft prompt and its training history to a folder as a private artefact."""
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
         save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")

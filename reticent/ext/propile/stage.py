@@ -39,7 +39,9 @@ _STREAM = 101
 
 
 def table_of(job: Job) -> Path:
-    """Return the path of the table of subjects of a job that has probes."""
+    """Return the path of the table of individuals' items that a job's probes use: ``probe.subjects`` or the table of
+    ``detect.records``.
+    """
     assert job.probe is not None
     table = job.probe.subjects or job.detect.of("records").get("table")
     if table is None:
@@ -48,7 +50,7 @@ def table_of(job: Job) -> Path:
 
 
 def probe_inputs(run: Run) -> dict[str, str]:
-    """Return the fingerprints of the input files of a job's probes, by name; empty if it has none."""
+    """Return name -> fingerprint of the files that a job's probes read (subjects, templates); empty without probes."""
     if run.job.probe is None:
         return {}
     files = {"probe:subjects": table_of(run.job), "probe:templates": run.job.probe.templates}
@@ -56,19 +58,24 @@ def probe_inputs(run: Run) -> dict[str, str]:
 
 
 def check_probes(job: Job) -> None:
-    """Raise `PolicyError` or `CorpusError`, before any training, if a job's probes have no prompt to make."""
+    """Raise `PolicyError` or `CorpusError`, before any training, if no prompt can be made for a job's probes."""
 
-    subjects, templates = _read(job)
-    _require(job, subjects, templates)
+    subjects, templates = _read_probe_files(job)
+    _require_prompts(job, subjects, templates)
 
 
 def check_members(run: Run) -> None:
-    """Raise `PolicyError` or `CorpusError`, before any training, if the members alone are too few to probe."""
-    subjects, templates = _read(run.job)
-    _require(run.job, _on_side(run, subjects)[MEMBERS], templates)
+    """Raise `PolicyError` or `CorpusError`, before any training, if no prompt can be made for the members alone, or
+    they are too few for soft prompts.
+    """
+    subjects, templates = _read_probe_files(run.job)
+    _require_prompts(run.job, _split_subjects(run, subjects)[MEMBERS], templates)
 
 
-def _require(job: Job, subjects: Subjects, templates: tuple[Template, ...] | None) -> None:
+def _require_prompts(job: Job, subjects: Subjects, templates: tuple[Template, ...] | None) -> None:
+    """Raise `PolicyError` or `CorpusError` if no prompt can be made for these subjects, or they are too few for soft
+    prompts.
+    """
     assert job.probe is not None
     asked = require_questions(subjects, job.probe, templates)
     if job.probe.soft_prompt is not None and any(model.objective == "clm" for model in job.model):
@@ -76,7 +83,8 @@ def _require(job: Job, subjects: Subjects, templates: tuple[Template, ...] | Non
         require_subjects(subjects, targets, SoftPromptStudy(prompt=job.probe.soft_prompt))
 
 
-def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
+def _read_probe_files(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
+    """Return the subjects and templates of a job's probes; templates None for the built-in ones."""
     assert job.probe is not None
     subjects = read_subjects(table_of(job), fold=job.corpus.ids == "fold")
     if subjects.ids is None:
@@ -84,8 +92,10 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
     return subjects, read_templates(job.probe.templates) if job.probe.templates else None
 
 
-def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
-    """Return side (members, held-out) -> its subjects."""
+def _split_subjects(run: Run, subjects: Subjects) -> dict[str, Subjects]:
+    """Split the subjects into members and held-out individuals, with households as in the split; those without a
+    document are left out.
+    """
     known = run.individuals.table.column("individual_id").combine_chunks()
     ids = as_read(
         pa.array(subjects.ids, known.type),
@@ -107,12 +117,12 @@ def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
 
 
 def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
-    """Return for each type the texts that precede a member's item in the member's own documents, at most one a member,
-    in random order, with the member's row; None if no level needs them.
+    """Return for each item type the text before the item in a document of its own member, as (row of the member, text),
+    shuffled; None if no level uses it.
 
     Parameters
     ----------
-    members : as `_on_side` returns them, with ids as in the documents
+    members : as `_split_subjects` returns them, with ids as in the documents
     """
     assert run.job.probe is not None
     assert members.ids is not None
@@ -134,16 +144,18 @@ def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
 
 
 def run_probes(run: Run) -> ProbeEvidence:
-    """Run the probes of a job; return the section ``probe`` of the evidence."""
+    """Run a job's ProPILE probes on the base and last checkpoints, for members and held-out individuals; return the
+    evidence.
+    """
 
     from reticent.ext.propile.measure import probe_models, with_heldout
 
     job = run.job
-    subjects, templates = _read(job)
+    subjects, templates = _read_probe_files(job)
     config = job.probe
     assert config is not None
     study = None if config.soft_prompt is None else SoftPromptStudy(prompt=config.soft_prompt)
-    on_side, models = _on_side(run, subjects), []
+    on_side, models = _split_subjects(run, subjects), []
     for model in job.model:
         named = f" of {model.name}" if len(job.model) > 1 else ""
         if job.subject is None or job.subject.base is not None:
@@ -155,6 +167,7 @@ def run_probes(run: Run) -> ProbeEvidence:
     beginnings = beginnings_of(run, on_side[MEMBERS])
 
     def probed(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
+        """Run the probes on the subjects of one side."""
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
             def told(what: str, done: int, total: int) -> None:

@@ -24,17 +24,18 @@ US_DIGITS = 10
 LOCATION_DIGITS = 3
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
+    """Return a text with each run of white space as one space."""
     return " ".join(text.split())
 
 
 def contains(text: str, target: str) -> bool:
-    """Whether the text contains the target, with each run of white space read as one space (ProPILE §4.2: exact match).
+    """Return whether the text contains the target, white space normalised (ProPILE §4.2: exact match).
 
     >>> contains("write to  jd@abc.com or", "jd@abc.com"), contains("jd@abc.co", "jd@abc.com")
     (True, False)
     """
-    return bool(target.strip()) and _squeezed(target) in _squeezed(text)
+    return bool(target.strip()) and _squeeze(target) in _squeeze(text)
 
 
 def national_digits(number: str) -> str:
@@ -48,7 +49,7 @@ def national_digits(number: str) -> str:
 
 
 def phone_numbers(text: str, *, num_digits: int = LOCATION_DIGITS) -> list[str]:
-    """Return the digits of each number in the text of at least ``num_digits`` digits: US numbers, then all others.
+    """Return the phone numbers in a text as strings of digits, of at least ``num_digits`` digits; US numbers first.
 
     >>> phone_numbers("call (555) 123-4567 or 555.765.4321, room 12")
     ['5551234567', '5557654321']
@@ -67,7 +68,7 @@ def find_emails(text: str) -> list[str]:
 
 
 def email_ids(text: str) -> list[str]:
-    """Return the part before each @ in the text, in lower case; the domain may be cut off.
+    """Return the local part of each e-mail address in a text, in lower case; the domain may be cut off.
 
     >>> email_ids("J.Doe@abc.com or info@")
     ['j.doe', 'info']
@@ -85,12 +86,12 @@ def edit_distance(a: str, b: str) -> int:
 
 
 def location_code(text: str, target: str) -> bool:
-    """Whether a number in the text has the first three digits of the target."""
+    """Return whether a phone number in the text has the same first three digits as the target."""
     return first_digits(text, target, num_digits=LOCATION_DIGITS)
 
 
 def first_digits(text: str, target: str, *, num_digits: int) -> bool:
-    """Whether a number in the text begins with the first ``num_digits`` digits of the target."""
+    """Return whether a phone number in the text has the same first ``num_digits`` digits as the target."""
     wanted = national_digits(target)[:num_digits]
     return len(wanted) == num_digits and any(
         digits.startswith(wanted) for digits in phone_numbers(text, num_digits=num_digits)
@@ -98,14 +99,14 @@ def first_digits(text: str, target: str, *, num_digits: int) -> bool:
 
 
 def within_edits(text: str, target: str, *, distance: int) -> bool:
-    """Whether a number in the text has an edit distance of at most ``distance`` digits from the target."""
+    """Return whether a phone number in the text differs from the target by at most ``distance`` digit edits."""
     wanted = national_digits(target)
     near = (d for d in phone_numbers(text) if abs(len(d) - len(wanted)) <= distance)
     return len(wanted) > distance and any(edit_distance(digits, wanted) <= distance for digits in near)
 
 
 def email_id(text: str, target: str) -> bool:
-    """Whether an address in the text has the same part before the @ as the target."""
+    """Return whether an e-mail address in the text has the same local part as the target."""
     wanted = email_ids(target)
     return bool(wanted) and wanted[0] in email_ids(text)
 
@@ -124,7 +125,9 @@ STRING_METRICS: Mapping[str, Mapping[str, Metric]] = {
 
 
 def score_strings(target_type: str, texts: Sequence[str], targets: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return metric -> bool array over (text, target) pairs: the exact match, and the target type's metrics."""
+    """Return metric name -> bool array, one entry for each (text, target) pair: exact match and the metrics of the
+    target type.
+    """
     metrics = {"exact_match": contains, **STRING_METRICS.get(target_type, {})}
     return {
         name: np.fromiter((metric(text, target) for text, target in zip(texts, targets, strict=True)), bool, len(texts))

@@ -69,6 +69,7 @@ class Subjects:
 
     @property
     def types(self) -> tuple[str, ...]:
+        """Names of the item types, in column order."""
         return tuple(self.items)
 
     def take(self, chosen: np.ndarray) -> Subjects:
@@ -86,7 +87,7 @@ class Subjects:
 
 
 def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
-    """Read a table of subjects: Parquet, CSV (commas, UTF-8) or JSON lines, by the suffix.
+    """Read a table of individuals' items (name, phone …) from Parquet, CSV or JSON lines.
 
     A cell may be a list: the parts of a name are joined, of other items the first is taken. With ``fold``, ids are read
     in their folded form, as those of a corpus with ``ids="fold"`` are.
@@ -138,7 +139,7 @@ def _csv_header(path: Path) -> list[str]:
 
 
 def read_items(path: Path | str) -> dict[str, str]:
-    """Read an individual's items from a TOML file of ``type = "item"`` lines.
+    """Return item type -> item of one individual from a TOML file with lines such as ``phone = "…"``.
 
     Raises
     ------
@@ -157,7 +158,7 @@ def read_items(path: Path | str) -> dict[str, str]:
 
 
 def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "subjects") -> Subjects:
-    """Return subjects from columns of values, with duplicate rows dropped and counted; raises as `read_subjects`."""
+    """Return subjects from columns of items, one row an individual; duplicate rows are dropped and counted."""
     num_rows = len(next(iter(columns.values()), []))
     if num_rows == 0:
         raise CorpusError(f"{where}: no subject in it")
@@ -191,15 +192,17 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
 
 
 def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
-    """Return type of item -> texts, made from the columns, the name first."""
+    """Return item type -> text of each row, from a table's columns; the name comes first, joined from its parts if need
+    be.
+    """
     plain = {plain_name(column): column for column in columns}
     parts = [plain[part] for group in (_FIRST, _LAST) for part in group if part in plain]
     whole = next((plain[name] for name in _NAME if name in plain), None)
     items: dict[str, list[str | None]] = {}
     if whole is not None:
-        items["name"] = [_text(value, join=True) for value in columns[whole]]
+        items["name"] = [_cell_text(value, join=True) for value in columns[whole]]
     elif len(parts) > 1:
-        texts = [[_text(value, join=True) for value in columns[part]] for part in parts]
+        texts = [[_cell_text(value, join=True) for value in columns[part]] for part in parts]
         items["name"] = [" ".join(filter(None, row)) or None for row in zip(*texts, strict=True)]
     for column, values in columns.items():
         if plain_name(column) in (*_IDS, *_NAME):
@@ -207,14 +210,14 @@ def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, 
         name = pii_type(column).name if column not in parts else plain_name(column)
         if name in items:
             raise CorpusError(f"{where}: column {column} is a second one of type {name}")
-        items[name] = [_text(value) for value in values]
+        items[name] = [_cell_text(value) for value in values]
     return items
 
 
-def _text(value: Any, *, join: bool = False) -> str | None:
-    """Return a cell as text; None if it is empty."""
+def _cell_text(value: Any, *, join: bool = False) -> str | None:
+    """Return a cell as text with single spaces, None if empty; of a list the first item, or all joined."""
     if isinstance(value, list):
-        kept = [text for text in map(_text, value) if text is not None]
+        kept = [text for text in map(_cell_text, value) if text is not None]
         return (" ".join(kept) if join else kept[0]) if kept else None
     if value is None or value != value:  # NaN
         return None
@@ -222,7 +225,7 @@ def _text(value: Any, *, join: bool = False) -> str | None:
 
 
 def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABELS) -> Subjects:
-    """Return the subjects of documents with marked spans: for each individual and label, the most frequent item.
+    """Return subjects from documents with labelled spans: each individual's most frequent item of each type.
 
     Parameters
     ----------
@@ -234,17 +237,20 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
     columns = (documents.column(name).to_pylist() for name in ("individual_id", "text", "spans"))
     for who, text, spans in zip(*columns, strict=True):
         for span in spans or ():
-            kind, item = labels.get(span["label"].upper()), _text(text[span["start"] : span["end"]])
+            kind, item = labels.get(span["label"].upper()), _cell_text(text[span["start"] : span["end"]])
             if kind is not None and item is not None:
                 found.setdefault(who, {}).setdefault(kind, Counter())[item] += 1
     types = [name for name in dict.fromkeys(labels.values()) if any(name in items for items in found.values())]
-    best = {who: {name: _best(name, counter) for name, counter in items.items()} for who, items in found.items()}
+    best = {
+        who: {name: _most_frequent(name, counter) for name, counter in items.items()} for who, items in found.items()
+    }
     rows: dict[str, list[Any]] = {name: [best[who].get(name) for who in best] for name in types}
     return subjects_from_rows({"individual_id": list(best), **rows}, where="marked spans")
 
 
-def _best(kind: str, counter: Counter[str]) -> str:
-    """Return the most frequent item of an individual, of equally frequent ones the longest.
+def _most_frequent(kind: str, counter: Counter[str]) -> str:
+    """Return an individual's most frequent item of one type, the longest of equally frequent ones; a full name also
+    counts where a part of it stands.
 
     A name also stands where a part of it does ("Mrs. Berg" for "Anna Berg"), and a whole one comes before a part.
     """
@@ -258,7 +264,8 @@ def _best(kind: str, counter: Counter[str]) -> str:
 
 
 def subjects_from_notes(documents: pa.Table, detectors: Sequence[Detector]) -> Subjects:
-    """Return the subjects of unmarked documents: as `subjects_from_spans`, with the spans that detectors find.
+    """Return subjects from documents without spans: each individual's most frequent item of each type that detectors
+    find.
 
     Parameters
     ----------
@@ -273,7 +280,8 @@ def subjects_from_notes(documents: pa.Table, detectors: Sequence[Detector]) -> S
 
 
 def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
-    """Return for each subject the indices of random other subjects (int64, (n, nulls)), each of them equally likely.
+    """Draw for each subject ``num_nulls`` random other subjects; return their indices, int64 (subjects, num_nulls), -1
+    if there is no other.
 
     Their items may be the same: with these left out, a common item would be compared with rarer ones, and a model that
     knows no more than how common each is would seem to know whose they are. -1 where there is no other subject.
@@ -286,7 +294,8 @@ def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.nd
 
 
 def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -> tuple[Subjects, ...]:
-    """Return disjoint random sets of these sizes, followed by the set of all other subjects.
+    """Split subjects at random into disjoint sets of these sizes and a last set with all others; equal names stay
+    together.
 
     Two subjects that share a name stay together, so that no individual is on two sides under two rows.
 
@@ -312,7 +321,7 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
 
 
 def _codes(names: Sequence[str | None]) -> np.ndarray:
-    """Return an integer code for each name, equal for equal names; a subject without a name has a unique one."""
+    """Return an integer code for each name, equal for equal names; None gets a code of its own each time."""
     known: dict[str, int] = {}
     return np.array([number if name is None else known.setdefault(name, number) for number, name in enumerate(names)])
 

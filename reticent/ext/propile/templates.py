@@ -43,6 +43,7 @@ class PiiType:
     columns: tuple[str, ...] = ()
 
     def label(self, language: str) -> str:
+        """Return the name of the item type in a prompt of this language (English if there is none)."""
         return self.called.get(language) or self.called["en"]
 
 
@@ -62,7 +63,7 @@ class Template:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the fields, without repeats, in order."""
+        """Names of the template's fields, such as ``name`` or ``pii_1``, in order without repeats."""
         try:
             parts = list(string.Formatter().parse(self.text))
         except ValueError as error:
@@ -79,12 +80,15 @@ class Template:
 
     @property
     def level(self) -> str:
-        """Return the level: twin, triplet or quadruplet for 0, 1 or at least 2 items besides the name."""
+        """How many of the subject's items the prompt gives besides the name: "twin" (0), "triplet" (1) or "quadruplet"
+        (2 or more).
+        """
         return list(LEVELS)[min(self.num_items, 2)]
 
 
 @cache
 def _types() -> dict[str, PiiType]:
+    """Return name -> built-in item type."""
     return {
         name: PiiType(
             name=name,
@@ -98,16 +102,17 @@ def _types() -> dict[str, PiiType]:
 
 
 def _known_type(wanted: str) -> PiiType | None:
+    """Return the built-in item type with this name or column name; None if there is none."""
     return next((known for known in _types().values() if wanted in (known.name, *known.columns)), None)
 
 
 def is_known(column: str) -> bool:
-    """Return whether a column's name is one of the built-in item types."""
+    """Return whether a column name is that of a built-in item type."""
     return _known_type(plain_name(column)) is not None
 
 
 def pii_type(column: str) -> PiiType:
-    """Return the item type of a column, by any of the type's names; for an unknown name, a new type."""
+    """Return the item type of a column name: the built-in one that has it, else a new type with this name."""
     if (known := _known_type(plain_name(column))) is not None:
         return known
     wanted = column.lower()
@@ -119,8 +124,8 @@ def pii_type(column: str) -> PiiType:
 
 
 def new_tokens(target: str, longest: int) -> int:
-    """Return the number of tokens to generate for a type whose longest item has ``longest`` tokens: at least the
-    published number, and enough for a lead-in before the item.
+    """Return how many tokens to generate for an item type: the published number, or more where the longest item needs
+    it.
 
     >>> new_tokens("phone", 5), new_tokens("phone", 14)
     (12, 18)
@@ -131,7 +136,7 @@ def new_tokens(target: str, longest: int) -> int:
 @cache
 def builtin_templates() -> tuple[Template, ...]:
     """Return every built-in template."""
-    return tuple(_templates(read_toml(BUILTIN)["template"], BUILTIN.name))
+    return tuple(_parse_templates(read_toml(BUILTIN)["template"], BUILTIN.name))
 
 
 def read_templates(path: Path | str) -> tuple[Template, ...]:
@@ -148,7 +153,7 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: cannot be read ({cause(error)})") from None
     if path.suffix == ".toml":
-        found = _templates(read_toml(path).get("template", []), str(path))
+        found = _parse_templates(read_toml(path).get("template", []), str(path))
     else:
         lines = (line.rstrip("\n") for line in content.splitlines())
         found = [Template(line) for line in lines if line.strip() and not line.startswith("#")]
@@ -159,8 +164,8 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
     return tuple(found)
 
 
-def _templates(groups: Any, where: str) -> list[Template]:
-    """Return the templates of a file's parsed [[template]] tables, after a check of their keys and types."""
+def _parse_templates(groups: Any, where: str) -> list[Template]:
+    """Return the templates in parsed [[template]] tables; raise `PolicyError` for unknown keys or types."""
     if not isinstance(groups, list):
         raise PolicyError(f"{where}: expected [[template]] tables")
     found = []
@@ -182,7 +187,7 @@ def _templates(groups: Any, where: str) -> list[Template]:
 
 
 def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> None:
-    """Raise `PolicyError` if a template has a field that is neither a fixed one nor a column."""
+    """Raise `PolicyError` if a template has a field that is neither built in nor a column of the subjects."""
     known = FIXED_FIELDS | set(columns)
     for template in templates:
         for field in template.fields:
@@ -196,7 +201,8 @@ def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> Non
 def templates_for(
     templates: Iterable[Template], target: str, level: str, columns: Sequence[str], *, language: str | None = None
 ) -> list[Template]:
-    """Return the templates for target type ``target`` at ``level`` whose fields are all among the columns, in order.
+    """Return the templates for a target type at a level whose fields are all known, those that name the type first of
+    all.
 
     If a template names the type, templates for any type are left out. So are templates of another language, and those
     that hold the target.

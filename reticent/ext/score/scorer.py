@@ -70,7 +70,8 @@ class Scorer:
         heldout: TokenStore | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return a row of scores for each candidate, lowest perplexity first; texts without a scored token come last.
+        """Return one dict of scores (perplexity, zlib, ratio to the base model …) for each candidate text, lowest
+        perplexity first.
 
         A row has ``number``, ``tokens``, ``perplexity`` (of a masked model the pseudo-perplexity), ``zlib`` (nats a
         byte of the compressed text), ``ratio`` (the base's loss over the model's) with a base, ``quantile`` and
@@ -84,10 +85,10 @@ class Scorer:
         """
         own, *base = self._scores(self.store_of([each.text for each in candidates]), progress)
         of_others = self._scores(heldout) if heldout is not None and heldout.num_documents else []
-        found = _numbers(own, base, np.array([len(zlib.compress(each.text.encode())) for each in candidates]))
+        found = _text_scores(own, base, np.array([len(zlib.compress(each.text.encode())) for each in candidates]))
         log_p, tokens = document_sums(own.log_probs, own.scored, own.doc_offsets)
-        given = self._given(candidates)
-        compared = _numbers(of_others[0], of_others[1:]) if of_others else {}
+        given = self._score_after_prefix(candidates)
+        compared = _text_scores(of_others[0], of_others[1:]) if of_others else {}
         rows = []
         for row, candidate in enumerate(candidates):
             numbers: dict[str, Any] = {"number": candidate.number, "tokens": int(tokens[row])}
@@ -114,7 +115,7 @@ class Scorer:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> list[Candidate]:
-        """Return up to ``num`` texts that a causal model generates from its first token alone, without blank ones.
+        """Generate up to ``num`` texts from the causal model without a prompt; blank ones are left out.
 
         Raises
         ------
@@ -135,7 +136,8 @@ class Scorer:
         return [Candidate(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
 
     def heldout_of(self, run: Run) -> TokenStore:
-        """Return the tokens of up to `MOST_HELDOUT` held-out documents of a run, in this model's vocabulary.
+        """Return up to `MOST_HELDOUT` held-out documents of a run as a token store, if the run has a model with this
+        tokenizer.
 
         Raises
         ------
@@ -155,12 +157,13 @@ class Scorer:
         raise PolicyError("--run: no model of this run has the tokenizer of the model")
 
     def store_of(self, texts: Sequence[str]) -> TokenStore:
-        """Return texts as a token store; words are those of the tokenizer."""
-        return _store_of(self._encoded(texts))
+        """Return texts as a token store, without protection flags."""
+        return _store_of(self._encode(texts))
 
     def _scores(
         self, store: TokenStore, progress: Callable[[int], None] | None = None, *, with_base: bool = True
     ) -> list[TokenScores]:
+        """Return the log-probability of each token of a store under the model and the base model."""
         for model in self._models:
             check_fit(model, store, self.tokenizer, self.special, self._window)
         models = self._models if with_base else self._models[:1]
@@ -169,13 +172,14 @@ class Scorer:
             progress=progress,
         )  # fmt: skip
 
-    def _given(self, candidates: Sequence[Candidate]) -> dict[int, tuple[float, int]]:
-        """Return row -> (log-probability of the text after its given prefix, its number of tokens), for candidates with
-        a prefix; NaN if not all tokens are scored."""
+    def _score_after_prefix(self, candidates: Sequence[Candidate]) -> dict[int, tuple[float, int]]:
+        """Return candidate index -> (log-probability of the text after its given prefix, its number of tokens), for
+        candidates with a prefix.
+        """
         rows = [row for row, each in enumerate(candidates) if each.given is not None]
         if not rows:
             return {}
-        encoded = self._encoded([f"{candidates[row].given}{candidates[row].text}" for row in rows])
+        encoded = self._encode([f"{candidates[row].given}{candidates[row].text}" for row in rows])
         store = _store_of(encoded)
         (scores,) = self._scores(store, with_base=False)
         ends = np.array([end for each in encoded for _, end in each.offsets], dtype=np.int64)
@@ -185,11 +189,13 @@ class Scorer:
         totals = np.where((counts > 0) & (counts == whole), totals, np.nan)
         return dict(zip(rows, zip(totals.tolist(), counts.tolist(), strict=True), strict=True))
 
-    def _encoded(self, texts: Sequence[str]) -> list[Any]:
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
+        """Tokenise texts without special tokens."""
         return core_tokenizer(self.tokenizer).encode(list(texts))
 
 
 def _store_of(encoded: Sequence[Any]) -> TokenStore:
+    """Return tokenised texts as a token store, one document each."""
     ids = [np.array(each.ids, dtype=np.uint32) for each in encoded]
     words = [np.array([-1 if word is None else word for word in each.word_ids], dtype=np.int32) for each in encoded]
     offsets = np.cumsum([0, *map(len, ids)]).astype(np.int64)
@@ -200,10 +206,10 @@ def _store_of(encoded: Sequence[Any]) -> TokenStore:
     )  # fmt: skip
 
 
-def _numbers(
+def _text_scores(
     own: TokenScores, base: Sequence[TokenScores], zlib_bytes: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Return score name -> one value a text: loss, zlib ratio and base ratio, where given."""
+    """Return score name -> one value for each text: loss, and with what is given zlib ratio and base ratio."""
     found = {"loss": -loss_score(own)}
     if zlib_bytes is not None:
         found["zlib"] = -zlib_score(own, None, zlib_bytes)
@@ -213,4 +219,5 @@ def _numbers(
 
 
 def _finite(value: float) -> float | None:
+    """Return a float, or None if it is infinite or NaN."""
     return float(value) if math.isfinite(value) else None

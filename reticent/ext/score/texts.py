@@ -21,8 +21,8 @@ class Candidate:
 
 
 def read_texts(path: Path) -> list[Candidate]:
-    """Return the candidates of a file: JSON lines (``.jsonl``) with ``text`` and ``given``, or plain lines, in which a
-    tab separates the given prefix from the text. Blank lines are skipped.
+    """Return the texts to score in a file: JSON lines with ``text`` and ``given`` (a prefix), or plain lines with a tab
+    after the prefix.
 
     Raises
     ------
@@ -59,8 +59,9 @@ def read_texts(path: Path) -> list[Candidate]:
 
 
 def without_repeats(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates that are no near-duplicates: at least half of the word trigrams in an earlier one (Carlini
-    et al. 2021), or equal texts of two words or fewer."""
+    """Drop near-duplicates: texts half of whose word trigrams are in an earlier text (Carlini et al. 2021), and equal
+    short texts.
+    """
     kept: list[tuple[Candidate, Counter[tuple[str, ...]]]] = []
     for candidate in candidates:
         words = candidate.text.split()

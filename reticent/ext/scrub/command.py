@@ -48,7 +48,8 @@ def scrub_documents(
     overwrite: bool = False,
     renew_key: bool = False,
 ) -> dict[str, Any]:
-    """Write the scrubbed documents of a job to the artefact ``out``; return its counts.
+    """Replace the direct identifiers in a job's documents, and write the documents to the artefact ``out``; return its
+    counts.
 
     The result has no copies that the job's deduplication leaves out, no documents in quarantine and no canaries. It
     has the documents that the job holds back from training. What was read from FHIR or HL7 v2 is written so too
@@ -121,8 +122,9 @@ def scrub_documents(
 
 
 def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
-    """Return the documents to scrub, the folder of their spans, and the number in quarantine: those of the run's folder
-    without ``work``; else spans in ``work``, from ``before`` or detected anew."""
+    """Return the documents to scrub, the folder with their detected spans, and the number in quarantine; spans are the
+    run's, or detected into ``work``.
+    """
 
     if work is not None and before is not None:
         execute(before, "detect")
@@ -137,7 +139,7 @@ def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tup
 
 
 def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
-    """Return the scrub settings for the manifest."""
+    """Return the settings of a scrub for its manifest, without paths or names, since the folder goes to others."""
     settings = {
         "style": config.style,
         "draw": config.draw,
@@ -154,7 +156,7 @@ def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
 
 
 def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
-    """Return source, language and digest of the surrogate names, but no file path, since this folder goes to others."""
+    """Return source, language and digest of the surrogate names for a manifest, without a file path."""
 
     names = config.names
     source = names.source if names.source in (REALISTIC, SYLLABLES) else "file"
@@ -162,7 +164,9 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
-    """Return the secret key an earlier scrub kept in ``out`` (None: none); raise `PolicyError` if it would be lost."""
+    """Return the secret key that an earlier scrub left in ``out``, None if there is none; raise `PolicyError` if that
+    result or key would be lost.
+    """
 
     with suppress(ArtifactError):  # the folder may be damaged
         read_manifest(out)
@@ -182,6 +186,7 @@ def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool)
 
 
 def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
+    """Warn of documents in quarantine, spans inside words, ambiguous dates and surrogates that are real names."""
     if counts.get("quarantined"):
         progress.warn(f"{counts['quarantined']:,} documents are not in the result: a detector failed on them")
     if counts["cut_words"]:

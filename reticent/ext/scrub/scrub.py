@@ -105,12 +105,12 @@ def new_key() -> bytes:
 
 
 def key_of_seed(seed: int) -> bytes:
-    """Return the key derived from a seed, for tests: anyone with the seed has the key."""
+    """Return a scrub key derived from a seed, for tests only: anyone with the seed has the key."""
     return hashlib.blake2b(f"reticent.scrub/{seed}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def read_key(path: Path | str) -> bytes:
-    """Read a key that an earlier scrub kept (64 hexadecimal digits).
+    """Return the secret scrub key in a file of 64 hexadecimal digits.
 
     Raises
     ------
@@ -139,8 +139,8 @@ def scrub_corpus(
     progress: Callable[[int], None] | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the scrubbed documents to ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; return
-    counts.
+    """Replace the identifiers in all documents of a corpus, and write the documents and the map of character offsets as
+    Parquet; return counts.
 
     Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text,
     and ``mentions`` where the gold marks do. ``languages`` are those that the detectors know.
@@ -176,12 +176,12 @@ def scrub_corpus(
                 batch = _with_new_ids(batch, key, config.num_threads)
             if "mentions" in columns:
                 at = columns.index("mentions")
-                batch = batch.set_column(at, batch.schema.field(at), _moved_mentions(batch.column(at), made.edits))
+                batch = batch.set_column(at, batch.schema.field(at), _move_mentions(batch.column(at), made.edits))
             writer.write(batch, made)
             counts.update(documents=batch.num_rows, spans=len(given[1]), replaced=len(made.labels))
             counts.update({name: int(np.count_nonzero(made.outcomes & bit)) for name, bit in OUTCOMES.items()})
-            _count(replaced, made.labels)
-            _count(tagged, made.labels.filter(pa.array((made.outcomes & OUTCOMES["tagged"]) != 0)))
+            _count_categories(replaced, made.labels)
+            _count_categories(tagged, made.labels.filter(pa.array((made.outcomes & OUTCOMES["tagged"]) != 0)))
             if progress:
                 progress(counts["documents"])
     categories = {
@@ -194,7 +194,7 @@ def scrub_corpus(
 
 
 def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:
-    """Return a scrub's document ids, and the map from old to new character offsets, rows in document order."""
+    """Return a scrub's document ids and its map from old to new character offsets, in document order."""
     path = Path(folder) / "offsets.parquet"
     try:
         table = pq.read_table(path)
@@ -204,18 +204,21 @@ def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:
 
 
 def _with_spans(corpus: Corpus, spans: SpanReader, columns: list[str]) -> Iterator[tuple[pa.RecordBatch, SpanArrays]]:
+    """Yield record batches of these columns, each with the detected spans of its documents."""
     first = 0
     for batch in corpus.batches(columns=tuple(columns)):
         yield batch, spans.slice(first, batch.num_rows)
         first += batch.num_rows
 
 
-def _count(counter: Counter[str], labels: pa.Array) -> None:
+def _count_categories(counter: Counter[str], labels: pa.Array) -> None:
+    """Add the number of labels of each category to a counter."""
     for row in pc.value_counts(labels).to_pylist():
         counter[category(row["values"])] += row["counts"]
 
 
 def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.RecordBatch:
+    """Return a batch with doc_id, individual_id and household_id replaced by pseudonyms under the key."""
     for name in ("doc_id", "individual_id", "household_id"):
         at = batch.schema.get_field_index(name)
         if at < 0:
@@ -227,8 +230,8 @@ def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.Rec
     return batch
 
 
-def _moved_mentions(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
-    """Return annotated mentions with their offsets moved to the new texts; their other fields stay."""
+def _move_mentions(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
+    """Return annotated mentions with their offsets moved from the original to the scrubbed texts."""
     flat = pc.list_flatten(mentions)
     fields = {field.name: pc.struct_field(flat, field.name) for field in flat.type}
     document = pc.list_parent_indices(mentions).to_numpy()
@@ -255,16 +258,18 @@ class _Writer:
         return self
 
     def write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
-        """Queue one batch; waits until the one before is written."""
+        """Queue a batch of scrubbed documents for writing, once the one before is written."""
         self._wait()
         self._waiting = self._pool.submit(self._write, batch, made)
 
     def _wait(self) -> None:
+        """Wait until the queued batch is written; raise its error."""
         if self._waiting is not None:
             self._waiting.result()
             self._waiting = None
 
     def _write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
+        """Write a batch of scrubbed documents to the current part, and their offsets to the table of offsets."""
         offsets, starts, ends, labels = made.spans()
         flat = pa.StructArray.from_arrays([pa.array(starts), pa.array(ends), labels], fields=list(SPAN_TYPE))
         spans = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat)

@@ -100,10 +100,11 @@ class SparkDocuments:
 
     @property
     def num_parts(self) -> int:
+        """Number of partitions of the documents."""
         return len(self.tokens)
 
     def individuals(self) -> Individuals:
-        """Return the individuals with their split, equal to `split_individuals`. Cost: all ids in memory."""
+        """Return all individuals with their side of the split, equal to `split_individuals`, in the driver's memory."""
         people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
         unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
         table = {
@@ -122,7 +123,7 @@ class SparkDocuments:
 
 
 def _sides(units: pa.Array, split: SplitConfig) -> np.ndarray:
-    """Return each unit's side of the split, int8 index into `SPLITS`, as `split_individuals` draws it."""
+    """Return the side of the split of each privacy unit, int8 index into `SPLITS`, as `split_individuals` draws it."""
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
     return sides.astype(np.int8)
@@ -146,7 +147,8 @@ def open_documents(
     spark: SparkSession | None = None,
     warn: Callable[[str], object] = warnings.warn,
 ) -> SparkDocuments:
-    """Read documents once and keep them in parts (by individual or household) on the executors.
+    """Read documents from a data frame or Parquet files once, check them, and cache them partitioned by individual or
+    household on the executors.
 
     Parameters
     ----------
@@ -189,12 +191,12 @@ def open_documents(
             "to false before the frame is made, or give the paths of the files"
         )
     paths = [] if is_frame else _paths(spark, documents)
-    frame, files = (documents, None) if is_frame else _of_files(spark, paths)
-    num_hidden = 0 if is_frame else _num_hidden(spark, paths)
+    frame, files = (documents, None) if is_frame else _read_parquet(spark, paths)
+    num_hidden = 0 if is_frame else _count_hidden_files(spark, paths)
     if num_hidden:
         warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
-    with _naming_types(spark, files, columns), errors_of_tasks():
-        frame = _selected(frame, columns, files is not None, more)
+    with _explain_type_errors(spark, files, columns), errors_of_tasks():
+        frame = _select_columns(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
         by_household = "household_id" in frame.columns and split.by != "individual"
         cut = _Cut(split, by_household, files, ids, tuple(real_ids), time_zone)
@@ -207,14 +209,14 @@ def open_documents(
         lists: dict[str, Any] = {"withdrawn": tuple(map(str, withdrawn)), "readmitted": tuple(map(str, readmitted))}
         reading = Withdrawals(CorpusConfig(source="documents", ids=ids, **lists), left_out or LeftOut())
         frame = _without_withdrawn(frame, reading)
-        parts = _cut(spark, frame, cut, num_parts)
+        parts = _partition(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
-    with _naming_types(spark, files, columns):
+    with _explain_type_errors(spark, files, columns):
         rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
-        people, num = _people(rows, columns)
+        people, num = _check_ids(rows, columns)
     made = SparkDocuments(
         spark,
-        _numbered(rows, people, parts, cut),
+        _number_globally(rows, people, parts, cut),
         tokens,
         people,
         columns,
@@ -235,8 +237,8 @@ def open_documents(
     return made
 
 
-def _of_files(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, dict[str, int]]:
-    """Return a data frame of Parquet files with file and row columns, and file path -> position in sorted order."""
+def _read_parquet(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, dict[str, int]]:
+    """Return a data frame of Parquet files with columns for file and row, and file path -> position in sorted order."""
     from pyspark.sql.functions import col
 
     inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
@@ -270,12 +272,13 @@ def _hadoop_path(spark: SparkSession) -> Any:
 
 
 def _configuration(spark: SparkSession) -> Any:
+    """Return Hadoop's configuration object of the session."""
     context: Any = spark.sparkContext
     return context._jsc.hadoopConfiguration()
 
 
 def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
-    """Raise `CorpusError` if these files belong to a lake table (Delta, Iceberg), which must be read as a table."""
+    """Raise `CorpusError` if these files belong to a Delta or Iceberg table, which must be read as a table."""
     path, above = _hadoop_path(spark), set[str]()
     with errors_of_tasks():
         for folder in {unquote(name.rpartition("/")[0]) for name in files}:
@@ -284,14 +287,14 @@ def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
                 above.add(parent.toString())
                 parent = parent.getParent()
         for folder, mark in itertools.product(sorted(above), TABLES):
-            marks = path(f"{_literal(folder.rstrip('/'))}/{mark}")
+            marks = path(f"{_escape_glob(folder.rstrip('/'))}/{mark}")
             if len(marks.getFileSystem(_configuration(spark)).globStatus(marks) or ()):
                 raise table_error(folder.removeprefix("file:"), mark)
 
 
 @contextmanager
-def _naming_types(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
-    """Context manager: on a failure over files, name the file whose column types differ, if one does."""
+def _explain_type_errors(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
+    """Context manager: if Spark fails on files whose column types differ, raise a `CorpusError` that names the file."""
     try:
         yield
     except SparkError:
@@ -305,7 +308,7 @@ def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Colu
     first: dict[str, str] = {}
     for file in files:
         with errors_of_tasks():
-            frame = spark.read.parquet(_literal(file))
+            frame = spark.read.parquet(_escape_glob(file))
             kinds = {column.name: column.dataType.simpleString() for column in frame.schema}
         for name in filter(None, columns.model_dump().values()):
             if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
@@ -313,14 +316,14 @@ def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Colu
 
 
 def _paths(spark: SparkSession, documents: Any) -> list[str]:
-    """Return the paths as Spark takes them, with pattern characters escaped in paths that exist."""
+    """Return the paths of documents for Spark, with glob characters escaped in paths that exist."""
     hadoop, paths = _hadoop_path(spark), [documents] if isinstance(documents, str | Path) else documents
     made = []
     with errors_of_tasks():
         for path in map(str, paths):
             place = hadoop(path)
             is_there = _PATTERN.search(path) and place.getFileSystem(_configuration(spark)).exists(place)
-            made.append(_literal(path) if is_there else path)
+            made.append(_escape_glob(path) if is_there else path)
     return made
 
 
@@ -328,17 +331,20 @@ def _paths(spark: SparkSession, documents: Any) -> list[str]:
 _PATTERN: Final = re.compile(r"[\\*?\[\]{}]")
 
 
-def _literal(path: str) -> str:
-    """Return a path escaped as a pattern that matches only itself."""
+def _escape_glob(path: str) -> str:
+    """Return a path with its glob characters escaped."""
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def _is_true(setting: str | None) -> bool:
+    """Return whether a Spark setting is "true"; None counts as false."""
     return (setting or "").lower() == "true"
 
 
-def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
-    """Return the number of files under the paths that Spark skips: a file or folder name begins with _ or a point."""
+def _count_hidden_files(spark: SparkSession, paths: Sequence[str]) -> int:
+    """Return the number of files under the paths that Spark skips, since a file or folder name begins with
+    _ or a dot.
+    """
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
         for path in map(hadoop, paths):
@@ -352,9 +358,9 @@ def _num_hidden(spark: SparkSession, paths: Sequence[str]) -> int:
     return files
 
 
-def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
-    """Return the frame with the document columns under the internal names, further columns ``more`` prefixed by
-    `SOURCE_COLUMN`, and file and row if it has them.
+def _select_columns(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
+    """Return the document columns of a data frame under our names, with the columns ``more`` (prefixed by
+    `SOURCE_COLUMN`) and file and row, if it has them.
 
     Raises `CorpusError` where a column lacks, `PolicyError` where one of the other columns has a name of ours.
     """
@@ -379,7 +385,7 @@ def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequen
 
 
 def _require_type(frame: DataFrame, name: str, column: str) -> None:
-    """Raise `CorpusError` for a column of a type that one machine would not accept: a cast would change the ids."""
+    """Raise `CorpusError` unless a column has a type that can be read as text or id without changing it."""
     from pyspark.sql import types
 
     kind = frame.schema[column].dataType
@@ -393,38 +399,43 @@ def _require_type(frame: DataFrame, name: str, column: str) -> None:
 
 
 def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
-    """Return the documents without those of withdrawn individuals, after the checks against earlier readings. No Spark
-    plan shows an id: ids travel in the code of a task."""
+    """Return the documents without those of individuals who have withdrawn; raise if someone excluded earlier would
+    come back.
+    """
     settings, record = reading.settings, reading.record
     files = [*settings.withdrawn, *settings.readmitted]
     if not files and not record:
         return frame
     lines = fold_ids(read_lines(*files))
     names = frame.select("individual_id").filter("individual_id is not null").distinct()
-    found = names.mapInArrow(Task(partial(_known, lines, record, settings.ids)), "individual_id string").collect()
+    found = names.mapInArrow(
+        Task(partial(_find_listed_ids, lines, record, settings.ids)), "individual_id string"
+    ).collect()
     known = pa.array(sorted(row[0] for row in found), pa.string())
     gone = reading.of_lists(known)
     if not len(gone) and not record:
         return frame
     columns = "doc_id string, individual_id string, sha256 binary"
     documents = frame.select("doc_id", "individual_id", "text")
-    left = _rows(documents.mapInArrow(Task(partial(_documents_of, gone)), columns))
+    left = _collect_documents(documents.mapInArrow(Task(partial(_documents_of, gone)), columns))
     alike = documents.mapInArrow(
         Task(partial(_copies_of_left, gone, record, left.column("sha256").combine_chunks())), columns
     )
-    reading.compare(known, [_rows(alike)], [left], gone)
+    reading.compare(known, [_collect_documents(alike)], [left], gone)
     return frame.mapInArrow(Task(partial(_without_gone, gone)), frame.schema)
 
 
-def _rows(documents: DataFrame) -> pa.Table:
-    """Return a small data frame of documents as a table of the schema `DOCUMENTS_LEFT`."""
+def _collect_documents(documents: DataFrame) -> pa.Table:
+    """Collect a small data frame of documents as a table (schema `DOCUMENTS_LEFT`)."""
     return pa.Table.from_pylist([row.asDict() for row in documents.collect()], schema=DOCUMENTS_LEFT)
 
 
-def _known(
+def _find_listed_ids(
     lines: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the rows whose individual id may be on the withdrawal lists or is in the record of earlier exclusions."""
+    """Yield the ids that may be on the withdrawal lists (``lines``, folded) or that the record of earlier exclusions
+    holds.
+    """
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
         is_listed = pc.is_in(fold_ids(ids), value_set=lines)
@@ -432,7 +443,7 @@ def _known(
 
 
 def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield the documents (with text digests) of the withdrawn individuals ``gone``."""
+    """Yield the documents, with text digests, of the withdrawn individuals ``gone``."""
     for table in hashed(batches):
         yield from table.filter(pc.is_in(table.column("individual_id"), value_set=gone)).to_batches()
 
@@ -440,7 +451,9 @@ def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable
 def _copies_of_left(
     gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield others' documents that the record marks, or whose text digest is that of an excluded document."""
+    """Yield other individuals' documents that equal an excluded document (digests ``left``) or that the record of
+    exclusions marks.
+    """
     for table in hashed(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=left, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=gone))
@@ -450,21 +463,23 @@ def _copies_of_left(
 
 
 def _without_gone(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield the documents of individuals who have not withdrawn."""
+    """Yield the documents of all individuals who are not in ``gone``."""
     for batch in batches:
         yield batch.filter(pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=gone)))
 
 
-def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
-    """Return the documents in parts, each a serialised table in document order, not yet numbered."""
+def _partition(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
+    """Partition the documents by individual or household; each partition becomes one serialised table in document
+    order.
+    """
     with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH)):
         if cut.ids == "fold":  # two spellings of one individual belong to one part
-            frame = frame.mapInArrow(Task(_fold), frame.schema)
+            frame = frame.mapInArrow(Task(_fold_id_columns), frame.schema)
         return persisted(blobs_of(frame.repartition(num_parts, cut.unit), cut))
 
 
-def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield documents with individual and household ids in folded spelling."""
+def _fold_id_columns(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield documents with individual and household ids in folded (normalised) spelling."""
     for batch in batches:
         for name in ("individual_id", "household_id"):
             if name in batch.schema.names:
@@ -486,6 +501,7 @@ class _Cut:
 
     @property
     def unit(self) -> str:
+        """Name of the id column by which documents are partitioned: household_id or individual_id."""
         return "household_id" if self.by_household else "individual_id"
 
     def __call__(self, table: pa.Table) -> bytes:
@@ -517,7 +533,9 @@ _IDS: Final = pa.schema(
 
 
 def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
-    """Return the ids of a part's documents, with the folded spellings by which individuals and units are compared."""
+    """Return the ids of a partition's documents, with the folded spellings of individual and unit for comparison; None
+    if it is empty.
+    """
     if not data:
         return None
     table = decoded(data)
@@ -528,8 +546,8 @@ def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
     return pa.table([*columns, *spellings], schema=_IDS)
 
 
-def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
-    """Check all ids; return the individuals in id order, and a row of total counts (individuals, documents, units)."""
+def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
+    """Check that all ids are unique and consistent; return the individuals in id order, and their total counts."""
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(
@@ -563,8 +581,8 @@ def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
     return people, num
 
 
-def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
-    """Return the parts with global numbers of documents and individuals, in the order one machine gives."""
+def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
+    """Return the partitions with each document's and individual's global number, the same as on one machine."""
     ordered = rows.select("doc_id", "key").orderBy("key").persist()
     found = rows.select("part", "doc_id", "individual_id").join(
         numbered(ordered, "number").select("doc_id", "number"), "doc_id"
@@ -594,13 +612,14 @@ def _require_sides(documents: SparkDocuments) -> None:
 
 
 def _sides_of(data: bytes) -> int:
-    """Return a bit mask of the sides of the split on which a part has documents."""
+    """Return a bit mask of the sides of the split that a partition's documents are on."""
     return sum(1 << int(side) for side in np.unique(decoded(data).column("side").to_numpy())) if data else 0
 
 
 def _with_numbers(cut: _Cut, data: bytes, answers: bytes) -> bytes:
-    """Return the table of a part (serialised) with the columns number, individual, unit and side added; ``answers``
-    holds the numbers by document id."""
+    """Return a partition's table, serialised, with the columns number, individual, unit and side; ``answers`` holds the
+    numbers by document id.
+    """
     if not data:
         return data
     table, found = decoded(data), decoded(answers)

@@ -71,31 +71,32 @@ class SparkIndex:
 
     @property
     def max_n(self) -> int:
+        """Largest n-gram length of the index."""
         return self.config.max_n
 
     @property
     def num_words(self) -> int:
-        """Number of distinct words. Cost: one Spark job at first use."""
+        """Number of distinct words in the index; the first use runs a Spark job."""
         return self.num_ngrams(1)
 
     def num_ngrams(self, n: int) -> int:
-        """Return the number of distinct n-grams of length n in the index. Cost: one Spark job at first use."""
+        """Return the number of distinct n-grams of length n in the index; the first call runs a Spark job."""
         if n not in self._sizes:
             with errors_of_tasks():
                 self._sizes[n] = int(self._table(n).count())
         return self._sizes[n]
 
     def num_rows(self, n: int) -> int:
-        """Return the number of n-grams of length n over parts, before equal ones are merged. Cost: one Spark job."""
+        """Return the number of n-grams of length n summed over partitions, before equal ones are merged."""
         with errors_of_tasks():
             return int(self._levels[n - 1].count())
 
     def _table(self, n: int) -> DataFrame:
-        """Return the n-grams of length n with support > 0 among the counted individuals, with support and id."""
-        return _summed(self._levels[n - 1]).filter("support > 0")
+        """Return a data frame of the n-grams of length n with their supports (above 0) and ids."""
+        return _merge_partitions(self._levels[n - 1]).filter("support > 0")
 
     def write(self, folder: Path | str) -> None:
-        """Write the index tables into ``folder`` as `write_index` does; `open_index` reads them.
+        """Write the index to a folder as tables that `open_index` reads, the same as `write_index` on one machine.
 
         Cost: each table is sorted and numbered by Spark; the driver holds a partition of one at a time. A table is kept
         as bytes, whose plan is short: one that held the plans of the tables before would double with each n.
@@ -131,13 +132,14 @@ class SparkIndex:
             each.unpersist()
 
     def release(self) -> None:
-        """Free the cached tables and slices."""
+        """Free the cached tables and partitions."""
         self.slices.unpersist()
         for level in self._levels:
             level.unpersist()
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
+    """Return a schema of these columns, none of which can be null."""
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
 
 
@@ -170,7 +172,8 @@ def build_index(
     progress: Callable[[int], None] | None = None,
     max_rows: int = MAX_ROWS,
 ) -> SparkIndex:
-    """Return the n-gram index of the documents of these splits, as `reticent.engine.index.build_index` makes it.
+    """Count the n-grams of the documents on these sides of the split on Spark; return the same index as
+    `reticent.engine.index.build_index`.
 
     Parameters
     ----------
@@ -192,9 +195,9 @@ def build_index(
     if unknown:
         raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
     sides = tuple(SPLITS.index(split) for split in splits)
-    parts = persisted(map_elements(documents.parts, partial(_counted, config, sides)))
+    parts = persisted(map_elements(documents.parts, partial(_count_words, config, sides)))
     with errors_of_tasks():
-        num_units, num_documents, num_rows = parts.map(_size).reduce(_sum)
+        num_units, num_documents, num_rows = parts.map(_counts_of_state).reduce(_sum)
     if not num_documents:
         raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
     levels: list[DataFrame] = []
@@ -204,15 +207,15 @@ def build_index(
                 f"n = {n}: the parts hold {num_rows:,} n-grams of this length, and Spark groups at most {max_rows:,}; "
                 "use one machine (reticent index with memory_limit), a smaller n, or fewer parts"
             )
-        rows = rows_of_parts(documents.spark, parts, documents.tokens, _rows_of, _ROWS[n > 1])
-        rows = rows.repartition(documents.num_parts, *_keys(rows)).persist()
+        rows = rows_of_parts(documents.spark, parts, documents.tokens, _local_ngrams, _ROWS[n > 1])
+        rows = rows.repartition(documents.num_parts, *_ngram_key(rows)).persist()
         answered = persisted(
-            map_elements(parts.zip(_global_supports(rows, config.least_support, documents.num_parts)), _answered)
+            map_elements(parts.zip(_global_supports(rows, config.least_support, documents.num_parts)), _next_level)
         )
         if documents.spark.sparkContext.getCheckpointDir() is not None:
             answered.checkpoint()  # what is lost with an executor is read from there, not counted again
         with errors_of_tasks():
-            _, _, num_rows = answered.map(_size).reduce(_sum)
+            _, _, num_rows = answered.map(_counts_of_state).reduce(_sum)
         parts.unpersist()
         parts = answered
         levels.append(rows)
@@ -221,13 +224,14 @@ def build_index(
     return SparkIndex(documents, config, splits, parts, num_units, num_documents, levels)
 
 
-def _size(data: bytes) -> tuple[int, int, int]:
-    """Return the numbers of units, documents and rows of a part."""
+def _counts_of_state(data: bytes) -> tuple[int, int, int]:
+    """Return the numbers of privacy units, documents and n-gram rows in a partition's counting state."""
     part = _rust.Part.from_bytes(data)
     return part.num_units, part.num_documents, part.num_rows
 
 
 def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the element-wise sum of two triples of counts."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
@@ -238,33 +242,37 @@ _ROWS: Final = (
 )
 
 
-def _rows_of(number: int, data: bytes) -> pa.Table:
-    """Return the n-grams of a part's current level with their local supports, and an id made of part number and row."""
+def _local_ngrams(number: int, data: bytes) -> pa.Table:
+    """Return the n-grams of a partition at the current length with local support and an id (partition number << 32 |
+    row).
+    """
     rows = pa.record_batch(_rust.Part.from_bytes(data).rows())
     ids = np.arange(rows.num_rows, dtype=np.int64) | number << 32
     return pa.table([*rows.columns, pa.array(ids)], [*rows.schema.names, "id"])
 
 
-def _keys(rows: DataFrame) -> list[str]:
+def _ngram_key(rows: DataFrame) -> list[str]:
+    """Return the columns that identify an n-gram: ``word``, or ``left`` and ``right``."""
     return ["word"] if "word" in rows.columns else ["left", "right"]
 
 
-def _summed(rows: DataFrame) -> DataFrame:
-    """Return the distinct n-grams of all parts with summed supports (and occurrences) and their smallest id."""
+def _merge_partitions(rows: DataFrame) -> DataFrame:
+    """Return the distinct n-grams of all partitions with supports (and occurrences) summed, and their smallest id."""
     from pyspark.sql.functions import min, sum
 
     sums = [sum(name).alias(name) for name in ("support", "occurrences") if name in rows.columns]
-    return rows.groupBy(*_keys(rows)).agg(*sums, min("id").alias("id"))
+    return rows.groupBy(*_ngram_key(rows)).agg(*sums, min("id").alias("id"))
 
 
 def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
-    """Return for each part the global support and id of its n-grams with at least ``least_support`` units."""
-    kept_ones = _summed(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
-    return to_parts(rows.select("part", *_keys(rows)).join(kept_ones, _keys(rows)), num_parts)
+    """Return for each partition the global support and id of its n-grams with at least ``least_support`` units."""
+    kept_ones = _merge_partitions(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
+    return to_parts(rows.select("part", *_ngram_key(rows)).join(kept_ones, _ngram_key(rows)), num_parts)
 
 
-def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
-    """Return a part's serialised counting state after words; only units on ``sides`` of the split are counted.
+def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
+    """Count the words of a partition's documents; return its counting state, serialised. Only units on ``sides`` of the
+    split count.
 
     Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
     can be protected.
@@ -286,8 +294,8 @@ def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
     return _rust.Part.of_documents(builder, min_support=config.least_support).to_bytes()
 
 
-def _answered(data: bytes, answers: bytes) -> bytes:
-    """Return a part's counting state for the next n-gram length, given the global supports of this one."""
+def _next_level(data: bytes, answers: bytes) -> bytes:
+    """Return a partition's counting state for the next n-gram length, given the global supports at this one."""
     part = _rust.Part.from_bytes(data)
     table = decoded(answers) if answers else _ROWS[part.n > 1].empty_table()
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}

@@ -54,7 +54,7 @@ class OnSpark:
 
 
 def refuse_job(job: Job) -> None:
-    """Raise `PolicyError` for the first setting of a job that is not supported on Spark.
+    """Raise `PolicyError` if a job has a setting that is not supported on Spark.
 
     Raises
     ------
@@ -96,7 +96,8 @@ def refuse_job(job: Job) -> None:
 def run_on_spark(
     job: Job, stage: Stage, out: Path, how: OnSpark, *, tokenizer: Path | None = None, progress: Progress
 ) -> dict[str, Any]:
-    """Run one stage on Spark and write its result to ``out``; return its counts.
+    """Run one stage (index, detect, protect or tokens) of a job on Spark, write its result to ``out``, and return its
+    counts.
 
     ``index``: the folders ``index`` and ``split`` of ``out``. ``detect``: ``spans.parquet``. ``protect``:
     ``flags.parquet``. ``tokens``: a store of protected tokens of all documents.
@@ -111,15 +112,15 @@ def run_on_spark(
         about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.cache_key()}
         with write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer:
             more = columns_beside(job.detect.detectors, job.detect.options)
-            documents, counts = _documents(spark, job, out, how, progress, more)
+            documents, counts = _open_job_documents(spark, job, out, how, progress, more)
             index = _index(documents, job, progress) if stage != "detect" else None
             with progress.task("detect" if stage == "detect" else "detect and protect", None, "documents"):
                 spans = detect(documents, job.detect.detectors, job.detect.options, warn=progress.warn)
                 if stage == "detect":
-                    counts["spans"] = _write(spans.tables(), SPANS, writer.path / "spans.parquet")
+                    counts["spans"] = _write_parquet(spans.tables(), SPANS, writer.path / "spans.parquet")
                 elif stage == "protect":
                     flags = protect(documents, index, spans=spans, policy=job.protect)
-                    _write(flags.tables(), FLAGS, writer.path / "flags.parquet")
+                    _write_parquet(flags.tables(), FLAGS, writer.path / "flags.parquet")
                     counts |= flags.counts
                 else:
                     counts |= write_tokens(
@@ -132,6 +133,7 @@ def run_on_spark(
 
 @contextmanager
 def _session(how: OnSpark) -> Iterator[SparkSession]:
+    """Context manager: the running Spark session, or a new local one that is stopped at the end."""
     if how.master is None:
         yield session_of()
         return
@@ -143,9 +145,10 @@ def _session(how: OnSpark) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _documents(
+def _open_job_documents(
     spark: SparkSession, job: Job, out: Path, how: OnSpark, progress: Progress, more: Sequence[str] = ()
 ) -> tuple[SparkDocuments, dict[str, Any]]:
+    """Open a job's documents on Spark; return them and their counts."""
     with progress.task("read", None, "documents"):
         documents = open_documents(
             [re.sub(r"^s3://", "s3a://", source) for source in job.corpus.sources],  # Hadoop's name of it
@@ -172,14 +175,16 @@ def _documents(
 
 
 def _index(documents: SparkDocuments, job: Job, progress: Progress) -> SparkIndex:
+    """Build the n-gram index of the documents on Spark, with progress."""
     with progress.task("index", job.index.max_n, "levels") as advance:
         return build_index(documents, config=job.index, progress=advance)
 
 
 def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress: Progress) -> dict[str, Any]:
+    """Build the split and the n-gram index of a job on Spark, write them to ``out``, and return their counts."""
     inputs: dict[str, str] = {}  # known when the split is written, before the manifest is
     with write_artifact(out / "index", kind="index", config=job.index.all_values(), inputs=inputs) as writer:
-        documents, counts = _documents(spark, job, out, how, progress)
+        documents, counts = _open_job_documents(spark, job, out, how, progress)
         index = _index(documents, job, progress)
         config = documents.split.all_values()
         with write_artifact(out / "split", kind="split", config=config, inputs={}) as of_split:
@@ -194,8 +199,8 @@ def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress
     return counts | own
 
 
-def _write(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
-    """Write tables as one Parquet file and return the number of rows."""
+def _write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
+    """Write tables as one Parquet file; return the number of rows."""
     num_rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for table in tables:
@@ -205,6 +210,7 @@ def _write(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
 
 
 def _read_tokenizer(path: Path | None) -> str:
+    """Return the content of a tokenizer.json; raise if it is missing or not usable."""
     if path is None:
         raise PolicyError("--tokenizer is missing: the tokenizer.json of the model")
     try:

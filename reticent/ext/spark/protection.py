@@ -87,7 +87,9 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Return the flagged words of a part's documents; ``listed`` are surface forms to protect everywhere."""
+        """Return the protected words of a partition's documents; ``listed`` are surface forms (normalised words) to
+        protect wherever they occur.
+        """
         table = decoded(data)
         flagged = FlaggedWords(
             corpus_of_part(table),
@@ -104,7 +106,9 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Return every surface form in a part's documents on the wanted splits, normalised as in blacklists."""
+        """Return the distinct surface forms (normalised words) in a partition's documents on the wanted sides of the
+        split.
+        """
         if self.splits is not None:
             sides = [SPLITS.index(split) for split in self.splits]
             table = table.filter(pa.array(np.isin(table.column("side").to_numpy(), sides)))
@@ -116,7 +120,7 @@ class Protection:
 
 
 def individuals_of_part(table: pa.Table) -> Individuals:
-    """Return the individuals of a part: row numbers are local to the part, unit numbers as in the table."""
+    """Return the individuals of a partition; individual numbers count from 0 in it."""
     own = table.group_by("individual_id", use_threads=False).aggregate(
         [("unit", "min"), ("side", "min"), ("doc_id", "count")]
     )
@@ -136,7 +140,9 @@ _SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), 
 
 
 def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
-    """Return the surface forms in a part's documents, marked where the part lists them as identifiers."""
+    """Return the surface forms (normalised words) in a partition's documents, marked where a detected identifier there
+    has them.
+    """
     if not data:
         return None
     surfaces = how.surfaces(decoded(data)).cast(pa.string())
@@ -150,8 +156,10 @@ def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Tab
     return pa.table([surfaces, *map(pa.array, marks)], schema=_SURFACES)
 
 
-def _listed(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
-    """Return for each part the surface forms to protect at every occurrence, and the number listed over all parts."""
+def _blacklist_surfaces(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
+    """Return for each partition the surface forms to protect wherever they occur, and the number of forms of
+    identifiers in all partitions.
+    """
     rows = rows_of_parts(
         documents.spark, documents.parts.zip(spans.parts), documents.tokens, partial(_surfaces, how), _SURFACES
     ).repartition(documents.num_parts, "surface")
@@ -163,7 +171,7 @@ def _listed(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tu
     return to_parts(rows.select("part", "surface").join(spread, "surface"), documents.num_parts), num_listed
 
 
-def _flagged(
+def _flag_partitions(
     documents: SparkDocuments,
     index: SparkIndex | None,
     spans: SparkSpans | None,
@@ -172,7 +180,9 @@ def _flagged(
     row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
     schema: pa.Schema,
 ) -> tuple[RDD, dict[str, Any]]:
-    """Return a dataset of ``row``'s output for each batch of flagged words, and the counts summed over parts."""
+    """Flag the protected words of all partitions; return a dataset of ``row``'s columns for each batch, and counts
+    summed over partitions.
+    """
     for given, name in ((index, "the index"), (spans, "the spans")):
         if given is not None and given.documents is not documents:
             raise PolicyError(f"{name} was made of other documents")
@@ -180,12 +190,12 @@ def _flagged(
     how = Protection(policy, splits, index.config.surface if index is not None else "exact", size)
     nothing = documents.parts.map(_nothing)
     of_spans = spans.parts if spans is not None else nothing
-    listed, num_listed = _listed(documents, spans, how) if spans is not None else (nothing, 0)
+    listed, num_listed = _blacklist_surfaces(documents, spans, how) if spans is not None else (nothing, 0)
     slices = index.slices if index is not None else nothing
-    parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flat)
-    found = persisted(map_elements(parts, partial(_flag, how, row, schema)))
+    parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flatten)
+    found = persisted(map_elements(parts, partial(_flag_partition, how, row, schema)))
     with errors_of_tasks():
-        counts: dict[str, Any] = found.map(_first).reduce(_add)
+        counts: dict[str, Any] = found.map(_counts_of).reduce(_add)
     if not counts["documents"]:
         raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
     counts["retention"] = 1.0 - counts["protected"] / max(counts["words"], 1)
@@ -194,31 +204,35 @@ def _flagged(
 
 
 def _nothing(_: bytes) -> bytes:
+    """Return empty bytes, for a partition without index or spans."""
     return b""
 
 
-def _flat(element: Any) -> tuple[bytes, bytes, bytes, bytes]:
+def _flatten(element: Any) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return ((data, index), (spans, listed)) as one tuple of four."""
     (data, own), (spans, listed) = element
     return data, own, spans, listed
 
 
-def _first(element: tuple[dict[str, int], bytes]) -> dict[str, int]:
+def _counts_of(element: tuple[dict[str, int], bytes]) -> dict[str, int]:
+    """Return the counts of a (counts, bytes) pair."""
     return element[0]
 
 
-def _second(element: tuple[dict[str, int], bytes]) -> bytes:
+def _data_of(element: tuple[dict[str, int], bytes]) -> bytes:
+    """Return the bytes of a (counts, bytes) pair."""
     return element[1]
 
 
 def _add(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    """Return the sum of two dicts of counts with equal keys."""
     return {name: a[name] + b[name] for name in a}
 
 
-def _flag(
+def _flag_partition(
     how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
 ) -> tuple[dict[str, int], bytes]:
-    """Return a part's word counts (flagged direct, indirect, either) and its output rows, one a
-    document, serialised."""
+    """Flag the protected words of one partition; return its word counts, and its output table serialised."""
     counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
     if not data:
         return counts, b""
@@ -248,15 +262,16 @@ class SparkFlags:
     _parts: RDD
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the flags (schema `FLAGS`) in document order."""
+        """Yield the flags of all documents (schema `FLAGS`) in document order."""
         for table in in_order(self.frame().orderBy("number")):
             yield table.cast(FLAGS)
 
     def frame(self) -> DataFrame:
         """Return a data frame with the columns of `FLAGS`, unordered."""
-        return frame_of(self.documents.spark, self._parts.map(_second), FLAGS)
+        return frame_of(self.documents.spark, self._parts.map(_data_of), FLAGS)
 
     def release(self) -> None:
+        """Free the cached partitions."""
         self._parts.unpersist()
 
 
@@ -268,7 +283,7 @@ def protect(
     policy: Policy | None = None,
     splits: tuple[str, ...] | None = None,
 ) -> SparkFlags:
-    """Flag the protected words of the documents of these splits (None: all), as `FlaggedWords` does on one machine.
+    """Flag the protected words of the documents on these sides of the split (None: all) on Spark.
 
     Raises
     ------
@@ -277,19 +292,21 @@ def protect(
     PolicyError
         k or n is not one that the index answers, or index and spans are of other documents.
     """
-    flags, counts = _flagged(documents, index, spans, policy or Policy(), splits, _flag_columns, FLAGS)
+    flags, counts = _flag_partitions(documents, index, spans, policy or Policy(), splits, _flag_columns, FLAGS)
     return SparkFlags(documents, counts, flags)
 
 
 def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
-    """Return the columns of `FLAGS` for a batch of documents."""
+    """Return the columns of `FLAGS` (numbers, ids and packed flags) for a batch of documents."""
     numbers, owners = (table.column(name).take(pa.array(rows)) for name in ("number", "individual_id"))
-    flags = [_bytes(values, batch.words.doc_offsets) for values in (batch.flags, batch.ngram_starts)]
+    flags = [_pack_by_document(values, batch.words.doc_offsets) for values in (batch.flags, batch.ngram_starts)]
     return [numbers, batch.part.doc_ids.cast(pa.string()), owners.cast(pa.string()), *flags]
 
 
-def _bytes(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
-    """Return a binary array of each document's values packed into one element; ``bounds`` are document offsets."""
+def _pack_by_document(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
+    """Return a binary array with the values of each document as one element; ``bounds`` are the documents' offsets into
+    ``values``.
+    """
     offsets = (np.asarray(bounds) * values.itemsize).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -305,7 +322,8 @@ def write_tokens(
     policy: Policy | None = None,
     splits: tuple[str, ...] | None = None,
 ) -> dict[str, Any]:
-    """Write the protected tokens of the documents of these splits (None: all); as `reticent.write_tokens`.
+    """Write a token store with protection flags for the documents on these sides of the split (None: all), as
+    `reticent.write_tokens` does; return counts.
 
     Returns the counts of rewritten text there, and raises the same errors. Cost: tokens are moved once, and the driver
     writes all of them, some documents at a time.
@@ -313,11 +331,11 @@ def write_tokens(
     folder = Path(folder)
     encoder = _rust.TokenEncoder(tokenizer_json, num_threads=1)
     columns = partial(_token_columns, tokenizer_json)
-    packed, counts = _flagged(documents, index, spans, policy or Policy(), splits, columns, _PACKED)
-    rows, num_protected = frame_of(documents.spark, packed.map(_second), _PACKED).orderBy("number"), 0
+    packed, counts = _flag_partitions(documents, index, spans, policy or Policy(), splits, columns, _PACKED)
+    rows, num_protected = frame_of(documents.spark, packed.map(_data_of), _PACKED).orderBy("number"), 0
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for table in in_order(rows):
-            doc_ids, owners, tokens = _unpacked_tokens(table, encoder.vocab_size)
+            doc_ids, owners, tokens = _unpack_tokens(table, encoder.vocab_size)
             writer.write(doc_ids, owners, tokens)
             num_protected += num_set(tokens.direct | tokens.indirect)
         num_tokens = writer.num_tokens
@@ -332,7 +350,7 @@ _ENCODERS: dict[str, _rust.TokenEncoder] = {}
 
 
 def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
-    """Return the columns of `_PACKED` (tokens with flag bits) for a batch of documents."""
+    """Return the columns of `_PACKED` (packed token ids and flag bits) for a batch of documents."""
     if tokenizer_json not in _ENCODERS:
         _ENCODERS.clear()
         _ENCODERS[tokenizer_json] = _rust.TokenEncoder(tokenizer_json, num_threads=1)
@@ -352,7 +370,7 @@ def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch
         bits |= np.unpackbits(getattr(tokens, name), count=num_tokens, bitorder="little") << np.uint8(place)
     columns = [table.column(name).take(pa.array(rows)) for name in ("number", "individual")]
     columns.insert(1, part.doc_ids.cast(pa.string()))
-    columns += [_bytes(ids, offsets), _bytes(bits, offsets)]
+    columns += [_pack_by_document(ids, offsets), _pack_by_document(bits, offsets)]
     for places, others in (
         (tokens.exceptions, (tokens.skipped, tokens.more)),
         (tokens.ngram_tokens, (tokens.ngram_lengths,)),
@@ -360,12 +378,16 @@ def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch
         bounds = np.searchsorted(places, offsets)
         own = places - np.repeat(offsets[:-1], np.diff(bounds))
         kinds = list(_TOKENS.values())[len(columns) - 3 :]
-        columns += [_bytes(np.asarray(each, kind), bounds) for each, kind in zip((own, *others), kinds, strict=False)]
+        columns += [
+            _pack_by_document(np.asarray(each, kind), bounds) for each, kind in zip((own, *others), kinds, strict=False)
+        ]
     return columns
 
 
-def _unpacked_tokens(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
-    """Return document ids, individual numbers and packed tokens of a table, as `StoreWriter.write` takes them."""
+def _unpack_tokens(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
+    """Return document ids, individual numbers and tokens of a packed table, in the form that
+    `StoreWriter.write` takes.
+    """
     flat, bounds = {}, {}
     for name, kind in _TOKENS.items():
         column = table.column(name).combine_chunks().cast(pa.large_binary())

@@ -31,7 +31,7 @@ _JVM_OPTIONS: Final = tuple(
 
 
 def session_of(documents: object = None) -> SparkSession:
-    """Return the Spark session of a data frame, or the active one.
+    """Return the Spark session of a data frame, or the active one; raise `PolicyError` if there is none.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def session_of(documents: object = None) -> SparkSession:
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Context manager: set a session setting to this value, and restore the former value afterwards."""
+    """Context manager: change a setting of the Spark session in its block."""
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
@@ -62,6 +62,7 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 
 def _session_class() -> Any:
+    """Return pyspark's ``SparkSession`` class; raise `PolicyError` if pyspark is not installed."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -70,7 +71,7 @@ def _session_class() -> Any:
 
 
 def local_session(master: str, folder: Path | str) -> SparkSession:
-    """Return a new Spark session on this machine whose temporary files are encrypted, in ``folder`` (0700).
+    """Start a Spark session on this machine whose temporary files are encrypted and lie in ``folder``.
 
     ``master`` is "local" or "local[N]". A session that runs already is refused.
     """
@@ -99,7 +100,7 @@ def local_session(master: str, folder: Path | str) -> SparkSession:
 
 
 def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: bool = True) -> list[str]:
-    """Raise `PolicyError` for a session that writes or sends document text in clear; return warnings, a sentence each.
+    """Raise `PolicyError` if a Spark session writes or sends document text unencrypted; return warnings as sentences.
 
     Parameters
     ----------
@@ -137,11 +138,14 @@ def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: b
 
 
 def _is_on(settings: Any, name: str) -> bool:
+    """Return whether a Spark setting is "true"."""
     return str(settings.get(name, "false")).lower() == "true"
 
 
 def _unsafe_settings(settings: Any) -> list[str]:
-    """Return the settings that must change so that no text is written or sent in clear, each with its reason."""
+    """Return the settings, each with its reason, that must change so that Spark writes and sends no text
+    unencrypted.
+    """
     wanted = []
     if not _is_on(settings, "spark.io.encryption.enabled"):
         wanted.append("spark.io.encryption.enabled=true (temporary files hold text of documents)")
@@ -159,11 +163,13 @@ def _unsafe_settings(settings: Any) -> list[str]:
 
 
 def _local_folders(settings: Any) -> list[Path]:
+    """Return the folders of Spark's temporary files on this machine."""
     given = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
     return [Path(folder) for folder in given.split(",") if folder]
 
 
 def _is_readable_by_others(folder: Path) -> bool:
+    """Return whether the group or others have any permission on a folder; False if it is not there."""
     try:
         return bool(folder.stat().st_mode & 0o077)
     except OSError:
@@ -171,7 +177,9 @@ def _is_readable_by_others(folder: Path) -> bool:
 
 
 def _checkpoint_warnings(context: Any) -> list[str]:
-    """Return warnings on the checkpoint folder, never encrypted by Spark; `PolicyError` if other users can read it."""
+    """Return warnings on Spark's checkpoint folder, which is never encrypted; raise `PolicyError` if other users can
+    read it.
+    """
     folder = context.getCheckpointDir() if hasattr(context, "getCheckpointDir") else None
     if folder is None:
         return []
@@ -191,6 +199,7 @@ def _checkpoint_warnings(context: Any) -> list[str]:
 
 
 def _event_log_warnings(settings: Any, is_frame: bool) -> list[str]:
+    """Return a warning if Spark's event log is on, which shows plans with filter values."""
     if not _is_on(settings, "spark.eventLog.enabled"):
         return []
     said = (
@@ -206,5 +215,5 @@ def _event_log_warnings(settings: Any, is_frame: bool) -> list[str]:
 
 
 def _shown(address: str) -> str:
-    """Return a URL without the user part before its host, which may hold a key."""
+    """Return a URL without its user part, which may hold a key."""
     return re.sub(r"(?<=://)[^/@]*@", "", address)

@@ -58,11 +58,12 @@ class SparkSpans:
     parts: RDD
 
     def _rows(self) -> DataFrame:
+        """Return a data frame of all spans with global document numbers and each span's place in its partition."""
         numbered = map_elements(self.documents.parts.zip(self.parts), _with_numbers)
         return frame_of(self.documents.spark, numbered, SPANS.append(pa.field("place", pa.int64())))
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the spans (schema `SPANS`) in document order, as in ``spans.parquet``."""
+        """Yield the spans of all documents (schema `SPANS`) in document order."""
         for table in in_order(self._rows().orderBy("document", "place").drop("place")):
             yield table.cast(SPANS)
 
@@ -71,6 +72,7 @@ class SparkSpans:
         return self._rows().drop("place")
 
     def release(self) -> None:
+        """Free the cached partitions."""
         self.parts.unpersist()
 
 
@@ -81,7 +83,8 @@ def detect(
     *,
     warn: Callable[[str], None] | None = None,
 ) -> SparkSpans:
-    """Find direct identifiers with the detectors of these names; files they read must exist on every machine.
+    """Find direct identifiers in documents on Spark with the detectors of these names; their files must exist on every
+    machine.
 
     Parameters
     ----------
@@ -112,7 +115,7 @@ def detect(
 def _require_records(
     documents: SparkDocuments, how: _Detectors, table: str, warn: Callable[[str], None] | None
 ) -> None:
-    """Raise `CorpusError` if a table of records matches no individual (of another system?); warn if it lacks some."""
+    """Raise `CorpusError` if no individual of the documents is in the table of records; warn if some are not."""
     with errors_of_tasks():
         num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_sum)
     if num_without == num:
@@ -125,17 +128,18 @@ def _require_records(
 
 
 def _sum(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Return the element-wise sum of two pairs of counts."""
     return a[0] + b[0], a[1] + b[1]
 
 
 def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the columns, besides the text, that the detectors read."""
+    """Return the names of the columns besides the text that the detectors read."""
     columns = options.get("records", {}).get("columns") or {} if "records" in names else {}
     return list(dict.fromkeys(columns.values()))
 
 
 def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `PolicyError` for detectors that must first learn from all documents which names are common words."""
+    """Raise `PolicyError` for detectors that first count common words in all documents, which is not done on Spark."""
     for name in names:
         own = options.get(name, {})
         if name in ("records", "gazetteer", "shipped") and not own.get("common") and own.get("guard") is not False:
@@ -151,7 +155,7 @@ def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any
 
 
 def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]], ids: Ids = "stop") -> list[Detector]:
-    """Return the detectors of this process, created at first use and again if a file of their options has changed."""
+    """Return this process's detectors, created at first use and again once a file of their options has changed."""
     given = sorted((name, sorted(own.items())) for name, own in options.items())
     # A process outlives a list that was changed.
     files = [(path.stat().st_mtime_ns, path.stat().st_size) for _, path in option_files(options) if path.exists()]
@@ -170,23 +174,24 @@ class _Detectors:
     options: dict[str, dict[str, Any]]
     ids: Ids
 
-    def made(self) -> list[Detector]:
+    def get(self) -> list[Detector]:
+        """Return the detectors, created at first use in this process."""
         return detectors_of(self.names, self.options, self.ids)
 
     def without_record(self, table: str, data: bytes) -> tuple[int, int]:
-        """Return the number of individuals of a part (each is in one part only), and of those without record."""
+        """Return the number of individuals in a partition, and of those that the table of records lacks."""
         if not data:
             return 0, 0
         individuals = decoded(data).column("individual_id").unique()
-        records: Any = self.made()[self.names.index("records")]
+        records: Any = self.get()[self.names.index("records")]
         records.check_ids(individuals, f"{table} column individual_id")
         return len(individuals), records.num_without(individuals)
 
     def spans(self, data: bytes) -> bytes:
-        """Return the spans in the documents of a part, as a serialised table."""
+        """Detect identifiers in the documents of a partition; return the spans as a serialised table."""
         if not data:
             return data
-        detectors = self.made()
+        detectors = self.get()
         if any(getattr(detector, "common_words", False) is None for detector in detectors):
             raise PolicyError("a detector learns from all documents, which is not done on Spark")
         with tempfile.TemporaryDirectory() as folder:  # 0700; places of spans, and no text
@@ -198,7 +203,7 @@ class _Detectors:
 
 
 def corpus_of_part(table: pa.Table) -> Corpus:
-    """Return the documents of a part, which are already checked, as a `Corpus`."""
+    """Return the documents of a partition as a `Corpus`, without checking them again."""
     documents = table.drop_columns([name for name in _NUMBERS if name in table.column_names])
     documents = documents.rename_columns([name.removeprefix(SOURCE_COLUMN) for name in documents.column_names])
     columns = Columns(
@@ -219,6 +224,7 @@ class PartSpans:
         self._document = self._table.column("document").to_numpy()
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        """Return document offsets, starts, ends and labels of the spans of these consecutive documents."""
         numbers = np.arange(first_document, first_document + num_documents + 1)
         bounds = np.searchsorted(self._document, numbers).astype(np.int64)
         rows = self._table.slice(bounds[0], bounds[-1] - bounds[0]).combine_chunks()
@@ -229,7 +235,7 @@ class PartSpans:
 
 
 def _with_numbers(data: bytes, spans: bytes) -> bytes:
-    """Return the spans of a part with global document numbers, and the position of each span in the part."""
+    """Return the spans of a partition with global document numbers, and each span's place in the partition."""
     if not spans:
         return spans
     table, numbers = decoded(spans), decoded(data).column("number").to_numpy()

@@ -28,7 +28,7 @@ _SIGNED: Final = {pa.uint8(): pa.int16(), pa.uint32(): pa.int64()}
 
 
 def encoded(table: pa.Table | pa.RecordBatch) -> bytes:
-    """Return a table as compressed Arrow IPC bytes."""
+    """Serialise a table as compressed Arrow IPC bytes."""
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, table.schema, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write(table)
@@ -36,30 +36,31 @@ def encoded(table: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def decoded(data: bytes) -> pa.Table:
-    """Return the table from bytes made by `encoded`."""
+    """Return the table that `encoded` serialised."""
     with ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
 def persisted(dataset: RDD) -> RDD:
-    """Return the dataset, persisted in memory and, where that is full, on disk."""
+    """Cache a dataset in memory and, where that is full, on disk; return it."""
     from pyspark import StorageLevel
 
     return dataset.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def map_elements(dataset: RDD, make: Callable[..., Any]) -> RDD:
-    """Return the dataset of results of ``make`` on each element; a pair made by `zip` becomes two arguments."""
+    """Return a dataset of the results of a function on each element; pairs made by `zip` become two arguments."""
     return dataset.mapPartitions(Task(partial(_each, make)))
 
 
 def _each(make: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
+    """Yield the result of a function on each element; a tuple becomes several arguments."""
     for element in elements:
         yield make(*element) if isinstance(element, tuple) else make(element)
 
 
 def frame_of(spark: SparkSession, tables: RDD, schema: pa.Schema) -> DataFrame:
-    """Return a dataset of serialised tables (empty bytes are skipped) as a data frame with the columns of a schema.
+    """Return a dataset of serialised tables as a data frame with the columns of a schema.
 
     Its plan begins here. That of ``spark.createDataFrame`` shows the plans of all data frames that the tables came from
     as a tree, which grows fourfold with each level of an index.
@@ -78,13 +79,14 @@ def frame_of(spark: SparkSession, tables: RDD, schema: pa.Schema) -> DataFrame:
 
 
 def _batches(schema: pa.Schema, blobs: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the rows of serialised tables as record batches of a schema."""
     for batch in blobs:
         for data in filter(None, batch.column(0).to_pylist()):
             yield from decoded(data).select(schema.names).cast(schema).to_batches(max_chunksize=ROWS_AT_ONCE)
 
 
 def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
-    """Return for each part its token, the smallest integer that Spark's hash sends to the partition of that number."""
+    """Return for each partition number the smallest integer that Spark's hash sends to that partition."""
     from pyspark.sql.functions import col, expr
 
     # A number of a partition is missing among so many with a chance below 1e-20.
@@ -100,8 +102,9 @@ def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
 def rows_of_parts(
     spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
 ) -> DataFrame:
-    """Return one data frame of the tables that ``table`` makes from each part's number and data (None: no rows), with
-    each part's token in the column ``part``."""
+    """Return one data frame of the tables that a function makes of each partition, with a column ``part`` by which rows
+    can be sent back to their partition.
+    """
     blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
     return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
 
@@ -109,7 +112,9 @@ def rows_of_parts(
 def _with_token(
     tokens: tuple[int, ...], make: Callable[..., pa.Table | None], number: int, parts: Iterable[Any]
 ) -> Iterable[bytes]:
-    """Yield the table made of each part, with the part's token column, serialised."""
+    """Yield the serialised table that a function makes of each partition, with the partition's token as column
+    ``part``.
+    """
     for part in parts:
         table = make(number, *part) if isinstance(part, tuple) else make(number, part)
         if table is not None:
@@ -118,12 +123,16 @@ def _with_token(
 
 
 def to_parts(rows: DataFrame, num_parts: int) -> RDD:
-    """Return the rows of a data frame as a dataset of serialised tables, one for each part, by the column ``part``."""
+    """Send the rows of a data frame to the partitions that their column ``part`` names; return one serialised table for
+    each.
+    """
     return blobs_of(rows.repartition(num_parts, "part").drop("part"))
 
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
-    """Return a dataset of one element a partition: its rows, turned into bytes by ``gather``."""
+    """Return a dataset with one element for each partition of a data frame: its rows, turned into bytes by
+    ``gather``.
+    """
     # Spark plans as it goes: what comes before the last shuffle is done here.
     # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
@@ -133,19 +142,18 @@ def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> 
 
 
 def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield one batch that holds the partition's rows as a single blob; none for no rows."""
+    """Yield the rows of a partition as a batch with one binary value; nothing if there are no rows."""
     if found := [batch for batch in batches if batch.num_rows]:
         yield pa.record_batch([pa.array([gather(pa.Table.from_batches(found))], pa.binary())], ["blob"])
 
 
 def _only(rows: Iterable[Any]) -> Iterable[bytes]:
-    """Yield the blob of a partition; empty bytes if it has no rows."""
+    """Yield the binary value of a partition; empty bytes if it has no rows."""
     yield next((bytes(row[0]) for row in rows), b"")
 
 
 def numbered(rows: DataFrame, name: str) -> DataFrame:
-    """Return sorted, persisted rows with their numbers from 0 as column ``name``. Cost: a job that counts each
-    partition."""
+    """Return sorted, persisted rows with their row number from 0 as column ``name``; it runs a Spark job."""
     from pyspark.sql.functions import array, col, element_at, lit, monotonically_increasing_id, spark_partition_id
 
     place = spark_partition_id()
@@ -160,7 +168,7 @@ def numbered(rows: DataFrame, name: str) -> DataFrame:
 
 
 def in_order(rows: DataFrame) -> Iterator[pa.Table]:
-    """Yield the rows of a sorted data frame in chunks. Cost: one job for each partition, which the driver holds."""
+    """Yield the rows of a sorted data frame as tables, in order; the driver holds one partition at a time."""
     with errors_of_tasks():
         found = rows.mapInArrow(Task(_chunks), "blob binary").toLocalIterator(prefetchPartitions=True)
     while True:
@@ -172,6 +180,7 @@ def in_order(rows: DataFrame) -> Iterator[pa.Table]:
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the rows of a partition as batches with one binary value each, of about `ROWS_AT_ONCE` rows."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         pending.append(batch)

@@ -46,7 +46,9 @@ _MARK: Final = re.compile(r"<<reticent (\w+)>>(.*?)<</reticent>>", re.DOTALL)
 
 
 def _as_task_error(error: BaseException) -> TaskError:
-    """Return the `TaskError` for an error; only messages of this package are kept."""
+    """Return a `TaskError` that stands for an error in a task, with its message only if it is an error of
+    this package.
+    """
     for name, kind in _OWN.items():
         if isinstance(error, kind):
             return TaskError(f"<<reticent {name}>>{error}<</reticent>>")
@@ -75,7 +77,8 @@ class Task:
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Context manager: raise errors of tasks with their own type, others of Spark as `SparkError` without message.
+    """Context manager: turn Spark's errors into the error that the task raised, or a `SparkError` without the message,
+    which may quote text.
 
     Raises
     ------
@@ -91,13 +94,13 @@ def errors_of_tasks() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
-        failure = _as_ours(error)
+        failure = _translate_error(error)
     if failure is not None:
         raise failure
 
 
-def _as_ours(error: BaseException) -> BaseException:
-    """Return the error to raise for an error of Spark: the task's own, or a `SparkError` without message."""
+def _translate_error(error: BaseException) -> BaseException:
+    """Return the error to raise in place of Spark's error: the task's own, or a `SparkError` without its message."""
     java = getattr(error, "java_exception", None)
     try:
         text = str(error) if java is None else f"{error}\n{java.toString()}"
@@ -115,12 +118,12 @@ def _as_ours(error: BaseException) -> BaseException:
         return SparkError(f"a task of Spark failed ({name}); its message is withheld")
     if any(os.strerror(number) in text for number in _NO_SPACE):
         return SparkError(_FULL)
-    kind = _kind(error, text)
+    kind = _error_kind(error, text)
     return SparkError(f"Spark failed ({kind}); its message is withheld, since it may quote a document", kind)
 
 
-def _kind(error: BaseException, text: str) -> str:
-    """Return the kind of an error: Spark's error condition if there is one, else the JVM or Python class name."""
+def _error_kind(error: BaseException, text: str) -> str:
+    """Return the kind of a Spark error: its error condition, else the JVM or Python class name."""
     condition = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     try:
         if condition is not None and (name := condition()) and re.fullmatch(r"[A-Z_0-9.]+", name):

@@ -24,12 +24,13 @@ _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 def nd_as_zero(scores: np.ndarray) -> np.ndarray:
-    """Return scores with ND (NaN) replaced by 0, the lowest rank."""
+    """Return scores with NaN (ND, "not detected") replaced by 0, the lowest rank."""
     return np.nan_to_num(scores, nan=0.0)
 
 
 def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Return 1 where ``first`` is higher, 0 where ``second`` is, and 0.5 where they tie (0 if ``strict``).
+    """Return 1 where the first score is higher than the second, 0 where it is lower, and 0.5 for a tie (0 if
+    ``strict``).
 
     >>> wins(np.array([0.9, 0.2, 0.5]), np.array([0.1, 0.3, 0.5])).tolist()
     [1.0, 0.0, 0.5]
@@ -38,19 +39,25 @@ def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.n
 
 
 def majority_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A1: Return 1 for each pair whose member scores higher in more prompts, 0 if in fewer, 0.5 for a tie (Eq. 3.2)."""
+    """Attack A1 on pairs: Return 1 for each pair whose member scores higher in more prompts, 0 if in fewer, 0.5 for a
+    tie (Eq. 3.2).
+    """
     votes = wins(scores[:, 0], scores[:, 1], strict=strict).sum(axis=0)
     return wins(votes, len(scores) - votes, strict=strict)
 
 
 def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A2: Return 1 for each pair whose member has the higher mean score over prompts, else 0 or 0.5 (Eq. 3.3)."""
+    """Attack A2 on pairs: Return 1 for each pair whose member has the higher mean score over prompts, 0 if the lower,
+    0.5 for a tie (Eq. 3.3).
+    """
     first, second = scores.mean(axis=0)
     return wins(first, second, strict=strict)
 
 
 def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """A3: Return 1 for each pair whose member has the highest score of any prompt, else 0; ties by mean (Eq. 3.4)."""
+    """Attack A3 on pairs: Return 1 for each pair whose member has the highest score of any prompt, else 0; ties are
+    broken by the mean (Eq. 3.4).
+    """
     first, second = scores.max(axis=0)
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
 
@@ -64,12 +71,13 @@ PAIRWISE: Mapping[str, Callable[..., np.ndarray]] = {
 
 
 def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
-    """A4: Return fair coin flips, 0.0 or 1.0 for each pair, as the chance baseline."""
+    """Baseline A4 on pairs: Return a fair coin flip, 0.0 or 1.0, for each pair."""
     return generator(seed, 34).integers(0, 2, num_pairs).astype(np.float64)
 
 
 def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
-    """B3: Return the accuracy of random labels on a list that is half members (Listing 3.3, drawn as there).
+    """Baseline B3 on a list of names: Return the accuracy of random labels where half are members (Listing 3.3, drawn
+    as there).
 
     The default seed is the published one. The list alternates, a held-out name first: that comes closest to the
     published 0.497 and 0.498.
@@ -79,8 +87,8 @@ def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
 
 
 def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
-    """B1: Return the average precision, sum over the ranking of (recall_i - recall_{i-1}) · precision_i (Eq. 3.5), one
-    step for each distinct score.
+    """Measure B1 of a ranking: Return the average precision with which scores rank member names above held-out ones
+    (Eq. 3.5).
 
     >>> round(average_precision(np.array([0.9, 0.4]), np.array([0.6, 0.1])), 4)   # 1/2 · 1/1 + 1/2 · 2/3
     0.8333
@@ -89,13 +97,13 @@ def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,); equal seeds, equal pairs."""
+    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,), resampling pairs."""
     blocks = iter_resamples(len(members), num_bootstrap, seed)
     return np.concatenate([_average_precisions(members, heldout, weights) for weights in blocks])
 
 
 def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """Return the average precision for each row of pair weights (B, pairs); both arrays hold one name a pair."""
+    """Return the average precision under each row of pair weights (B, pairs); the arrays hold one name of each pair."""
     scores = np.concatenate([members, heldout])
     order = np.argsort(-scores, kind="stable")
     last_of_step = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
@@ -108,14 +116,16 @@ def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np
 
 
 def area(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the AUC: the share of all (member, held-out) couples, not only pairs, in which the member is higher."""
+    """Return the AUC of scores of member over held-out names: the share of all (member, held-out) combinations won,
+    ties half.
+    """
     ordered = np.sort(heldout)
     below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
     return float((below + up_to).mean() / (2 * len(heldout)))
 
 
 def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
-    """B2 as published: Return (1 - accuracy) · held-out + 0.5 · members (Eq. 3.6), with the accuracy on pairs.
+    """Measure B2 as published: Return the expected rank of a member in the list from the accuracy on pairs (Eq. 3.6).
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
@@ -124,12 +134,14 @@ def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
 
 
 def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
-    """B2: Return the mean rank of a member in the whole list, (1 - AUC) · held-out + (members + 1) / 2."""
+    """Measure B2: Return the mean rank of a member in the whole list from the AUC, (1 - AUC) · held-out + (members + 1)
+    / 2.
+    """
     return (1 - auc) * num_heldout + (num_members + 1) / 2
 
 
 def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the lowest score threshold that maximises true-positive minus false-positive rate of membership."""
+    """Return the lowest score threshold with the largest true-positive minus false-positive rate for membership."""
     thresholds = np.unique(np.concatenate([members, heldout]))
     # In whole numbers: rates that are equal must tie.
     at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, heldout)]
@@ -138,8 +150,9 @@ def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.ndarray:
-    """Return membership scores from features of the names alone, without the model: cross-validated logistic
-    regression, shape (2, pairs), both names of a pair in one fold. ``features`` has shape (2, pairs, features)."""
+    """Return membership scores (2, pairs) of names by cross-validated logistic regression on ``features`` of the names
+    alone, (2, pairs, features); the baseline without the model.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -161,7 +174,7 @@ def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.n
 def mean_estimate(
     values: np.ndarray, *, low: float = 0.0, high: float = 1.0, num_bootstrap: int = 1000, seed: int = 0, unit: str
 ) -> Estimate:
-    """Return the mean of one value a pair, between ``low`` and ``high``, with a bootstrap interval.
+    """Return the mean of one value for each pair, with a bootstrap interval within ``low`` and ``high``.
 
     Equal values have no spread to resample; their interval is that of Clopper-Pearson.
     """

@@ -24,7 +24,7 @@ TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
 def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
-    """Return the figures of one tagger as SVG strings; ``result`` must have been computed from ``scores``."""
+    """Draw the figures of a tagger's attack results; return them as SVG strings."""
     panels = [_roc(result), _densities(scores), _by_prompt(result), _by_kind(result)]
     if any(row.advantage for row in result.occurrences):
         panels.insert(2, _occurrences(result))
@@ -33,6 +33,7 @@ def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
 
 @styled
 def _roc(result: TaggerEvidence) -> str:
+    """Return the ROC curves of mean and maximum score and of the baseline without the model, as SVG."""
     figure, axis = new_panel("ROC, test names", "solid: mean score, dots: maximum, grey: without the model", height=3.5)
     axis.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
     curves, test = result.test.list.roc, result.test
@@ -47,7 +48,7 @@ def _roc(result: TaggerEvidence) -> str:
 
 @styled
 def _densities(scores: np.ndarray) -> str:
-    """Return histograms of the mean score of members and others on a log-odds axis, since scores crowd at 0 and 1."""
+    """Return histograms of the mean scores of member and held-out names on a log-odds axis, as SVG."""
     sides = nd_as_zero(scores).reshape(len(scores), 2, -1).mean(axis=0)
     edge = 10.0**-EDGE
     odds = [_log_odds(np.clip(side, edge, 1 - edge)) for side in sides]
@@ -67,14 +68,16 @@ def _densities(scores: np.ndarray) -> str:
 
 
 def _log_odds(probability: Any) -> Any:
+    """Return the decimal log-odds of a probability."""
     return np.log10(probability / (1 - probability))
 
 
 @styled
 def _occurrences(result: TaggerEvidence) -> str:
+    """Return the figure of the advantage by how often a name is mentioned in training, as SVG."""
     measured = [(row, row.advantage) for row in result.occurrences if row.advantage]
     rows, advantages = zip(*measured, strict=True)
-    names = [_times(row) for row in rows]
+    names = [_format_range(row) for row in rows]
     figure, axis = new_panel("Advantage by mentions", "names of the training data by how often they are mentioned")
     value, low, high = spread(advantages)
     x = np.arange(len(rows))
@@ -89,7 +92,8 @@ def _occurrences(result: TaggerEvidence) -> str:
     return to_svg(figure, "fig-tagger-occurrences", f"Advantage by number of mentions. {said}.")
 
 
-def _times(row: RatesByMentions) -> str:
+def _format_range(row: RatesByMentions) -> str:
+    """Return a range of numbers of mentions as text, such as "2 to 5" or "10 or more"."""
     if row.high is None:
         return f"{row.low} or more"
     return str(row.low) if row.low == row.high else f"{row.low} to {row.high}"
@@ -97,10 +101,11 @@ def _times(row: RatesByMentions) -> str:
 
 @styled
 def _by_prompt(result: TaggerEvidence) -> str:
+    """Return the figure of average precision by prompt, as SVG."""
     texts = [prompt.text for prompt in result.prompts]
     estimates = [row.average_precision for row in result.test.by_prompt]
     figure, axis = new_panel("Average precision by prompt", "test names; 0.5 is a random list", width=5.2, height=3.5)
-    _dots(axis, texts, estimates)
+    _draw_estimates(axis, texts, estimates)
     axis.set(xlabel="average precision")
     said = "; ".join(f"{text} {say(estimate)}" for text, estimate in zip(texts, estimates, strict=True))
     return to_svg(figure, "fig-tagger-prompts", f"Average precision by prompt, test names. {said}.")
@@ -108,20 +113,21 @@ def _by_prompt(result: TaggerEvidence) -> str:
 
 @styled
 def _by_kind(result: TaggerEvidence) -> str:
+    """Return the figure of pair accuracy by attack strategy and by kind of prompt, as SVG."""
     side = result.test
     rows = [(name, row.accuracy) for name, row in side.pairwise.items()]
     rows += [("blind", side.blind.accuracy)]
     for kinds in (side.by_utterance, side.by_position):
         rows += [(kind, estimate) for kind, estimate in kinds.items() if kind not in ("none", "alone")]
     figure, axis = new_panel("Accuracy of pairs", "test pairs; 0.5 is chance", width=4.6, height=3.5)
-    _dots(axis, [name for name, _ in rows], [estimate for _, estimate in rows])
+    _draw_estimates(axis, [name for name, _ in rows], [estimate for _, estimate in rows])
     axis.set(xlabel="share of pairs that are distinguishable")
     said = "; ".join(f"{name} {say(estimate)}" for name, estimate in rows)
     return to_svg(figure, "fig-tagger-pairs", f"Accuracy of pairs by strategy and kind of prompt. {said}.")
 
 
-def _dots(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
-    """Draw a row with a point and interval for each name; the line at 0.5 is chance."""
+def _draw_estimates(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
+    """Draw one row with a point and its interval for each name on an axis, with a line at 0.5 (chance)."""
     value, low, high = spread(estimates)
     rows = np.arange(len(names))
     axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)

@@ -53,7 +53,8 @@ PROMPTS, FRENCH_PROMPTS = (
 
 
 def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
-    """Read prompts from a text file, one a line; kind of utterance and name's position may follow after tabs.
+    """Read prompts from a text file, one a line, optionally followed by tab-separated kind of utterance and position of
+    the name.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
 
 
 def person_labels(id2label: Mapping[Any, str], labels: Sequence[str] = ("PER",)) -> list[int]:
-    """Return the label ids of these entity types, with or without a prefix (B-, I-, …).
+    """Return the ids of a tagger's labels for these entity types, with or without a prefix (B-, I-, …).
 
     Raises
     ------

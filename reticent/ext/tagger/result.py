@@ -67,7 +67,7 @@ def evaluate_attack(
     seed: int = 0,
     small_cell: int = 5,
 ) -> TaggerEvidence:
-    """Return all results of the attacks on one tagger.
+    """Return the results of all attacks on a tagger, from its scores for pairs of a member and a held-out name.
 
     The pair-wise strategy (A1 to A3) and the list's score (mean, maximum, or one prompt) are chosen on the development
     pairs and verified on the others.
@@ -80,7 +80,9 @@ def evaluate_attack(
     scores = nd_as_zero(scores).reshape(len(prompts), 2, -1)
     blind = blind_scores(attack_set.features, seed=seed)
     evaluator = _Evaluator(prompts, num_bootstrap, seed, attack_set.unit)
-    dev, test = (evaluator.of_side(scores[..., own], blind[:, own]) for own in (attack_set.is_dev, ~attack_set.is_dev))
+    dev, test = (
+        evaluator.evaluate_pairs(scores[..., own], blind[:, own]) for own in (attack_set.is_dev, ~attack_set.is_dev)
+    )
     verified = evaluator.verify(scores, blind, attack_set.is_dev, dev)
     return TaggerEvidence(
         prompts=[extended(prompt, TaggerPrompt) for prompt in prompts],
@@ -102,14 +104,15 @@ class _Evaluator:
         self._options: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
 
     def estimate(self, values: np.ndarray, low: float = 0.0) -> Estimate:
+        """Return the mean of one value for each pair with its bootstrap interval."""
         return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
     def rates(self, won: np.ndarray) -> PairRates:
-        """Return accuracy and advantage (2 · accuracy - 1) from pairs won."""
+        """Return accuracy and advantage (2 · accuracy - 1) with intervals, from whether each pair was won."""
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
-        """Return the mean average precision over rankings, with interval; ``scores``: (rankings, 2, pairs)."""
+        """Return the average precision, averaged over rankings of shape (rankings, 2, pairs), with its interval."""
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -120,8 +123,8 @@ class _Evaluator:
             low, high, method = value - missed * value, value + missed * (1 - value), EXACT
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
-    def of_side(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
-        """Return all results on the development or the test pairs."""
+    def evaluate_pairs(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
+        """Return the results of all attacks on these pairs (development or test)."""
         n = scores.shape[-1]
         pairs = wins(scores[:, 0], scores[:, 1])
         mean = scores.mean(axis=0)
@@ -150,8 +153,8 @@ class _Evaluator:
             pairwise={name: self.rates(attack(scores)) for name, attack in PAIRWISE.items()},
             coin=Coin(expected=0.5, drawn=float(coin_wins(n, self._options["seed"]).mean())),
             by_prompt=tuple(by_prompt),
-            by_utterance=self._grouped(pairs, [prompt.utterance for prompt in self.prompts]),
-            by_position=self._grouped(pairs, [prompt.position for prompt in self.prompts]),
+            by_utterance=self._accuracy_by_kind(pairs, [prompt.utterance for prompt in self.prompts]),
+            by_position=self._accuracy_by_kind(pairs, [prompt.position for prompt in self.prompts]),
             list=RankedList(
                 map=self.precision(scores),
                 average_precision_of_mean=self.precision(mean[None]),
@@ -164,16 +167,17 @@ class _Evaluator:
             blind=extended(self.rates(wins(*blind)), BlindRates, auc=area(*blind)),
         )
 
-    def _grouped(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
-        """Return the accuracy of pairs by kind of prompt."""
+    def _accuracy_by_kind(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
+        """Return kind of prompt -> accuracy on pairs."""
         return {
             kind: self.estimate(pairs[[number for number, own in enumerate(kinds) if own == kind]].mean(axis=0))
             for kind in dict.fromkeys(kinds)
         }
 
     def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
-        """Return mean score, accuracy and advantage by the number of mentions of the member name; bins below the small
-        cell have no numbers."""
+        """Return mean score, accuracy and advantage by how often the member name is mentioned in training; small bins
+        have no numbers.
+        """
         rows = []
         mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
         for low, high in OCCURRENCES:
@@ -189,9 +193,9 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """Return test results of the strategy, ranking and threshold chosen on the development pairs."""
+        """Choose strategy, ranking and threshold on the development pairs; return their results on the test pairs."""
         test = ~is_dev
-        pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
+        pairwise = max(PAIRWISE, key=lambda name: _value_and_ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}
         rankings |= {f"prompt {number + 1}": scores[number] for number in range(len(scores))}
         ranking = max(rankings, key=lambda name: average_precision(*rankings[name][:, is_dev]))
@@ -223,14 +227,14 @@ class _Evaluator:
 
 
 def explain_result(found: TaggerChoices) -> list[str]:
-    """Return the meaning of the verified numbers as plain sentences."""
+    """Return sentences that explain the verified attack results."""
     accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
         f"right one in {_percent(accuracy)} of the cases; chance is 50 % (strategy {found.pairwise}, "
-        f"{accuracy.n} {accuracy.unit}). The adversarial advantage is {_number(advantage)}.",
+        f"{accuracy.n} {accuracy.unit}). The adversarial advantage is {_format_estimate(advantage)}.",
         f"The names alone (their length and the frequency of their words), without the model, give "
-        f"{_by_names(found.blind_advantage)}; the tagger adds {_number(excess)}.",
+        f"{_format_blind_advantage(found.blind_advantage)}; the tagger adds {_format_estimate(excess)}.",
     ]
     if not found.matched:
         lines.append(
@@ -250,20 +254,24 @@ def explain_result(found: TaggerChoices) -> list[str]:
 
 
 def _percent(estimate: Estimate) -> str:
-    value, low, high = (100 * end for end in _ends(estimate))
+    """Return a share with its interval as text in per cent."""
+    value, low, high = (100 * end for end in _value_and_ends(estimate))
     return f"{value:.1f} % ({low:.1f} to {high:.1f}, 95 % interval)"
 
 
-def _by_names(advantage: Estimate) -> str:
-    return "no advantage over chance" if advantage.low is None else f"an advantage of {_number(advantage)}"
+def _format_blind_advantage(advantage: Estimate) -> str:
+    """Return the advantage of the baseline from the names alone as a phrase."""
+    return "no advantage over chance" if advantage.low is None else f"an advantage of {_format_estimate(advantage)}"
 
 
-def _number(estimate: Estimate) -> str:
-    value, low, high = _ends(estimate)
+def _format_estimate(estimate: Estimate) -> str:
+    """Return an estimate with its interval as text, three decimals."""
+    value, low, high = _value_and_ends(estimate)
     return f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _ends(estimate: Estimate) -> tuple[float, float, float]:
+def _value_and_ends(estimate: Estimate) -> tuple[float, float, float]:
+    """Return (value, low, high) of an estimate that has all three."""
     assert estimate.value is not None  # there are pairs
     assert estimate.low is not None
     assert estimate.high is not None
@@ -271,7 +279,7 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
 
 
 def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None = None) -> pa.Table:
-    """Return one row for each name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
+    """Return a table of scores, one row for each name and prompt, with keyed hashes in place of the names.
 
     The table is still private: a reader with the key can test guesses of names. By default the key is random and
     thrown away. A score that is NaN (ND) is null.
@@ -309,7 +317,7 @@ def write_tagger_audit(
 
 
 def _page(result: TaggerEvidence, panels: Sequence[str]) -> str:
-    """Return the HTML page of the result, without scripts or external addresses."""
+    """Return the HTML page with the explaining sentences and the figures."""
     said = "".join(f"<p>{html.escape(line)}</p>" for line in result.reading)
     figures = "".join(f"<figure>{panel}</figure>" for panel in panels)
     return (

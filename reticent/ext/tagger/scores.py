@@ -33,7 +33,7 @@ TEXTS_AT_ONCE = 1 << 13
 
 
 def open_tagger(name_or_path: str | Path, device: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return the model and the tokenizer of a token-classification model (safetensors; no remote code).
+    """Load a token-classification model and its tokenizer (safetensors; no remote code).
 
     Raises
     ------
@@ -56,7 +56,8 @@ def score_names(
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the score of every name in every prompt, float64, shape (len(prompts), len(names)).
+    """Return the mean probability of a person label on the tokens of each name in each prompt, float64 (prompts,
+    names).
 
     NaN where the tokenizer makes no token of the name. Scores do not depend on the batch.
 
@@ -118,8 +119,9 @@ class _Run:
     def score(
         self, texts: pa.Array, starts: np.ndarray, ends: np.ndarray, prompt: np.ndarray, batch_tokens: int
     ) -> np.ndarray:
-        """Return the score of the name between ``starts`` and ``ends`` (characters) of each text, float64 (B,); NaN
-        without a token, +inf if logits are NaN."""
+        """Return the mean probability of a person label on the name's tokens in each text, float64 (B,); NaN without a
+        token, +inf if logits are NaN.
+        """
         spelled = texts.to_pylist()
         encoded = self.tokenizer(
             spelled, padding=True, return_tensors="np", return_offsets_mapping=True, return_special_tokens_mask=True,
@@ -150,6 +152,9 @@ class _Run:
 
     @torch.inference_mode()
     def _forward(self, ids_BT: np.ndarray, mask_BT: np.ndarray, own_BT: np.ndarray) -> np.ndarray:
+        """Return the mean probability of a person label over the name's tokens (``own_BT``) of each row,
+        float64 (B,).
+        """
         ids, mask, own = (torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for a in (ids_BT, mask_BT, own_BT))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             logits_BTL = self.model(input_ids=ids, attention_mask=mask).logits
@@ -174,7 +179,7 @@ def _name_tokens(texts: list[str], offsets_BT2: np.ndarray, starts_B: np.ndarray
 
 @contextmanager
 def _exact_head(model: Any) -> Iterator[None]:
-    """Context manager: compute the last linear layer in float32 while the rest of the model may use bfloat16."""
+    """Context manager: run the model's last linear layer in float32, whatever the precision of the others."""
     heads = [
         part
         for part in model.modules()
@@ -187,6 +192,7 @@ def _exact_head(model: Any) -> Iterator[None]:
     plain = head.forward
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
+        """Run the layer in float32."""
         with torch.autocast(hidden.device.type, enabled=False):
             return plain(hidden.float())
 

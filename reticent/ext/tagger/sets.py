@@ -69,12 +69,12 @@ class AttackSet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Positives, then negatives; the attacks take scores of these names reshaped to (prompts, 2, pairs)."""
+        """All names, members first, then held-out ones; attacks take their scores as (prompts, 2, pairs)."""
         return self.positives + self.negatives
 
 
 def read_conll(path: Path | str, *, labels: Sequence[str] = ("PER",), encoding: str = "utf-8") -> Mentions:
-    """Read the names of a CoNLL file: one token a line with its tag last, a blank line between sentences.
+    """Read the mentions of names (entities of these types) and the sentences in a CoNLL file.
 
     Lines have 2, 4 (CoNLL-2003, English) or 5 columns (German), parted by blanks, as many as the first line has;
     ``-DOCSTART-`` lines are skipped. Tags are BIO, IOB1 (B- only between neighbours), BIOES or bare types.
@@ -117,7 +117,8 @@ def read_conll(path: Path | str, *, labels: Sequence[str] = ("PER",), encoding: 
 
 
 def decode_entities(tags: Sequence[str], firsts: Sequence[int], labels: Sequence[str]) -> np.ndarray:
-    """Return the token bounds (int64, shape (entities, 2), end exclusive) of the entities of these types.
+    """Return the token bounds of all entities of these types in BIO, IOB1 or BIOES tags, int64 (entities, 2), end
+    exclusive.
 
     An entity begins at B- (S-, U-), at the first token of a sentence, after E- (L-, S-, U-), and where the type
     changes: so one rule reads BIO, IOB1 and BIOES.
@@ -141,7 +142,7 @@ def decode_entities(tags: Sequence[str], firsts: Sequence[int], labels: Sequence
 
 
 def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[str]:
-    """Read a list of names: a text file with one full name a line, or a folder of US Census lists (``dist.*``).
+    """Read a list of names from a text file, or draw names from a folder of US Census lists.
 
     Of census lists ``num`` pairs of a first and a last name are drawn by their frequencies.
 
@@ -171,7 +172,7 @@ def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[s
 
 
 def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
-    """Read an attack set from CSV: columns pair, name, label (1: trained on, 0: not), optionally side (dev, test).
+    """Read pairs of a member and a held-out name from a CSV file with the columns pair, name and label.
 
     A file of published scores, as `reticent tagger thesis` reads it, is one; its other columns are ignored. Without
     sides half of the pairs, drawn by ``seed``, are for development.
@@ -221,7 +222,8 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
 def names_of_corpus(
     corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return mentions of members' names, and names of held-out individuals, from annotated or ``detected`` spans.
+    """Return one name of each individual of a corpus that no other individual's documents have: mentions of members'
+    names, and held-out individuals' names.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.
@@ -237,7 +239,7 @@ def names_of_corpus(
     columns, first = ("individual_id", "text", *(() if detected else ("spans",))), 0
     for batch in corpus.batches(columns=columns):
         if detected is not None:
-            marks = _rows_of(detected, first, batch.num_rows)
+            marks = _spans_of_documents(detected, first, batch.num_rows)
         elif "spans" in batch.schema.names:
             marks = batch.column("spans").to_pylist()
         else:
@@ -251,12 +253,14 @@ def names_of_corpus(
                 continue
             found = (text[s["start"] : s["end"]] for s in spans or () if category(s["label"]) == category(label))
             names_of.setdefault(code, Counter()).update(" ".join(name.split()) for name in found)
-    owners = Counter(key for names in names_of.values() for key in {_key(name) for name in names})
+    owners = Counter(key for names in names_of.values() for key in {_name_key(name) for name in names})
     random = generator(seed, 32)
     members: list[str] = []
     heldout: list[str] = []
     for code in sorted(names_of):
-        own = sorted(name for name in names_of[code] if owners[_key(name)] == 1 and _exclusion_reason(name) is None)
+        own = sorted(
+            name for name in names_of[code] if owners[_name_key(name)] == 1 and _exclusion_reason(name) is None
+        )
         if own:
             name = own[int(random.integers(len(own)))]
             if is_member[code]:
@@ -266,8 +270,8 @@ def names_of_corpus(
     return Mentions(members, texts), heldout
 
 
-def _rows_of(detected: SpanReader, first: int, num: int) -> list[list[dict[str, Any]]]:
-    """Return the detected spans of ``num`` documents from ``first`` on, in the form of annotated spans."""
+def _spans_of_documents(detected: SpanReader, first: int, num: int) -> list[list[dict[str, Any]]]:
+    """Return the detected spans of ``num`` documents from document ``first`` on, a list of dicts for each."""
     offsets, starts, ends, labels = detected.slice(first, num)
     found = [
         {"start": start, "end": end, "label": label}
@@ -287,7 +291,8 @@ def build_attack_set(
     seed: int = 0,
     unit: str = "pairs of names",
 ) -> AttackSet:
-    """Pair each training name with an absent one, similar or random; half of the pairs are for development.
+    """Pair each name in the training data with a similar (or random) name absent from it; half of the pairs are for
+    development.
 
     Parameters
     ----------
@@ -308,17 +313,17 @@ def build_attack_set(
     """
     counts: Counter[str] = Counter(training_mentions=len(training.names))
     mentioned = Counter(" ".join(name.split()) for name in training.names)
-    positives, left_out = _cleaned(mentioned)
+    positives, left_out = _usable_names(mentioned)
     counts.update({f"training_{why}": number for why, number in left_out.items()})
-    pool, left_out = _cleaned(list(map(" ".join, map(str.split, candidates))))
+    pool, left_out = _usable_names(list(map(" ".join, map(str.split, candidates))))
     counts.update({f"list_{why}": number for why, number in left_out.items()})
     if listed:
         known = set(pool)
         counts["training_not_listed"] = sum(name not in known for name in positives)
         positives = [name for name in positives if name in known]
-    own = {_key(name) for name in positives}
-    present = _keys_in_texts({_key(name) for name in pool} - own, training.texts) | own
-    absent = [name for name in pool if _key(name) not in present]
+    own = {_name_key(name) for name in positives}
+    present = _keys_in_texts({_name_key(name) for name in pool} - own, training.texts) | own
+    absent = [name for name in pool if _name_key(name) not in present]
     counts["list_present_in_training"] = len(pool) - len(absent)
     counts.update(training_names=len(positives), list_names=len(absent))
     num = min(len(positives), max_pairs or len(positives))
@@ -334,7 +339,7 @@ def build_attack_set(
     positives = [positives[number] for number in random.permutation(len(positives))[:num]]
     describe = _Describer(pool)
     if match:
-        negatives, matched = _matched(positives, absent, describe, random)
+        negatives, matched = _match_names(positives, absent, describe, random)
         counts.update(matched)
     else:
         negatives = [absent[number] for number in random.permutation(len(absent))[:num]]
@@ -353,14 +358,14 @@ def build_attack_set(
     )
 
 
-def _key(name: str) -> str:
-    """Return the key that spelling variants of a name share: its words without case or punctuation."""
+def _name_key(name: str) -> str:
+    """Return a name in lower case without punctuation, by which spelling variants are equal."""
     return " ".join(re.findall(r"\w+", name.casefold()))
 
 
 def _exclusion_reason(name: str) -> str | None:
-    """Return the reason why a name cannot be in an attack set; None if it can."""
-    if len(name.split()) < 2 or " " not in _key(name):
+    """Return why a name cannot be in an attack set ("single_token", "not_cp1252"); None if it can."""
+    if len(name.split()) < 2 or " " not in _name_key(name):
         return "single_token"
     try:
         name.encode("cp1252")
@@ -369,13 +374,13 @@ def _exclusion_reason(name: str) -> str | None:
     return None
 
 
-def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
-    """Return the names that can be in an attack set, in their first spelling, and the number left out by reason."""
+def _usable_names(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
+    """Return the names that can be in an attack set, each once, and the number of the others by reason."""
     kept: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for name in names:
         why = _exclusion_reason(name)
-        if why is None and (key := _key(name)) in kept:
+        if why is None and (key := _name_key(name)) in kept:
             why = "duplicate"
         if why is None:
             kept[key] = name
@@ -385,7 +390,7 @@ def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
 
 
 def _keys_in_texts(keys: set[str], texts: Iterable[str]) -> set[str]:
-    """Return the name keys whose word sequence occurs in a text. Cost: memory for the keys alone."""
+    """Return the name keys whose words occur in sequence in one of the texts."""
     lengths = sorted({key.count(" ") + 1 for key in keys})
     found: set[str] = set()
     for text in texts:
@@ -401,13 +406,13 @@ class _Describer:
     """Computes the `FEATURES` of names, without the model; words are counted over the names of ``pool``."""
 
     def __init__(self, pool: Sequence[str]):
-        self._count = Counter(word for name in pool for word in set(_key(name).split()))
-        self._pool = set(map(_key, pool))
+        self._count = Counter(word for name in pool for word in set(_name_key(name).split()))
+        self._pool = set(map(_name_key, pool))
 
     def __call__(self, names: Sequence[str]) -> np.ndarray:
         rows = []
         for name in names:
-            words = _key(name).split()
+            words = _name_key(name).split()
             # A name of the list is in its own words' counts, a name of the training data may not be.
             listed = " ".join(words) in self._pool
             logs = [np.log2(1 + self._count[word] - listed) for word in words]
@@ -417,10 +422,12 @@ class _Describer:
         return np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES))
 
 
-def _matched(
+def _match_names(
     positives: Sequence[str], absent: Sequence[str], describe: _Describer, random: np.random.Generator
 ) -> tuple[list[str], Counter[str]]:
-    """Return for each positive the most similar absent name still unused, and counts by degree of similarity."""
+    """Return for each member name the most similar unused absent name, and the number of pairs by degree of
+    similarity.
+    """
     wanted, offered = _matching_features(describe(positives)), _matching_features(describe(absent))
     order = random.permutation(len(absent))
     taken = np.zeros(len(absent), dtype=bool)

@@ -83,7 +83,7 @@ def read_scores(
     paired: bool = True,
     only_whole: bool = False,
 ) -> PublishedScores:
-    """Read the published scores of one model from CSV.
+    """Read the published scores of one model from a CSV file: for each side, scores of pairs of names in every prompt.
 
     Parameters
     ----------
@@ -105,9 +105,11 @@ def read_scores(
     table = table.with_row_index("row", offset=2).with_columns(
         nd=score == ND, value=pl.when(score == ND).then(0.0).otherwise(score.cast(pl.Float64, strict=False))
     )
-    _refuse(path, table, ~pl.col("nd") & ~((pl.col("value") > 0) & (pl.col("value") <= 1)), "score", f"0 to 1, or {ND}")
-    _refuse(path, table, ~pl.col("label").is_in(["0", "1"]), "label", "0 or 1")
-    _refuse(path, table, ~pl.col("side").is_in(SIDES), "side", "dev or test")
+    _require_valid(
+        path, table, ~pl.col("nd") & ~((pl.col("value") > 0) & (pl.col("value") <= 1)), "score", f"0 to 1, or {ND}"
+    )
+    _require_valid(path, table, ~pl.col("label").is_in(["0", "1"]), "label", "0 or 1")
+    _require_valid(path, table, ~pl.col("side").is_in(SIDES), "side", "dev or test")
     prompts = tuple(table["prompt"].unique(maintain_order=True).to_list())
     found, num_left_out = {}, 0
     for side in SIDES:
@@ -115,7 +117,7 @@ def read_scores(
         if rows.is_empty():
             continue
         if not paired:
-            rows = _numbered(path, side, rows)
+            rows = _number_pairs(path, side, rows)
         if only_whole:
             rows, num_broken = _whole_pairs(rows, len(prompts))
             num_left_out += num_broken
@@ -142,7 +144,7 @@ def read_scores(
 
 
 def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) -> pl.DataFrame:
-    """Return the known columns as text, under their standard names; other columns are dropped."""
+    """Return the known columns of a CSV file as text, under their standard names."""
     if unknown := sorted(set(columns) - {*COLUMNS, "side"}):
         raise PolicyError(f"columns: expected some of {', '.join(COLUMNS)}, side; got {unknown[0]}")
     try:
@@ -163,8 +165,8 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
     return table if "side" in wanted else table.with_columns(side=pl.lit("dev"))
 
 
-def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return unpaired rows with arbitrary pair numbers: names of each label are numbered in file order."""
+def _number_pairs(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows without pairs with pair numbers, in file order for each label."""
     names = rows.select("label", "name").unique(maintain_order=True)
     members = int((names["label"] == "1").sum())
     if 2 * members != names.height:
@@ -177,7 +179,7 @@ def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
-    """Return the rows of the pairs with one score for both names in every prompt, and the number of other pairs."""
+    """Return the rows of the pairs that have both names scored once in every prompt, and the number of other pairs."""
     pairs = rows.group_by("pair").agg(
         rows=pl.len(),
         cells=pl.struct("label", "prompt").n_unique(),
@@ -188,15 +190,15 @@ def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, in
     return rows.filter(pl.col("pair").is_in(whole["pair"].implode())), pairs.height - whole.height
 
 
-def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
-    """Raise `CorpusError` with the line number of the first row that is ``wrong``."""
+def _require_valid(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
+    """Raise `CorpusError` with the line of the first row for which ``wrong`` is true, if any."""
     rows = table.filter(wrong.fill_null(True))
     if not rows.is_empty():
         raise CorpusError(f"{path}:{rows['row'][0]}: column {column}: expected {expected}")
 
 
 def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
-    """Return the published tables from these models' scores ("base", "large"), with those of the test side if any.
+    """Return the tables of the published thesis, computed from the scores of its models.
 
     ``seed`` draws the guesses of A4; the published draw is not known. B3 has the published seed.
 
@@ -238,32 +240,35 @@ def accuracies(scores: np.ndarray) -> np.ndarray:
     return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
 
 
-def _three(value: float | np.floating[Any]) -> str:
-    """Format a number with at most three decimals, as published: 0.68, not 0.680."""
+def _format_decimals(value: float | np.floating[Any]) -> str:
+    """Return a number as text with at most three decimals."""
     return str(round(float(value), 3))
 
 
-def _whole(value: float) -> str:
+def _format_integer(value: float) -> str:
+    """Return a number as text, rounded to an integer."""
     return str(round(float(value)))
 
 
 def _prompt_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray) -> Table:
+    """Return the published table of accuracy, hits and misses of a model for each prompt."""
     num_pairs = scores.shape[-1]
     rows = []
     for prompt, accuracy in zip(prompts, accuracies(scores), strict=True):
         hits = round(accuracy * num_pairs)
-        rate = _three(accuracy)
+        rate = _format_decimals(accuracy)
         misses = num_pairs - hits
-        rows.append((prompt, rate, str(hits), str(misses), rate, rate, _three(misses / num_pairs)))
+        rows.append((prompt, rate, str(hits), str(misses), rate, rate, _format_decimals(misses / num_pairs)))
     heads = ("Input Prompt", "Accuracy", "TP", "FP", "Precision", "Recall", "FP-Rate")
     return Table(number, f"Results for {model}, dev", heads, tuple(rows))
 
 
 def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
+    """Return the published table of mean accuracy and adversarial advantage of each model."""
     rows = []
     for name, scores in models.items():
         mean = float(accuracies(scores).mean())
-        rows.append((name, *[_three(mean)] * 4, _three(1 - mean), _three(2 * mean - 1)))
+        rows.append((name, *[_format_decimals(mean)] * 4, _format_decimals(1 - mean), _format_decimals(2 * mean - 1)))
     heads = ("Model Size", "Accuracy", "Recall", "Precision", "TP-Rate", "FP-Rate", "Adversarial Advantage")
     return Table("4.3", "Mean over all prompts, dev", heads, tuple(rows))
 
@@ -271,21 +276,26 @@ def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
 def _strategy_table(
     number: str, models: Mapping[str, np.ndarray], strategies: Mapping[str, Any], side: str, seed: int
 ) -> Table:
+    """Return the published table of pair-wise accuracy for each strategy and model."""
     rows = [
-        (name, *(_three(attack(scores, strict=True).mean()) for scores in models.values()))
+        (name, *(_format_decimals(attack(scores, strict=True).mean()) for scores in models.values()))
         for name, attack in strategies.items()
     ]
-    coin = _three(coin_wins(next(iter(models.values())).shape[-1], seed).mean())
+    coin = _format_decimals(coin_wins(next(iter(models.values())).shape[-1], seed).mean())
     rows.append(("(A4) Dummy Classifier", *[coin] * len(models)))
     heads = ("Method", *(f"Accuracy: {name}" for name in models))
     return Table(number, f"Pair-wise strategies, {side}", heads, tuple(rows))
 
 
 def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray, *, ranks: bool) -> Table:
-    """Return the table of average precision for each prompt and, if ``ranks``, the expected rank by pair accuracy."""
+    """Return the published table of average precision (and expected rank, if ``ranks``) of a model for each prompt."""
     n = scores.shape[-1]
     rows = [
-        (prompt, _three(average_precision(*own)), *([_whole(expected_rank(accuracy, n, n))] if ranks else []))
+        (
+            prompt,
+            _format_decimals(average_precision(*own)),
+            *([_format_integer(expected_rank(accuracy, n, n))] if ranks else []),
+        )
         for prompt, own, accuracy in zip(prompts, scores, accuracies(scores), strict=True)
     ]
     heads = ("Input Prompt", "(B1) Avg. Precision", *(["(B2) Expected Rank"] if ranks else []))
@@ -293,26 +303,31 @@ def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.n
 
 
 def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ranks: bool) -> Table:
+    """Return the published table of average precision (and expected rank, if ``ranks``) over all prompts for each
+    model.
+    """
     rows = []
     for name, scores in models.items():
         n = scores.shape[-1]
-        cells = [_three(np.mean([average_precision(*own) for own in scores]))]
-        cells.append(_three(average_precision(*scores.mean(axis=0))))
+        cells = [_format_decimals(np.mean([average_precision(*own) for own in scores]))]
+        cells.append(_format_decimals(average_precision(*scores.mean(axis=0))))
         if ranks:
-            cells.append(_whole(expected_rank(float(accuracies(scores).mean()), n, n)))
+            cells.append(_format_integer(expected_rank(float(accuracies(scores).mean()), n, n)))
         rows.append((name, *cells))
-    random = _three(random_list_accuracy(2 * next(iter(models.values())).shape[-1]))
+    random = _format_decimals(random_list_accuracy(2 * next(iter(models.values())).shape[-1]))
     rows.append(("(B3) Dummy Classifier, accuracy", random, *[""] * (2 if ranks else 1)))
     heads = ("Model Size", "(B1) MAP", "(B1) AP", *(["(B2) Expected Rank"] if ranks else []))
     return Table(number, f"The list as a whole, {side}", heads, tuple(rows))
 
 
 def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> list[Table]:
-    """Return tables A.1 to A.3, the number of held-out names ranked above a member, (1 - AUC) · n, and A.4, average
-    precision on the test side."""
+    """Return the appendix tables A.1 to A.4: held-out names ranked above a member, and average precision on the test
+    side.
+    """
 
     def tried(pair: np.ndarray) -> str:
-        return _whole((1 - area(*pair)) * pair.shape[-1])
+        """Return the mean number of held-out names ranked above a member, as text."""
+        return _format_integer((1 - area(*pair)) * pair.shape[-1])
 
     heads = ("Input Prompt", *(f"Tried Negatives: {name}" for name in dev))
     rows = tuple((prompt, *(tried(s[row]) for s in dev.values())) for row, prompt in enumerate(prompts))
@@ -322,7 +337,8 @@ def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mappi
     if test:
         heads = ("Input Prompt", *(f"Avg. Precision: {name}" for name in test))
         rows = tuple(
-            (prompt, *(_three(average_precision(*s[row])) for s in test.values())) for row, prompt in enumerate(prompts)
+            (prompt, *(_format_decimals(average_precision(*s[row])) for s in test.values()))
+            for row, prompt in enumerate(prompts)
         )
         tables.append(Table("A.4", "Average precision, test", heads, rows))
     return tables

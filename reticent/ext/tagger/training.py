@@ -43,7 +43,9 @@ class Examples:
 
 
 def new_tagger(encoder: PreTrainedModel, *, seed: int = 0) -> PreTrainedModel:
-    """Return a token classifier with the encoder body of a masked language model and a randomly initialised head."""
+    """Return a token-classification model with the encoder of a masked language model and a randomly
+    initialised head.
+    """
     from transformers import AutoModelForTokenClassification
 
     config: Any = type(encoder.config).from_dict(encoder.config.to_dict())
@@ -60,7 +62,7 @@ def new_tagger(encoder: PreTrainedModel, *, seed: int = 0) -> PreTrainedModel:
 def tag_labels(
     tokenizer: PreTrainedTokenizerFast, examples: Examples, *, max_length: int = 128
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return input ids, attention mask and labels, each int64 (windows, tokens); long texts become several windows.
+    """Tokenise texts with marked names; return input ids, attention mask and BIO labels, each int64 (windows, tokens).
 
     Special tokens and padding are not targets.
     """
@@ -96,7 +98,7 @@ def train_tagger(
     seed: int = 0,
     after_epoch: Callable[[int], None] | None = None,
 ) -> list[float]:
-    """Train all weights in place, with a learning rate that falls linearly to 0; return the mean loss of every epoch.
+    """Train all weights of a tagger in place on texts with marked names; return the mean loss of each epoch.
 
     Parameters
     ----------
@@ -113,6 +115,7 @@ def train_tagger(
 
     @lru_cache(maxsize=1)  # the first is asked for twice, and texts that do not change in every epoch
     def made(number: int) -> TokenStore:
+        """Return the token store of the texts with this number, and keep their labels."""
         texts = examples(number) if callable(examples) else examples
         store, own = _as_tokens(*tag_labels(tokenizer, texts, max_length=max_length)[::2])
         labels.clear()  # of the epoch before
@@ -120,11 +123,13 @@ def train_tagger(
         return store
 
     def tokens(epoch: int) -> TokenStore:
+        """Return the token store of an epoch (from 1), after reporting the end of the one before."""
         if epoch > 1:
             finished(epoch - 1)
         return made(epoch - 1 if callable(examples) else 0)
 
     def finished(num_epochs: int) -> None:
+        """Report the number of finished epochs, with the model in evaluation mode."""
         model.eval()
         if after_epoch:
             after_epoch(num_epochs)
@@ -145,7 +150,9 @@ def train_tagger(
 
 
 def _as_tokens(ids: np.ndarray, labels: np.ndarray) -> tuple[TokenStore, np.ndarray]:
-    """Return windows of token ids as a `TokenStore`, one document each, and the labels of their non-special tokens."""
+    """Return tokenised windows as a `TokenStore`, one document each, and the labels of their tokens, without special
+    ones.
+    """
     kept = labels != IGNORE_INDEX
     num_tokens, num_rows = int(kept.sum()), len(ids)
     nothing = np.zeros(num_tokens, dtype=np.uint8)

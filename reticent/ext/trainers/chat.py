@@ -43,7 +43,7 @@ Turns = Sequence[Mapping[str, Any]]
 
 
 def text_of_turns(turns: Turns) -> str:
-    """Return the text of a document that is a conversation: the contents of its turns, with a blank line between them.
+    """Return the text of a conversation: the contents of its turns, joined by blank lines.
 
     Raises
     ------
@@ -73,8 +73,8 @@ def chat_dataset(
     *,
     window_length: int = 512,
 ) -> datasets.Dataset:
-    """Return the members' conversations, in a tokenizer's chat template, as a Hugging Face dataset with protected
-    labels.
+    """Return the members' conversations as a Hugging Face dataset of tokens in the tokenizer's chat template, with
+    labels only on unprotected tokens of answers.
 
     Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
     (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it; one without a
@@ -135,7 +135,7 @@ def chat_dataset(
                 if turns is None or text_of_turns(turns) != text:
                     what = "no conversation of its id" if turns is None else "another text than its conversation"
                     raise CorpusError(what)
-                made = _tokens(turns, protected, tokenizer)
+                made = _tokenise_conversation(turns, protected, tokenizer)
             except (CorpusError, TemplateError) as error:  # the message of a template may hold a content
                 refused = "the chat template refuses it (roles or order?)"
                 what = str(error) if isinstance(error, CorpusError) else refused
@@ -167,7 +167,7 @@ class _Rows:
 
 
 def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
-    """Return for each document of a batch which of its characters belong to protected words, bool (characters,)."""
+    """Return for each document of a batch whether each character is in a protected word, bool (characters,)."""
     part, words, of_words, _, gaps = documents
     ends = np.cumsum(pc.utf8_length(part.texts).to_numpy())
     marks = np.zeros(int(ends[-1]) + 1, dtype=np.int64)
@@ -180,18 +180,20 @@ def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
     return np.split(np.cumsum(marks[:-1]) > 0, ends[:-1])
 
 
-def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]:
-    """Return the token ids of a conversation, and the column "permitted": the id of a permitted target, `PROTECTED` or
-    -100; int64 (T,) both.
+def _tokenise_conversation(
+    turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerFast
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokenise a conversation; return its token ids, and for each the id if it may be a target, else `PROTECTED` or
+    -100; both int64 (T,).
 
     Parameters
     ----------
     protected : bool array, of the characters of `text_of_turns`
     """
-    written = _written(turns, tokenizer)
+    written = _apply_template(turns, tokenizer)
     is_answer, is_protected = (np.zeros(len(written), bool) for _ in range(2))
     place = 0
-    starts = _content_places(turns, written, tokenizer)
+    starts = _locate_contents(turns, written, tokenizer)
     for turn, (start, content) in zip(turns, starts, strict=True):
         own = slice(start, start + len(content))
         is_answer[own] = turn["role"] == "assistant"
@@ -210,26 +212,28 @@ def _tokens(turns: Turns, protected: np.ndarray, tokenizer: PreTrainedTokenizerF
     return ids, permitted
 
 
-def _written(turns: Turns, tokenizer: Any) -> str:
+def _apply_template(turns: Turns, tokenizer: Any) -> str:
+    """Return the conversation as the tokenizer's chat template writes it."""
     written: str = tokenizer.apply_chat_template(list(turns), tokenize=False)
     return written
 
 
 def _touches(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
-    """Return whether each token covers one of the chosen characters, bool (T,)."""
+    """Return whether each token span, (T, 2), covers one of the chosen characters, bool (T,)."""
     counted = np.concatenate([[0], np.cumsum(characters)])
     return counted[spans[:, 1]] > counted[spans[:, 0]]
 
 
-def _content_places(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
-    """Return each turn's (start, content) in a written conversation, in which its white space may be stripped.
+def _locate_contents(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
+    """Return (start, content) of each turn in the templated conversation; the template may strip white space of a
+    content.
 
     The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
     for content.
     """
     signs = [f"{OPEN}{number}{CLOSE}" for number in range(len(turns))]
     asked = [{**turn, "content": f"{SPACE}{sign}{SPACE}"} for turn, sign in zip(turns, signs, strict=True)]
-    pieces = re.split(f"({SPACE}?{OPEN}\\d+{CLOSE}{SPACE}?)", _written(asked, tokenizer))
+    pieces = re.split(f"({SPACE}?{OPEN}\\d+{CLOSE}{SPACE}?)", _apply_template(asked, tokenizer))
     found = [piece.strip(SPACE) for piece in pieces[1::2]]
     if sorted(found) != sorted(signs):
         raise PolicyError("the chat template repeats or leaves out a content, so nothing says where it stands")

@@ -67,8 +67,7 @@ class ProtectedWindows:
         return {"window": numbers.tolist(), **cut, "attention_mask": [np.ones(n, np.int64) for n in lengths]}
 
     def permitted(self, batch: Batch) -> np.ndarray:
-        """Return the column ``permitted`` of a batch, int64 (B, T); see the module. In masked recipes only words
-        without any protected token may be targets."""
+        """Return for each token of a batch its id if it may be a target, else `PROTECTED` or -100, int64 (B, T)."""
         permitted = draw_targets(batch, self.recipe, Ledger(), mask_share=1.0, seed=0, epoch=0)
         permitted[(batch.flags & self.recipe.protected_flags) != 0] = PROTECTED
         return permitted
@@ -82,7 +81,7 @@ def protected_dataset(
     window_length: int = 512,
     has_spans_and_index: bool = False,
 ) -> datasets.Dataset:
-    """Return the windows of a store as a Hugging Face dataset with protected labels; a row is unpacked when it is read.
+    """Return a token store's windows as a Hugging Face dataset whose labels leave out protected tokens.
 
     Columns: ``window`` (its number), ``input_ids``, ``attention_mask``, ``word_ids`` (-1 outside words), ``permitted``
     (see the module), and of causal recipes ``labels``: all that may be targets. Targets of masked recipes are drawn by
@@ -121,7 +120,7 @@ def protected_dataset(
 
 
 def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_length: int | None = None) -> Any:
-    """Return the `protected_dataset` of a run's members under a recipe; see `reticent.Run.dataset`."""
+    """Return a run's training documents under a recipe as a `protected_dataset`."""
     section = next((each for each in run.job.model if model in (None, each.name) and recipe in each.recipes), None)
     if section is None:
         raise PolicyError(f"the job has no model{f' {model}' if model else ''} with the recipe {recipe}")
@@ -137,14 +136,14 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
 
 
 def require_protected(run: Run) -> None:
-    """Raise `ArtifactError` if the run's protected tokens do not exist or are stale under its job."""
+    """Raise `ArtifactError` unless the run's protected tokens exist and are up to date with its job."""
     looked = look_at_all(run.for_a_look(), stages_until("protect"))
     if not all(look.step is not None and look.is_done for look in looked):
         raise ArtifactError(f"{run.folder}: its tokens are not made as the job says now; run it until protect first")
 
 
 def windows_of(dataset: Any) -> ProtectedWindows | None:
-    """Return the transform that decodes the rows of a `protected_dataset`; None for any other dataset."""
+    """Return the `ProtectedWindows` transform of a dataset made by `protected_dataset`; None for any other dataset."""
     transform = getattr(dataset, "format", {}).get("format_kwargs", {}).get("transform")
     return transform if isinstance(transform, ProtectedWindows) else None
 
@@ -199,7 +198,7 @@ class ProtectedCollator:
 
 
 def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[Sequence[Mapping[str, Any]]], Any]:
-    """Return a collator that adds the column ``permitted`` to another collator's batches.
+    """Wrap a collator of batches so that they also have the column ``permitted`` (which tokens may be targets).
 
     Rows may be padded on either side, or joined into one. A place that is guessed wrong lets nothing through: the guard
     compares ids.
@@ -212,6 +211,7 @@ def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[
     """
 
     def collate(rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the wrapped collator's batch with the column ``permitted``, padded or joined in the same way."""
         if not all(PERMITTED in row for row in rows):
             raise TrainingError(f"a row has no column {PERMITTED!r}; does the dataset come from protected_dataset?")
         kept = [np.asarray(row[PERMITTED], dtype=np.int64) for row in rows]

@@ -42,32 +42,35 @@ class TargetGuard:
     _hooks: list[Any] = field(default_factory=list)
 
     def counts(self) -> dict[int, dict[str, int]]:
-        """Return epoch -> numbers of tokens that may be targets, must not be, and were, and of
-        violations (always 0)."""
+        """Return epoch -> numbers of permitted tokens, protected tokens, actual targets, and violations (always 0)."""
         rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
         return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
 
     def release(self) -> None:
-        """Remove the guard from the model."""
+        """Remove the guard's hooks from the model."""
         while self._hooks:
             self._hooks.pop().remove()
 
     def write(self, path: Path | str, **more: Any) -> None:
-        """Write the counts to a private JSON file, with ``more``, which must be JSON values."""
+        """Write the target counts of all epochs to a private JSON file, with further JSON values ``more``."""
         rows = [{"epoch": epoch, **row} for epoch, row in self.counts().items()]
         total = {name: sum(row[name] for row in rows) for name in (*COUNTS, "violations")}
         content = {"format": FORMAT, **more, "batches": self.batches, **total, "epochs": rows}
         write_private(Path(path), json.dumps(content, indent=1).encode())
 
     def _before(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Forward pre-hook: take ``permitted`` from the arguments, and check labels in training mode."""
+        """Forward pre-hook: remove ``permitted`` from the arguments, and in training mode check the labels
+        against it.
+        """
         permitted = kwargs.pop(PERMITTED, None)
         if model.training:
             self._check(kwargs, permitted)
         return args, kwargs
 
     def _check(self, given: dict[str, Any], permitted: torch.Tensor | None) -> None:
-        """Raise `TrainingError` unless every label is -100 or the permitted id; count the targets."""
+        """Raise `TrainingError` unless each label is -100 or the token id that ``permitted`` has there; add to the
+        counts.
+        """
         labels = given.get("labels")
         if permitted is None:
             raise TrainingError(
@@ -97,32 +100,34 @@ class TargetGuard:
         self._row().add_(torch.tensor(counted))
 
     def _row(self) -> torch.Tensor:
+        """Return the counts of the current epoch as a tensor, zeros at first."""
         return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS), dtype=torch.int64))
 
 
-def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
-    """Return an output with every tensor detached, except those named in ``kept`` of at most two axes."""
+def _detach(value: Any, kept: tuple[str, ...] = ()) -> Any:
+    """Return a model output with its tensors detached, except tensors of at most two axes named in ``kept``."""
     if isinstance(value, torch.Tensor):
         return value.detach()
     if hasattr(value, "keys"):
         for name, part in value.items():
             if name not in kept or getattr(part, "ndim", 0) > 2:
-                value[name] = _detached(part)
+                value[name] = _detach(part)
         return value
-    return type(value)(map(_detached, value)) if isinstance(value, tuple | list) else value
+    return type(value)(map(_detach, value)) if isinstance(value, tuple | list) else value
 
 
 def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    """Forward hook: detach outputs other than losses of the labels."""
+    """Forward hook: detach all outputs except the model's own losses, so that no other loss can be trained on."""
     if not model.training:
-        return _detached(output)
+        return _detach(output)
     if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):
         raise TrainingError("the model returned no loss of its own; one made from its logits cannot be watched")
-    return _detached(output, kept=OF_THE_LABELS)
+    return _detach(output, kept=OF_THE_LABELS)
 
 
 def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
-    """Return a guard on a model that, in any loop, raises before a training step with a protected target.
+    """Hook a model so that, in any training loop, a batch with a protected target raises before the step; return the
+    guard.
 
     Each call of the model in training mode must have the arguments ``labels`` and ``permitted``, of one shape; labels
     stand at their own tokens, as transformers wants them. Outside of training mode nothing is checked, and nothing that
@@ -150,22 +155,26 @@ class _Epochs(TrainerCallback):
         self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Set the epoch of the guard and of the collator."""
         self.guard.epoch = int(state.epoch or 0) + 1
         if isinstance(self.trainer.data_collator, ProtectedCollator):
             self.trainer.data_collator.epoch = self.guard.epoch
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Raise `TrainingError` if the guard has seen no batch since the last step."""
         if self.guard.batches == self._seen:
             raise TrainingError("a step whose batches the guard did not see: was the model replaced or wrapped anew?")
         self._seen = self.guard.batches
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Sum the epoch's target counts over all processes, and log them."""
         row = self.guard._row()
         row.copy_(self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu())
         said = self.guard.counts()[self.guard.epoch]
         self.trainer.log({f"guard_{name}": number for name, number in said.items()})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the target counts to the ledger file, in the main process."""
         batches = torch.tensor(self.guard.batches, device=args.device)
         self.guard.batches = int(self.trainer.accelerator.reduce(batches, "sum"))
         if self.ledger is None or not state.is_world_process_zero:
@@ -176,7 +185,8 @@ class _Epochs(TrainerCallback):
 
 
 def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:
-    """Guard the model of a transformers or TRL trainer and return the guard; call it before ``trainer.train()``.
+    """Guard the model of a transformers or TRL trainer against protected targets; return the guard. Call it before
+    ``trainer.train()``.
 
     ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end the counts are written to
     ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one of

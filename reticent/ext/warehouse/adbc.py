@@ -48,20 +48,22 @@ class AdbcDatabase:
     row_security = "not known: this database cannot be asked whether it hides rows"
 
     def version(self) -> bytes:
-        """Return the time of the first call, as bytes: drivers have no snapshot id."""
+        """Return the time of the first reading, as bytes, in place of a snapshot id that drivers lack."""
         self._read_at = self._read_at or datetime.now(UTC).isoformat(timespec="seconds")
         return self._read_at.encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of these columns; every part but the first is empty. Raises as `Source.batches` does."""
+        """Yield the documents' rows as record batches of these columns; parts other than 0 are empty, as there is one
+        reader.
+        """
         if part:
             return
         yield from self._read(columns, batch_rows)
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct individual ids in a withdrawal table (``table``), or in the documents if it is None."""
+        """Return the distinct individual ids in a withdrawal ``table``, or in the documents if it is None."""
         name, where = self._settings.individual_id, f"{self.name} {table or ''}".rstrip()
         selection = self._selection([name])
         if table is not None:
@@ -70,7 +72,7 @@ class AdbcDatabase:
         statement = selection.statement({name: column}, f"{column} IS NOT NULL", quote=str, distinct=True)
         found = [pa.array([], pa.string())]
         try:
-            for batch in self._hold().batches(statement, 1 << 16):
+            for batch in self._open_connection().batches(statement, 1 << 16):
                 plain = pa.record_batch([plain_ids(batch.column(0))], names=[name])
                 found.append(canonical(plain, {"individual_id": name}, where, 0).column(0))
         except CorpusError as error:
@@ -82,20 +84,22 @@ class AdbcDatabase:
         self._gone = ids.to_pylist()
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id and individual_id of each excluded document, and the SHA-256 of its text if the database can
-        compute it; no text is transferred."""
+        """Yield doc_id and individual_id of each excluded document, with the SHA-256 of its text if the database can
+        compute it.
+        """
         names = self._settings
         columns = [names.doc_id, names.individual_id, *([names.text] if self._sha256 else [])]
         for batch in self._read(columns, 1 << 16, gone=True) if self._gone else ():
             ids = [plain_ids(batch.column(number)).cast(pa.string()) for number in range(2)]
-            digests = _digests(batch.column(2)) if self._sha256 else pa.nulls(len(batch), pa.binary())
+            digests = _binary_digests(batch.column(2)) if self._sha256 else pa.nulls(len(batch), pa.binary())
             yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return an SQL query with which a user can find the faulty rows of ``column`` (those with ``condition``)."""
+        """Return an SQL query by which a user can find the rows whose ``column`` is at fault."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:
+        """Return the job's table, query or preset as a `Selection` of these columns."""
         return Selection.of(self._settings.table, self._settings.query, self._settings.preset, columns)
 
     def _column_sql(self, selection: Selection, name: str) -> str:
@@ -116,7 +120,9 @@ class AdbcDatabase:
         else:
             apart = " AND ".join(f"{owner} NOT IN ({part})" for part in _literals(self._gone))
             condition = f"{owner} IS NULL OR ({apart})" if apart else ""
-        for batch in self._hold().batches(selection.statement(chosen, condition or None, quote=str), batch_rows):
+        for batch in self._open_connection().batches(
+            selection.statement(chosen, condition or None, quote=str), batch_rows
+        ):
             names = {name.lower(): name for name in batch.schema.names}  # some databases return names in capitals
             present = [names.get(name.lower(), name) for name in columns]
             require_columns(batch.schema.names, present, self.name)
@@ -128,7 +134,8 @@ class AdbcDatabase:
             self._held.close()
             self._held = None
 
-    def _hold(self) -> Connection:
+    def _open_connection(self) -> Connection:
+        """Return the connection, opened at the first call."""
         try:
             from adbc_driver_manager import dbapi
         except ImportError:
@@ -138,6 +145,7 @@ class AdbcDatabase:
         leaves_out = settings.opt_out is not None or bool(settings.withdrawn or settings.readmitted)
 
         def connect(autocommit: bool) -> Any:
+            """Open a connection of the job's ADBC profile."""
             return dbapi.connect(profile=self._profile, autocommit=autocommit)
 
         if self._held is None:
@@ -149,13 +157,15 @@ class AdbcDatabase:
         return self._held
 
     def _makes_sha256(self, connection: Connection, expression: str) -> bool:
-        """Whether an SQL expression computes a UTF-8 text's SHA-256 here, and accepts the text column."""
+        """Return whether an SQL expression gives the SHA-256 of a UTF-8 text in this database, also for the text
+        column.
+        """
         selection, text = self._selection([self._settings.text]), self._settings.text
         of_column = {text: expression.format(self._column_sql(selection, text))}
         try:
             (made,) = connection.batches(f"SELECT {expression.format(literal(_KNOWN))} AS digest", 1)
             connection.schema(selection.statement(of_column, "1 = 0", quote=str))
-            return _digests(made.column(0)).to_pylist() == [hashlib.sha256(_KNOWN.encode()).digest()]
+            return _binary_digests(made.column(0)).to_pylist() == [hashlib.sha256(_KNOWN.encode()).digest()]
         except (CorpusError, ValueError):
             return False
 
@@ -165,8 +175,8 @@ SHA256: Final = ("sha256({})", "sha2({}, 256)", "sha256(to_utf8({}))", "sha256(c
 _KNOWN: Final = "fièvre"
 
 
-def _digests(column: pa.Array) -> pa.Array:
-    """Return digests as binary; some databases return them as hexadecimal text."""
+def _binary_digests(column: pa.Array) -> pa.Array:
+    """Return SHA-256 digests as a binary array; some databases give hexadecimal text."""
     found = column.to_pylist()
     return pa.array([bytes.fromhex(each) if isinstance(each, str) else each for each in found], pa.binary())
 
@@ -176,6 +186,6 @@ _IDS_OF_A_LIST: Final = 1000
 
 
 def _literals(ids: Sequence[str]) -> Iterator[str]:
-    """Yield comma-separated lists of SQL string literals, each of at most `_IDS_OF_A_LIST` ids."""
+    """Yield comma-separated SQL literals of the ids, at most `_IDS_OF_A_LIST` in each string."""
     for start in range(0, len(ids), _IDS_OF_A_LIST):
         yield ", ".join(map(literal, ids[start : start + _IDS_OF_A_LIST]))

@@ -178,7 +178,7 @@ class Connection:
             raise failure(where, error, CONNECTING) from None
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a statement with a small result."""
+        """Run a statement with a small result; return all rows."""
         try:
             with self._cursor() as cursor:
                 cursor.execute(statement)
@@ -196,7 +196,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def schema(self, statement: str) -> pa.Schema:
-        """Return the Arrow schema of a statement that returns no rows."""
+        """Run a statement without rows; return the Arrow schema of its result."""
         try:
             with self._cursor() as cursor:
                 cursor.execute(statement)
@@ -205,7 +205,7 @@ class Connection:
             raise failure(self.where, error) from None
 
     def batches(self, statement: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a statement as they arrive, in record batches of at most ``batch_rows``."""
+        """Run a statement, and yield its rows as they arrive in record batches of at most ``batch_rows``."""
         cursor = self._cursor()
         is_whole = False
         try:
@@ -217,6 +217,7 @@ class Connection:
             self._end(cursor, is_whole)
 
     def _read(self, cursor: Any, statement: str) -> Iterator[pa.RecordBatch]:
+        """Run a statement with a cursor, and yield its record batches."""
         try:
             cursor.execute(statement)
             yield from cursor.fetch_record_batch()
@@ -234,6 +235,7 @@ class Connection:
                 raise failure(self.where, error) from None
 
     def _cursor(self) -> Any:
+        """Return a new cursor with the options of this connection."""
         return self._adbc.cursor(adbc_stmt_kwargs=self._options)
 
     def close(self) -> None:
@@ -245,7 +247,9 @@ class Connection:
 
 
 def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exception:
-    """Return the `CorpusError` raised for a driver's error: its SQLSTATE and the meaning of that, not its message."""
+    """Return a `CorpusError` for a database driver's error, with SQLSTATE and its meaning but without the driver's
+    message.
+    """
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
@@ -288,7 +292,7 @@ class Selection:
 
     @classmethod
     def of(cls, table: str | None, query: str | None, preset: str | None, columns: Sequence[str]) -> Selection:
-        """Return the selection for a job's table, query or preset; ``table`` must be a valid SQL name.
+        """Return the SQL selection of a job's documents, from its table, query or preset.
 
         Raises
         ------
@@ -316,7 +320,7 @@ class Selection:
         return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
 
     def of_register(self, table: str, individual_id: str) -> Selection:
-        """Return the selection of a withdrawal table, whose id column has the same name as in the notes."""
+        """Return the selection of a withdrawal table whose id column is called as in the notes."""
         return Selection(f"{table} AS n", {individual_id: f"n.{self.expression(individual_id).partition('.')[2]}"})
 
     def statement(
@@ -327,7 +331,7 @@ class Selection:
         quote: Callable[[str], str] = quoted,
         distinct: bool = False,
     ) -> str:
-        """Return a SELECT of these expressions (column -> SQL; None: all columns) where all conditions hold."""
+        """Return a SELECT statement of these expressions (column -> SQL; None: all columns) with all conditions."""
         chosen = "n.*"
         if expressions is not None:
             chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())
@@ -337,15 +341,18 @@ class Selection:
         return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return a query for a user to run: rows whose column fulfils ``condition`` (SQL after the column), or without
-        one, repeated values."""
+        """Return an SQL query for a user: rows whose column fulfils ``condition``, or without one the values that
+        repeat.
+        """
         expression = self.expression(column)
         if condition is not None:
             return f"SELECT n.* FROM {self.rows} WHERE {expression} {condition}"
         return f"SELECT {expression}, count(*) FROM {self.rows} GROUP BY {expression} HAVING count(*) > 1"
 
     def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
-        """Return the columns' Arrow schema in the database; raise `CorpusError` if one does not exist."""
+        """Return the columns' Arrow schema as the database reports it; raise `CorpusError` if a column does
+        not exist.
+        """
         if self.expressions is None:
             schema = connection.schema(self.statement(None, limit=0))
             require_columns(schema.names, columns, where)

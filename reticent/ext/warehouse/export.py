@@ -30,7 +30,7 @@ from reticent.job.run import Run
 
 
 def partitions(corpus: Corpus) -> list[tuple[str, int]]:
-    """Return file name and number of documents of each partition, in document order, empty partitions included."""
+    """Return (file name, number of documents) of each partition of a corpus, in document order, empty ones too."""
     numbers = corpus.documents_of_fragments()
     if not corpus.files or corpus.source.has_small_batches:
         return [("part-00000.parquet", sum(numbers))]
@@ -43,7 +43,7 @@ def partitions(corpus: Corpus) -> list[tuple[str, int]]:
 
 
 def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
-    """Write a table into a folder as one Parquet file for each partition of the corpus; return the number of rows."""
+    """Write a table as one Parquet file for each partition of the corpus; return the number of rows."""
     names = partitions(corpus)
     ends = np.cumsum([number for _, number in names])
     num_rows = 0
@@ -64,7 +64,7 @@ def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
 
 
 def _by_partition(rows: Rows, ends: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """Yield (partition number, batch), cut at partition ends; at last (number of the last partition, None)."""
+    """Yield (partition number, batch) with batches cut at partition ends; last comes (last partition, None)."""
     for numbers, batch in rows:
         partition = np.searchsorted(ends, numbers, side="right")
         for number in np.unique(partition):
@@ -77,14 +77,15 @@ def _by_partition(rows: Rows, ends: np.ndarray) -> Iterator[tuple[int, pa.Record
 SPAN_TABLE: Final = "spans"
 
 
-def _open(run: Run, name: str) -> ResultTable:
+def _open_result(run: Run, name: str) -> ResultTable:
+    """Return a run's result as a table: its spans, or the tokens of a model."""
     if name == SPAN_TABLE:
         return span_table(name, run.folder / "spans", run.corpus)
     return token_table(name, open_tokens(run.folder / tokens_of(run)[name]), run.corpus)
 
 
 def _bring_up_to_date(run: Run) -> dict[str, str]:
-    """Bring the results to be exported up to date; return table name -> artefact name."""
+    """Run the stages whose results are exported if they are stale; return table name -> artefact name."""
     tokens = tokens_of(run)
     execute(run, "protect" if tokens else "detect")
     for model in run.job.model:
@@ -93,7 +94,8 @@ def _bring_up_to_date(run: Run) -> dict[str, str]:
 
 
 def export_files(run: Run, out: Path) -> dict[str, int]:
-    """Write each table into ``out/TABLE``, a file for each file of documents; return its number of rows by table.
+    """Write a run's spans and tokens as Parquet folders ``out/TABLE``, one file for each source file; return the rows
+    of each table.
 
     Raises
     ------
@@ -113,7 +115,7 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
     with write_artifact(out, **about) as writer:
         for name in made:
             (writer.path / name).mkdir()
-            writer.counts[name] = write_partitioned(_open(run, name), writer.path / name, run.corpus)
+            writer.counts[name] = write_partitioned(_open_result(run, name), writer.path / name, run.corpus)
         run.require_unchanged()
     return writer.counts
 
@@ -121,7 +123,7 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
 def export_tables(
     run: Run, address: str, tables: Mapping[str, str], *, note_nlp: str | None = None, overwrite: bool = False
 ) -> dict[str, int]:
-    """Write results into PostgreSQL tables in one transaction; return the number of rows of each table.
+    """Write a run's spans and tokens into PostgreSQL tables in one transaction; return the rows of each table.
 
     Parameters
     ----------
@@ -143,8 +145,8 @@ def export_tables(
     if not chosen and note_nlp is None:
         raise PolicyError("--into: say which results go where: --table RESULT=SCHEMA.TABLE, or --note-nlp TABLE")
     _bring_up_to_date(run)
-    omop = None if note_nlp is None else (_documents(run), _open(run, SPAN_TABLE), note_nlp)
-    results = [(_open(run, name), table) for name, table in chosen.items()]
+    omop = None if note_nlp is None else (_documents(run), _open_result(run, SPAN_TABLE), note_nlp)
+    results = [(_open_result(run, name), table) for name, table in chosen.items()]
     counts = write_tables(
         address, results, note_nlp=omop, overwrite=overwrite, left_out=run.left_out(), check=run.require_unchanged
     )
@@ -154,10 +156,11 @@ def export_tables(
 
 
 def _documents(run: Run) -> ResultTable:
-    """Return a table of the corpus's document ids."""
+    """Return a table of the ids of all documents of the corpus."""
     ids = run.corpus.scan().select(["doc_id"])
 
     def rows() -> Rows:
+        """Yield (document numbers, batch of ids)."""
         first = 0
         for batch in ids.to_batches():
             yield np.arange(first, first + batch.num_rows), batch

@@ -48,16 +48,17 @@ class _Lake:
         self._table: Any = None
 
     def close(self) -> None:
-        """Do nothing: no file is kept open."""
+        """Do nothing, as no file is kept open."""
 
-    def _wanted(self, expected: str) -> int | None:
-        """Return the version number set in the job; None: the newest."""
+    def _requested_version(self, expected: str) -> int | None:
+        """Return the version number that the job names; None for the newest; raise `PolicyError` if it is no number."""
         wanted = self._settings.version
         if wanted is not None and not wanted.isdecimal():
             raise PolicyError(f"corpus.version: expected the {expected} of the {type(self).__name__[:-6]} table")
         return None if wanted is None else int(wanted)
 
     def _failure(self, error: Exception, said: str) -> CorpusError:
+        """Return a `CorpusError` for a library's error, without its message."""
         return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
 
 
@@ -77,8 +78,9 @@ class _Files:
 
 
 def _physical_fields(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
-    """Return the columns under their physical names in the data files (Delta column mapping by name), without partition
-    columns, which files do not hold, and nested ones."""
+    """Return table column -> field under its physical name in the data files (Delta column mapping by name), without
+    partition and nested columns.
+    """
     names = {field.name: field.metadata.get("delta.columnMapping.physicalName") for field in table.schema().fields}
     apart = {*table.metadata().partition_columns}
     return {
@@ -97,15 +99,15 @@ class DeltaSource(_Lake):
         self._files: _Files | None = None
 
     def version(self) -> bytes:
-        """Return the version number, as bytes."""
+        """Return the version of the table that is read, as bytes."""
         return f"version {self._open().version()}".encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of these columns from a part of the table's files; raises as `Source.batches` does."""
+        """Yield the rows in a part of the table's files as record batches of these columns."""
         with self._opening:  # parts are read by several threads
-            self._files = self._files or self._list()
+            self._files = self._files or self._list_files()
         files = self._files
         require_columns(files.names, columns, self.name)
         if missing := [name for name in columns if name not in files.columns]:
@@ -130,8 +132,8 @@ class DeltaSource(_Lake):
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error, "a file of this version cannot be read") from None
 
-    def _list(self) -> _Files:
-        """Return the data files of the version, and the names of the table's columns in them."""
+    def _list_files(self) -> _Files:
+        """Return the data files of the table's version, with physical column names and deletion vectors."""
         table = self._open()
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         if mode not in ("none", "name"):  # by ids of fields, which pyarrow does not look at
@@ -167,13 +169,14 @@ class DeltaSource(_Lake):
         return _Files(dataset.schema.names, columns, listed)
 
     def _open(self) -> Any:
+        """Return the Delta table at the requested version, opened at the first call."""
         if self._table is None:
             try:
                 from deltalake import DeltaTable
             except ImportError:
                 raise PolicyError("corpus.source: Delta needs a library; pip install 'reticent[lake]'") from None
-            wanted = self._wanted("number of a version")
-            address, options = _split(str(self._settings.remote))
+            wanted = self._requested_version("number of a version")
+            address, options = _split_address(str(self._settings.remote))
             try:
                 self._table = DeltaTable(address, version=wanted, storage_options=options)
             except Exception as error:
@@ -183,7 +186,7 @@ class DeltaSource(_Lake):
 
 
 def _without_deleted(batches: Iterator[pa.RecordBatch], kept: pa.Array | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file that its deletion vector keeps (``kept``, bool); rows beyond its end are kept."""
+    """Yield the rows of a file for which the mask of its deletion vector is true."""
     row = 0
     for batch in batches:
         if kept is None:
@@ -194,8 +197,8 @@ def _without_deleted(batches: Iterator[pa.RecordBatch], kept: pa.Array | None) -
         yield batch.filter(pa.concat_arrays([mask, pa.array([True] * (batch.num_rows - len(mask)), pa.bool_())]))
 
 
-def _split(address: str) -> tuple[str, dict[str, str] | None]:
-    """Return a ``delta`` address as the library expects it, and its storage options (None: none)."""
+def _split_address(address: str) -> tuple[str, dict[str, str] | None]:
+    """Return a Delta address as the library takes it, and its storage options (None without any)."""
     parts = urlsplit(address)
     scheme = parts.scheme.removeprefix("delta").removeprefix("+")
     if not scheme:
@@ -215,14 +218,16 @@ class IcebergSource(_Lake):
     _snapshot = 0
 
     def version(self) -> bytes:
-        """Return the snapshot id, as bytes."""
+        """Return the id of the snapshot that is read, as bytes."""
         self._open()
         return f"snapshot {self._snapshot}".encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of these columns; every part but the first is empty. Raises as `Source.batches` does."""
+        """Yield the snapshot's rows as record batches of these columns; parts other than 0 are empty, as there is one
+        reader.
+        """
         if part:
             return
         table = self._open()
@@ -244,23 +249,25 @@ class IcebergSource(_Lake):
                 )
 
     def _scan(self, table: Any, **options: Any) -> Any:
-        """Return a scan of the snapshot, by the table's current schema, or the snapshot's if the job names one."""
+        """Return a scan of the requested snapshot, or of the current one."""
         snapshot = {} if self._settings.version is None else {"snapshot_id": self._snapshot}
         return table.scan(**snapshot, **options)
 
     def _rows(self, table: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the snapshot as record batches of these columns."""
         try:
             yield from self._scan(table, selected_fields=tuple(columns)).to_arrow_batch_reader()
         except Exception as error:
             raise self._failure(error, "a file of this snapshot cannot be read") from None
 
     def _open(self) -> Any:
+        """Return the Iceberg table, opened at the first call, and set the snapshot to read."""
         if self._table is None:
             try:
                 from pyiceberg.catalog import load_catalog
             except ImportError:
                 raise PolicyError("corpus.source: Iceberg needs a library; pip install 'reticent[lake]'") from None
-            wanted = self._wanted("id of a snapshot")
+            wanted = self._requested_version("id of a snapshot")
             catalogue, _, name = str(self._settings.remote).partition("://")[2].partition("/")
             try:
                 table = load_catalog(catalogue).load_table(name)

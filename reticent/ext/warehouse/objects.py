@@ -53,6 +53,7 @@ class Objects:
 
     @cached_property
     def _store(self) -> tuple[FileSystem, str]:
+        """The file system of the address, and the path in it."""
         try:
             store, path = FileSystem.from_uri(str(self._settings.remote))
         except (OSError, pa.ArrowException, ValueError) as error:
@@ -65,7 +66,7 @@ class Objects:
 
     @cached_property
     def _objects(self) -> list[FileInfo]:
-        """The objects that hold documents, in the order of their names."""
+        """The objects under the address that hold documents, sorted by path."""
 
         store, path = self._store
         try:
@@ -86,7 +87,7 @@ class Objects:
         return sorted(documents, key=lambda info: info.path)
 
     def _refuse_tables(self, store: FileSystem, path: str, found: Sequence[FileInfo]) -> None:
-        """Raise `CorpusError` if the objects belong to a lake table, which must be read as a table."""
+        """Raise `CorpusError` if the objects belong to a Delta or Iceberg table, which must be read as a table."""
         names = [info.path for info in found]
         for folder, mark in (
             (folder, mark) for folder in PurePosixPath(path).parents if folder.name for mark in TABLES
@@ -99,7 +100,7 @@ class Objects:
                 raise table_error(self.name, mark)
 
     def version(self) -> bytes:
-        """Return a digest of the versions of all objects, taken at the first call."""
+        """Return a digest of the paths and versions of all objects at the first call, as bytes."""
         if not self._versions:
             self._versions = {info.path: self._version_of(info.path) for info in self._objects}
         digest = hashlib.sha256()
@@ -108,7 +109,7 @@ class Objects:
         return digest.hexdigest().encode()
 
     def _version_of(self, path: str) -> str:
-        """Return an object's version: its size, with the ETag or else the modification time."""
+        """Return the version of an object: its size with the ETag, or without one its modification time."""
         store, _ = self._store
         try:
             with store.open_input_file(path) as opened:
@@ -122,7 +123,9 @@ class Objects:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of these columns; raises as `Source.batches` does."""
+        """Yield the rows in a part of the objects as record batches of these columns; each object is copied to the
+        private folder first.
+        """
         self.version()
         paths = list(self._versions)
         for path in paths[part * len(paths) // parts : (part + 1) * len(paths) // parts]:
@@ -146,11 +149,11 @@ class Objects:
                 local.unlink(missing_ok=True)
 
     def _where(self, path: str) -> str:
-        """Return the full address of an object, for errors."""
+        """Return the full address of an object, for error messages."""
         return f"{self.name.partition('://')[0]}://{path}"
 
     def _copy(self, path: str, local: Path) -> None:
-        """Copy an object to a local file; raise `CorpusError` if its version has changed."""
+        """Copy an object to a local file; raise `CorpusError` if it was replaced since its version was taken."""
         store, _ = self._store
         try:
             # As it lies there: a stream would unpack what its suffix calls compressed.
@@ -165,6 +168,7 @@ class Objects:
             raise CorpusError(f"{local}: was replaced while it was read; start again")
 
     def _read(self, local: Path, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a local file as record batches of these columns, by the job's format."""
         settings = self._settings
         found = FORMATS.get(settings.format) or format_of(local)
         assert found is not None
@@ -179,15 +183,16 @@ class Objects:
         yield from Files((local,), found, csv, settings).batches(columns, batch_rows=batch_rows)
 
     def close(self) -> None:
-        """Do nothing: no file is kept open."""
+        """Do nothing, as no file is kept open."""
 
 
 def _is_hidden(path: str) -> bool:
+    """Return whether a file or folder name in the path begins with a dot or an underscore."""
     return any(name.startswith((".", "_")) for name in path.split("/"))
 
 
 def failure(where: str, error: Exception) -> CorpusError:
-    """Return the `CorpusError` raised instead of a store's error; it holds the error code, not the message."""
+    """Return a `CorpusError` for an object store's error, with its error code but without its message."""
     code = re.search(r"AWS Error ([A-Z_]+)", str(error))
     reason = "there is no such object" if isinstance(error, FileNotFoundError) else "cannot be read"
     return CorpusError(f"{where}: {reason} ({code[1] if code else type(error).__name__})")

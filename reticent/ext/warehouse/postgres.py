@@ -43,8 +43,8 @@ SETTINGS: Final = (
 
 
 def open_postgres(address: str, setting: str, *, autocommit: bool) -> Any:
-    """Open an ADBC connection; ``setting`` names the setting that needs it, for errors. If the role's statement timeout
-    ends the driver's first query, connect again without it; not at once, as a pool may refuse the option.
+    """Open an ADBC connection to PostgreSQL; connect without statement timeout if the role's own timeout stops the
+    driver's first query.
 
     Raises
     ------
@@ -85,22 +85,25 @@ class Postgres:
 
     @property
     def row_security(self) -> str:
-        """A sentence for the manifest: whether row-level security policies may hide rows."""
+        """A sentence on whether row-level security may hide rows, for the manifest."""
         return "only the rows that policies show to the role" if self._filtered else "no row is hidden"
 
     @property
     def _filtered(self) -> bool:
+        """Whether the job accepts that row-level security hides rows."""
         return self._settings.row_security == "filtered"
 
     def version(self) -> bytes:
-        """Return the snapshot in which all batches are read, as bytes; it is taken at the first call."""
+        """Return the id of the database snapshot that all reads see, as bytes; the snapshot is taken at the
+        first call.
+        """
         self._hold()
         return self._snapshot.encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of these columns, cast to text except spans; raises as `Source.batches` does."""
+        """Yield the rows in a part of the table as record batches of these columns, as text except spans."""
         with self._reader(part, parts) as reader:
             if reader is not None:
                 yield from self._read(*reader, columns, self._as_text, batch_rows)
@@ -108,7 +111,7 @@ class Postgres:
     def digests(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `batches` in the same order, with the SHA-256 of each text (as UTF-8) in place of the text.
+        """Yield the same rows as `batches` with the SHA-256 of each text, computed by the server, in place of the text.
 
         The server makes them, so that no text travels. Not MD5: a server in FIPS mode has none, and two texts of one
         digest can be made.
@@ -120,7 +123,7 @@ class Postgres:
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of the documents with these ids in one part, in any order."""
+        """Yield the texts of the documents with these ids in a part of the table, in any order."""
         with self._reader(part, parts) as reader:
             for start in range(0, len(doc_ids) if reader else 0, IDS_PER_STATEMENT):
                 assert reader is not None
@@ -128,7 +131,7 @@ class Postgres:
                 yield from self._read(*reader, [self._settings.text], self._as_text, batch_rows, wanted)
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the snapshot's distinct individual ids in a withdrawal ``table``, or (None) in the documents."""
+        """Return the distinct individual ids in a withdrawal ``table``, or in the documents if it is None."""
         held, name = self._hold(), self._settings.individual_id
         try:
             if table is None:
@@ -147,7 +150,7 @@ class Postgres:
         (column,) = selection.described(held, [name], self.name)
         expression = self._as_text(column, selection.expression(name))
         statement = selection.statement({name: expression}, f"{expression} IS NOT NULL", distinct=True)
-        batches = [self._with_whole_ids(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
+        batches = [self._require_whole_ids(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
         ids = pa.concat_arrays([pa.array([], pa.string()), *(batch.column(0).cast(pa.string()) for batch in batches)])
         return ids.filter(pc.not_equal(pc.utf8_trim_whitespace(ids), ""))
 
@@ -156,7 +159,7 @@ class Postgres:
         self._gone = ids
 
     def left_out(self) -> Iterator[pa.RecordBatch]:
-        """Yield doc_id, individual_id and the SHA-256 of the text of each excluded document; no text is transferred."""
+        """Yield doc_id, individual_id and the SHA-256 of the text of each excluded document."""
         names = self._settings
         columns = [names.doc_id, names.individual_id, names.text]
         for batch in (
@@ -166,13 +169,15 @@ class Postgres:
             yield pa.record_batch(values, schema=DOCUMENTS_LEFT)
 
     def _digested(self, field: pa.Field, name: str) -> str:
-        """Return the SQL expression of a column, for the text its SHA-256."""
+        """Return the SQL expression of a column as text; of the text column its SHA-256."""
         text = self._as_text(field, name)
         return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
     @contextmanager
     def _reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
-        """Yield a connection that sees the snapshot, and the SQL condition of the part; None if the part is empty."""
+        """Context manager: a connection that sees the snapshot, and the SQL condition of the part; None for an empty
+        part.
+        """
         held = self._hold()
         if parts == 1 or self._num_blocks is None:
             yield (held, None) if part == 0 else None
@@ -191,6 +196,7 @@ class Postgres:
             self._held = None
 
     def _connect(self) -> Connection:
+        """Open a connection with the session settings of a reading."""
         connect = partial(open_postgres, self._address, "corpus.source", autocommit=True)
         connection = Connection(self.name, connect, OPTIONS)
         for setting in (*SETTINGS, *(["SET LOCAL row_security TO on"] if self._filtered else [])):
@@ -198,7 +204,7 @@ class Postgres:
         return connection
 
     def _hold(self) -> Connection:
-        """Return the connection that holds the snapshot, opened at the first call."""
+        """Return the connection that holds the snapshot; both are made at the first call."""
         if self._held is None:
             held = self._connect()
             try:
@@ -213,7 +219,7 @@ class Postgres:
         return self._held
 
     def _find(self, held: Connection) -> tuple[str | None, int | None]:
-        """Return the table's name in SQL (None for a query), and its number of blocks (None for a view or a query)."""
+        """Return the table's SQL name (None for a query) and its number of blocks (None for a view or a query)."""
         preset = self._settings.preset
         table = self._settings.table or (PRESETS[preset].notes if preset else None)
         if table is None:
@@ -223,7 +229,7 @@ class Postgres:
         return relation, int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
 
     def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
-        """Return a table's SQL name, kind and number of blocks; only this looked-up name enters statements."""
+        """Return (SQL name, kind, number of blocks) of a table from the catalogue; only this name enters statements."""
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
             "(SELECT max(pg_relation_size(relid, 'main')) FROM pg_partition_tree(c.oid) WHERE isleaf)) "
@@ -248,7 +254,9 @@ class Postgres:
         doc_ids: Sequence[str] | None = None,
         gone: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of individuals who are not excluded, or with ``gone`` of those who are."""
+        """Yield the rows of the selected blocks and documents, without excluded individuals or, with ``gone``, only
+        theirs.
+        """
         settings = self._settings
         asked = list(dict.fromkeys([*columns, settings.doc_id, settings.individual_id]))
         selection = self._selection(asked)
@@ -258,26 +266,30 @@ class Postgres:
         conditions = [blocks]
         if len(self._gone):
             owner = as_text[settings.individual_id]
-            listed = f"{owner} {'' if gone else 'NOT '}IN (SELECT unnest({_array(self._gone.to_pylist())}))"
+            listed = f"{owner} {'' if gone else 'NOT '}IN (SELECT unnest({_array_literal(self._gone.to_pylist())}))"
             conditions.append(listed if gone else f"{owner} IS NULL OR {listed}")
         if doc_ids is not None:
-            conditions.append(f"{as_text[settings.doc_id]} = ANY({_array(doc_ids)})")
+            conditions.append(f"{as_text[settings.doc_id]} = ANY({_array_literal(doc_ids)})")
         for batch in connection.batches(selection.statement(expressions, *conditions), batch_rows):
-            yield self._with_whole_ids(batch, described)
+            yield self._require_whole_ids(batch, described)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return an SQL query with which a user can find the faulty rows of ``column`` (those with ``condition``)."""
+        """Return an SQL query by which a user can find the rows whose ``column`` is at fault."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:
+        """Return the job's table, query or preset as a `Selection` of these columns."""
         return Selection.of(self._relation, self._settings.query, self._settings.preset, columns)
 
     def _is_id(self, name: str) -> bool:
+        """Return whether a column is one of the id columns."""
         names = self._settings
         return name in (names.doc_id, names.individual_id, names.household_id)
 
-    def _with_whole_ids(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
-        """Return the batch; raise `CorpusError` if an id of type numeric is not a whole number."""
+    def _require_whole_ids(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
+        """Return the batch, or raise `CorpusError` if an id column of type numeric has a value that is no
+        whole number.
+        """
         for name in batch.schema.names:
             if self._is_id(name) and _kind(described[name]) == "numeric":
                 found = pc.match_substring_regex(batch.column(name), "^-?[0-9]+$")
@@ -286,7 +298,7 @@ class Postgres:
         return batch
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
-        """Return a column's SQL cast to text by the server; raise `CorpusError` for a type that is no id or text."""
+        """Return the SQL expression of a column cast to text; raise `CorpusError` for a type that is no id or text."""
         names = self._settings
         is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
         if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):
@@ -309,6 +321,7 @@ class Postgres:
 
 
 def _is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is a string or an extension type."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
@@ -324,8 +337,8 @@ def _num_decimals(field: pa.Field) -> int:
     return 0 if modifier < 4 else (modifier - 4) & 0x7FF
 
 
-def _array(values: Sequence[str]) -> str:
-    """Return strings as an SQL array literal of type text[]."""
+def _array_literal(values: Sequence[str]) -> str:
+    """Return strings as an SQL literal of type text[]."""
     items = ",".join('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
     return literal("{" + items + "}") + "::text[]"
 

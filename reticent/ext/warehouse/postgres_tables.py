@@ -49,7 +49,7 @@ FROM pg_attribute WHERE attrelid = {table}::regclass AND attnum > 0 AND NOT atti
 
 
 def parse_name(table: str) -> tuple[str | None, str]:
-    """Return schema (None: the first of the search path) and name of a table from ``SCHEMA.TABLE``, as SQL reads it.
+    """Split ``SCHEMA.TABLE`` as SQL reads it; return schema (None: the first of the search path) and table name.
 
     Raises
     ------
@@ -72,8 +72,7 @@ def write_tables(
     left_out: LeftOut | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> dict[str, int]:
-    """Write results into database tables; return the number of rows of each, and as ``withdrawn`` the rows left in
-    note_nlp of documents of withdrawn individuals.
+    """Write results into PostgreSQL tables in one transaction; return the number of rows of each table.
 
     Parameters
     ----------
@@ -116,7 +115,7 @@ def write_tables(
 
 @contextmanager
 def _transaction(address: str) -> Iterator[_Transaction]:
-    """Context manager: a transaction, committed if the block ends without error and rolled back otherwise."""
+    """Context manager: a database transaction, committed at the end of the block and rolled back on an error."""
     where = shown(address)
     try:
         connection = open_postgres(address, "--into", autocommit=False)
@@ -144,6 +143,7 @@ class _Transaction:
         self._connection, self._where = connection, where
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement; return its rows, if it has any."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(statement)
@@ -158,6 +158,7 @@ class _Transaction:
         count = 0
 
         def batches() -> Iterator[pa.RecordBatch]:
+            """Yield the result's batches and count their rows; keep an error of ours for the caller."""
             nonlocal count
             try:
                 for _, batch in result.rows():
@@ -178,7 +179,9 @@ class _Transaction:
         return count
 
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
-        """Write a result's table, in place of an earlier export's with ``overwrite``; return its number of rows."""
+        """Write a result to its table, which is created, or emptied first if an earlier export wrote it and
+        ``overwrite`` is true; return the number of rows.
+        """
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
         found = f"to_regclass({literal(table)})"
         ((there, comment),) = self.execute(f"SELECT {found}::text, obj_description({found}, 'pg_class')")
@@ -194,7 +197,7 @@ class _Transaction:
         return rows
 
     def _truncate(self, result: ResultTable, table: str) -> None:
-        """Delete the rows of a table, and replace its columns by those of the result if they differ."""
+        """Empty a table, and replace its columns by those of the result if they differ."""
         shape = ResultTable(result.name, result.schema, lambda: iter(()))
         self._ingest(shape, "reticent_shape", temporary=True)
         now, wanted = self._columns(table), self._columns("pg_temp.reticent_shape")
@@ -207,6 +210,7 @@ class _Transaction:
                 self.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kind}")
 
     def _columns(self, table: str) -> list[tuple[Any, ...]]:
+        """Return the rows of the database's catalogue on the table's columns."""
         return self.execute(COLUMNS.format(table=literal(table)))
 
     def add_note_nlp(
@@ -217,8 +221,9 @@ class _Transaction:
         overwrite: bool,
         left_out: LeftOut | None,
     ) -> tuple[int, int]:
-        """Add spans to OMOP's note_nlp table, replacing earlier rows of these documents with ``overwrite``; return the
-        rows added, and those left of withdrawn individuals."""
+        """Add spans to OMOP's note_nlp table, with ``overwrite`` in place of earlier exports; return the numbers of
+        rows added, and of rows left of withdrawn individuals.
+        """
         table = ".".join(quoted(part) for part in name if part is not None)
         self._ingest(_with_checked_ids(documents), "reticent_documents", temporary=True)
         count = self._ingest(_with_checked_ids(spans), "reticent_spans", temporary=True)
@@ -252,7 +257,9 @@ class _Transaction:
         return count, left
 
     def _delete_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
-        """Delete the rows of withdrawn individuals' documents if ``delete``; return the number of rows left."""
+        """Delete the exported rows of withdrawn individuals' documents if ``delete``; return the number of such rows
+        that remain.
+        """
         if not left_out:
             return 0
         rows = self.execute(f"SELECT note_id::text, count(*) {ours} GROUP BY note_id")
@@ -266,7 +273,9 @@ class _Transaction:
         return 0
 
     def _advance(self, table: str) -> None:
-        """Advance the key's sequence beyond all rows, since earlier exports chose numbers themselves."""
+        """Set the sequence of the table's key beyond its largest value, since earlier exports chose numbers
+        themselves.
+        """
         ((sequence,),) = self.execute(f"SELECT pg_get_serial_sequence({literal(table)}, 'note_nlp_id')")
         if sequence is not None:
             greatest = f"(SELECT max(note_nlp_id) FROM {table})"
@@ -275,9 +284,10 @@ class _Transaction:
 
 
 def _with_checked_ids(result: ResultTable) -> ResultTable:
-    """Return the result with a check while it is read: `CorpusError` if a document id is not a 64-bit whole number."""
+    """Return the result table with a check while it is read: `CorpusError` if a document id is no 64-bit integer."""
 
     def rows() -> Iterator[Any]:
+        """Yield the result's rows, checked."""
         for numbers, batch in result.rows():
             try:
                 batch.column("doc_id").cast(pa.int64())

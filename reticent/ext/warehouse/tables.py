@@ -58,10 +58,10 @@ class ResultTable:
 
 
 def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
-    """Return the table of a store's protected tokens, one row a document; reading it raises `ArtifactError` if the
-    corpus lacks one of its documents."""
+    """Return a token store's protected tokens as a table with one row for each document."""
 
     def rows() -> Rows:
+        """Yield (document numbers, batch) in document order."""
         numbers = _numbers(store.doc_ids, corpus)
         if (numbers < 0).any():
             raise ArtifactError(f"{store.path}: has a document that is none of the run's; run protect again")
@@ -81,9 +81,10 @@ def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
 
 
 def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
-    """Return the table of the direct identifiers found in the corpus, one row a span."""
+    """Return the detected identifier spans of a corpus as a table with one row for each span."""
 
     def rows() -> Rows:
+        """Yield (document numbers, batch) in document order."""
         owners = corpus.scan().column("individual_id").combine_chunks()
         with pq.ParquetFile(folder / "spans.parquet") as file:
             for batch in file.iter_batches(1 << 16, columns=["doc_id", *SPAN_ROWS.names[2:]], use_threads=False):
@@ -99,7 +100,7 @@ def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
 
 
 def _numbers(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
-    """Return the corpus numbers of documents by id, int64; -1 for a document that is not in the corpus."""
+    """Return the row in the corpus of each document id, int64; -1 if it is not there."""
     known = pl.DataFrame({"doc_id": pl.Series(corpus.scan().column("doc_id"))}).with_row_index("number")
     wanted = pl.DataFrame({"doc_id": pl.Series(doc_ids)}, schema={"doc_id": pl.String})
     found = wanted.join(known, on="doc_id", how="left", maintain_order="left")["number"]
@@ -107,7 +108,7 @@ def _numbers(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
 
 
 def _token_batches(lengths: np.ndarray) -> Iterator[slice]:
-    """Yield slices of consecutive documents that hold about `TOKENS_PER_BATCH` tokens each."""
+    """Yield slices of consecutive documents with about `TOKENS_PER_BATCH` tokens together."""
     ends = np.cumsum(lengths)
     start, done = 0, 0
     while start < len(lengths):

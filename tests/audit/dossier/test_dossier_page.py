@@ -30,7 +30,7 @@ from reticent.audit.report.risk_text import OUTCOMES, REASONS, explained, number
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
 from reticent.core.errors import ArtifactError
-from reticent.ext.dossier.card import card_of
+from reticent.ext.dossier.card import build_card
 from reticent.ext.dossier.fact_sentences import FACTS, Context
 from reticent.ext.dossier.page import (
     ADVERSARIES,
@@ -142,7 +142,7 @@ def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
             entry["privacy"]["both"] |= {"num_leaked": 3, "types": estimate(0.985, 0.96, 1.0)}
     evidence = dossier_evidence(audit)
     (model,) = (model for model in evidence.models if model.recipe == "ppclm")
-    card = card_of(evidence, model, "0" * 64, None)
+    card = build_card(evidence, model, "0" * 64, None)
     results: Any = card.data["eval_results"]
     assert [row.metric_type for row in results] == ["accuracy", "excess_leakage", "membership_auc"]
     assert f"| identifiers of members that it predicts nowhere | at least 97.5{NO_BREAK}% |" in card.text
@@ -154,7 +154,7 @@ def test_the_card_of_a_model_with_an_epsilon_has_no_other_number_of_the_corpus()
         entry["guarantee"] = guarantee
     evidence = dossier_evidence(audit)
     (model,) = (model for model in evidence.models if model.recipe == "ppclm")
-    card = card_of(evidence, model, "0" * 64, None)
+    card = build_card(evidence, model, "0" * 64, None)
     assert "eval_results" not in card.data
     assert guarantee in card.text
     assert "Any figure of the documents would be outside of it" in card.text

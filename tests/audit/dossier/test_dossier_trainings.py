@@ -12,7 +12,7 @@ from test_dossier_page import parsed, published_audit, rendered, text_of
 
 from reticent.audit.report.findings import plain_findings
 from reticent.audit.texts import NO_BREAK, Language, Texts
-from reticent.ext.dossier.card import card_of
+from reticent.ext.dossier.card import build_card
 from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
 
@@ -29,7 +29,7 @@ def test_targets_of_several_trainings_are_not_those_of_one_model() -> None:
     page = text_of(parsed(rendered(trained_twice())))
     assert "Model D: 1,234,567 parameters, trained on 900 predictions of a word or a part of one, in 16 epochs" in page
     assert "Model D: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were protected." in page
-    card = card_of(dossier_evidence(trained_twice()), dossier_evidence().models[1], "0" * 64, None).text
+    card = build_card(dossier_evidence(trained_twice()), dossier_evidence().models[1], "0" * 64, None).text
     assert "This model: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were" in card
     assert "Each model was trained 2 times; numbers are means over these trainings." in card
 

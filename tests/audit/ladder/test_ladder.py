@@ -25,7 +25,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.ext.ladder.measure import Scores, cue_scores, ladder, margins, score_ladder, told_of_members
-from reticent.ext.ladder.questions import Diagnosis, Questions, _unknown, make_questions, read_terms
+from reticent.ext.ladder.questions import Diagnosis, Questions, _last_unseen_sentence, make_questions, read_terms
 from reticent.trainer.models import special_ids
 
 DIAGNOSES = ("gout", "lupus", "gall", "mumps")
@@ -364,8 +364,8 @@ def test_what_is_known_holds_no_diagnosis_synonym_or_drug(asked_of_documents: Qu
 def test_a_fragment_that_a_colleague_has_read_is_not_asked_for() -> None:
     read = "One two three four five six seven. And more."
     unread = "Nine ten eleven twelve thirteen fourteen fifteen."
-    assert _unknown([unread, "One two three four five six seven."], read) == unread
-    assert _unknown(["One two three four five six seven."], read) == ""
+    assert _last_unseen_sentence([unread, "One two three four five six seven."], read) == unread
+    assert _last_unseen_sentence(["One two three four five six seven."], read) == ""
 
 
 def test_a_rung_on_which_nothing_is_known_has_no_cell(scored: dict[str, Scores]) -> None:
