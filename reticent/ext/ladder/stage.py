@@ -102,7 +102,7 @@ def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals,
 def _questions_of(run: Run) -> Questions:
     """Return the ladder's questions, made once, without held-out individuals who have near-copies, since these would
     mask what is learned of members."""
-    return run.once("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
+    return run.memoize("questions of the ladder", b"", lambda: _questions(run, copied_individuals(run)))
 
 
 def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
