@@ -50,7 +50,7 @@ from reticent.ext.learn.command import learn_in_run
 from reticent.ext.learn.show import print_learned
 from reticent.ext.scrub.command import scrub_documents
 from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, read_key
-from reticent.job.checks import refuse_idle_scope
+from reticent.job.checks import refuse_ineffective_scope
 from reticent.job.config import Job
 from reticent.job.detection import detect_documents
 from reticent.job.pipeline import execute
@@ -193,7 +193,7 @@ def dedup(
     progress = new_progress(quiet)
     used = ("corpus", "dedup", "protect.k", "index.surface", "num_threads")
     run = Run(job_from_source(source, None, settings=settings, used=used), progress)
-    refuse_idle_scope(run.job.dedup)
+    refuse_ineffective_scope(run.job.dedup)
     with progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
         found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     if out is not None:

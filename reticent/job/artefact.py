@@ -99,13 +99,15 @@ class Step:
 
     @classmethod
     def of(cls, artefact: Artefact, build: Callable[[Path, dict[str, Any]], None], **more: Any) -> Step:
-        """Return the step of one artefact; ``build`` takes its folder and its counts."""
+        """Return a step whose only output is ``artefact``; ``build(folder, counts)`` writes the files into the folder
+        and fills in the counts of the manifest."""
 
-        def build_one(outputs: Outputs) -> None:
+        def build_only_output(outputs: Outputs) -> None:
+            """Call ``build`` on the folder and the counts of the step's only output."""
             with outputs[artefact.name]() as output:
                 build(output.folder, output.counts)
 
-        return cls((artefact,), build_one, **more)
+        return cls((artefact,), build_only_output, **more)
 
 
 # ----------------------------------------------------------------------------------------------------------- trainings
@@ -123,13 +125,14 @@ class Training:
 
     @property
     def name(self) -> str:
-        """Name of the training's artefact."""
+        """Path of the training's artefact in the run folder: ``models/MODEL/RECIPE``, or
+        ``models/MODEL/RECIPE/seed-N``."""
         folder = f"models/{self.model.name}/{self.recipe}"
         return folder if self.seed is None else f"{folder}/seed-{self.seed}"
 
     @property
     def title(self) -> str:
-        """Recipe, model and seed, for a line of text."""
+        """Recipe, model and seed as text for messages, such as ``ppmlm of bert, seed 1``."""
         return f"{self.recipe} of {self.model.name}" + ("" if self.seed is None else f", seed {self.seed}")
 
 
@@ -143,29 +146,31 @@ class Measurement:
 
     @property
     def recipe(self) -> str:
+        """Name of the measured model's recipe; ``base`` for the base model."""
         return "base" if self.training is None else self.training.recipe
 
     @property
     def seed(self) -> int | None:
+        """Seed of the measured model's training; None for the base model and without ``train.seeds``."""
         return None if self.training is None else self.training.seed
 
     @property
     def name(self) -> str:
-        """Name of the measurement's artefact."""
+        """Path of the measurement's artefact in the run folder: ``measures/MODEL/RECIPE/epoch-NNNN`` (or
+        ``seed-N-epoch-…``)."""
         seed = "" if self.seed is None else f"seed-{self.seed}-"
         return f"measures/{self.model.name}/{self.recipe}/{seed}epoch-{self.epoch:04d}"
 
     @property
     def title(self) -> str:
-        """Recipe, model, epoch and seed, for a line of text."""
+        """Recipe, model, epoch and seed as text for messages, such as ``ppmlm of bert, epoch 8, seed 1``."""
         epoch = f", epoch {self.epoch}" if self.epoch else ""
         return f"{self.recipe} of {self.model.name}{epoch}" + ("" if self.seed is None else f", seed {self.seed}")
 
 
 def trainings_of(job: Job) -> list[Training]:
-    """Return every training of a job, all recipes of the first seed before those of the next, so that a run that stops
-    half-way has compared the recipes.
-    """
+    """Return every training of a job (model, recipe, seed): all recipes of the first seed before those of the next, so
+    that an interrupted run has compared the recipes."""
     found = [
         (number, Training(model, recipe, seed))
         for model in job.model
@@ -181,19 +186,17 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
     return sorted(own, key=lambda training: model.recipes.index(training.recipe))
 
 
-def starts_of(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
-    """Return the encoders on which a head section is trained, for one model: the base model (None), and the trainings
-    that the section names, by recipe and seed.
-    """
+def head_starts(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
+    """Return the encoders of one model section on which a classification or tagging head is trained: None for the base
+    model, else trainings, ordered by recipe and seed; ``head.from_recipes`` selects among them."""
     found: list[Training | None] = [None, *trainings_by_recipe(job, model)]
     wanted = head.from_recipes or ("base", *model.recipes)
     return [start for start in found if (start.recipe if start else "base") in wanted]
 
 
 def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
-    """Return the models to measure of a model section: its base model, then every checkpoint by recipe, seed and epoch.
-    A model that was trained elsewhere may have no base model.
-    """
+    """Return the models of a model section that the audit measures: its base model, then every checkpoint by recipe,
+    seed and epoch. A model that was trained elsewhere may have no base model."""
     epochs = job.training(model).epochs_kept()
     kept = epochs if job.audit.every_checkpoint else epochs[-1:]
     own = trainings_by_recipe(job, model)
@@ -202,18 +205,19 @@ def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
 
 
 def is_last(job: Job, measurement: Measurement) -> bool:
-    """Whether a measurement is of a base model or of a training's last checkpoint; only these get a verdict."""
+    """Return whether a measured model is a base model or the last checkpoint of its training; only these get a
+    verdict."""
     return measurement.training is None or measurement.epoch == job.training(measurement.model).num_epochs
 
 
-def times_as_long(num_repeated: int, num_members: int) -> float:
-    """Return the factor by which training takes longer when ``num_repeated`` of the members are repeated (positive
-    control).
-    """
+def repetition_cost_factor(num_repeated: int, num_members: int) -> float:
+    """Return the factor (1 or more) by which training takes longer when the documents of ``num_repeated`` of
+    ``num_members`` individuals are repeated `TIMES_REPEATED` times, as in a positive control."""
     return 1 + (TIMES_REPEATED - 1) * min(num_repeated / max(num_members, 1), 1)
 
 
-def time_of_making() -> str:
-    """Return the current time as text, or that of SOURCE_DATE_EPOCH, which is set for reproducible bytes."""
+def creation_time() -> str:
+    """Return the current UTC time, or that of SOURCE_DATE_EPOCH (set for reproducible bytes), as ISO 8601 text to the
+    second."""
     now = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
     return datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")

@@ -44,7 +44,7 @@ from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.engine.withdrawn import read_ids
-from reticent.job.artefact import is_last, times_as_long
+from reticent.job.artefact import is_last, repetition_cost_factor
 from reticent.job.stages.near_copies import copied_individuals
 
 if TYPE_CHECKING:
@@ -62,34 +62,35 @@ OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "user_inference_holdout"
 TEXT_SIZES = "text-sizes"
 
 
-def own_tokens(run: Run) -> list[str]:
-    """Return the names of the token stores that the job's attacks read in addition to those of the audit."""
+def attack_token_stores(run: Run) -> list[str]:
+    """Return the names of the token stores that the job's attacks need in addition to ``audit``, such as
+    ``lowercase``."""
     return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
 
 
 def needs_text_sizes(run: Run) -> bool:
-    """Whether an attack of the job needs the compressed sizes of the texts (the zlib baseline)."""
+    """Return whether an attack of the job needs the compressed size of each text (the zlib baseline)."""
     return not ATTACKS_ON_SIZES.isdisjoint(run.job.audit.attacks)
 
 
 def resampling_settings(run: Run) -> dict[str, str]:
-    """Return the manifest's entry for the bootstrap unit: empty for individuals, the default, else households."""
+    """Return the manifest entry for the bootstrap's resampling unit: ``{"resampled": "households"}``, or empty where
+    individuals are resampled, the default."""
 
     is_split = (run.folder / "split" / "individuals.parquet").exists()  # else nothing is up to date anyway
     return {"resampled": "households"} if is_split and households_of(run.individuals.units) is not None else {}
 
 
 def open_auditor(run: Run, model: str) -> Auditor:
-    """Return the auditor of the model section of this name, which scores and attacks checkpoints; opens the audit's
-    tokens.
-    """
+    """Open a model's token stores for the audit and return the `Auditor` that scores and attacks its checkpoints;
+    ``model`` is the name of a model section."""
     from reticent.audit.evaluate import Auditor
 
     audit_store = audited_tokens(run, model, "audit")
-    asked = _asked(run, model, open_tokens(run.folder / f"tokens/{model}/audit"))
+    asked = _sampled_rows(run, model, open_tokens(run.folder / f"tokens/{model}/audit"))
     categories = read_categories(run, (MEMBERS, HELDOUT))
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    own: dict[str, Any] = {name: audited_tokens(run, model, name) for name in own_tokens(run)}
+    own: dict[str, Any] = {name: audited_tokens(run, model, name) for name in attack_token_stores(run)}
     if needs_text_sizes(run):
         own["zlib_bytes"] = read_zlib_bytes(run.folder / TEXT_SIZES)
     if asked is not None:
@@ -110,9 +111,8 @@ def open_auditor(run: Run, model: str) -> Auditor:
 
 
 def named_groups(run: Run) -> dict[str, np.ndarray]:
-    """Return for each group that the job names who belongs to it, bool by individual code; `PolicyError` where its file
-    cannot be read.
-    """
+    """Return which individuals are in each group of ``audit.groups``, file stem -> bool mask by individual code;
+    `PolicyError` where a file of ids cannot be read."""
     ids = run.individuals.table.column("individual_id").cast(pa.string())
     found = {}
     for file in run.job.audit.groups:
@@ -122,40 +122,42 @@ def named_groups(run: Run) -> dict[str, np.ndarray]:
 
 
 def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
-    """Return a token store of a model for the audit, without canaries: only members have some, and they are audited
-    apart. For a positive control: the repeated members' documents and a sample of non-members drawn in the same way.
-    """
+    """Open the token store ``tokens/MODEL/NAME`` for the audit, without canaries: only members have some, and they are
+    audited separately. For a positive control: the repeated members' documents and a sample of non-members drawn in the
+    same way."""
     store = open_tokens(run.folder / f"tokens/{model}/{name}")
-    asked = _asked(run, model, store)
+    asked = _sampled_rows(run, model, store)
     if run.job.canaries is not None and name != OWN_TOKENS[USER_INFERENCE]:
         planted = open_canaries(run.folder / "canaries")
-        store = without_canaries(store, planted, run.documents, run.tokenizer_of(_section(run, model)))
+        store = without_canaries(store, planted, run.documents, run.tokenizer_of(_find_model_section(run, model)))
     return store if asked is None else store.select(asked)
 
 
-def _section(run: Run, model: str) -> ModelSection:
+def _find_model_section(run: Run, model: str) -> ModelSection:
+    """Return the job's model section of this name."""
     return next(section for section in run.job.model if section.name == model)
 
 
-def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
-    """Return the numbers of the documents that the audit of a positive control samples, int64; None: all documents."""
-    num = _section(run, model).repeated
+def _sampled_rows(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
+    """Return the rows (int64) of a store's documents that the audit of a positive control samples; None: all
+    documents."""
+    num = _find_model_section(run, model).repeated
     if num is None:
         return None
     return np.flatnonzero(draw_repeated(run.individuals, num, seed=run.job.seed)[store.individual])
 
 
 def earlier_epochs(run: Run, measurement: Measurement) -> tuple[int, ...]:
-    """Return the epochs of the earlier checkpoints that an attack on the last one needs
-    too (attack over checkpoints).
-    """
+    """Return the epochs of the training's earlier checkpoints, which the attack over checkpoints compares with the last
+    one; empty for any other measurement, and without that attack."""
     if CHECKPOINTS not in run.job.audit.attacks or measurement.training is None or not is_last(run.job, measurement):
         return ()
     return run.job.training(measurement.model).epochs_kept()[:-1]
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
-    """Return the categories of the identifying words in the documents of these splits, in token order.
+    """Return for each word of the documents in these splits the category of direct identifier that it belongs to, or
+    none; in the word order of their token store.
 
     A word in spans of several categories has the one whose name comes first. Cost: two passes over the text.
     """
@@ -169,11 +171,12 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
         supports=run.index("index-joint"),
         num_threads=run.job.num_threads,
     )
-    return categories_of(flagged, run.policy)
+    return categorize_words(flagged, run.policy)
 
 
-def categories_of(flagged: FlaggedWords, policy: Policy) -> WordCategories:
-    """Return the categories of the flagged words; see `read_categories`."""
+def categorize_words(flagged: FlaggedWords, policy: Policy) -> WordCategories:
+    """Return for each word of ``flagged`` the category of direct identifier that it belongs to, or none, as
+    `read_categories` does; ``policy`` says which categories are protected wherever they occur."""
     known: dict[str, int] = {"": 0}
     codes, lengths = [np.empty(0, dtype=np.int16)], [np.zeros(1, dtype=np.int64)]
     corpus_wide = [np.empty(0, dtype=np.bool_)]
@@ -185,23 +188,24 @@ def categories_of(flagged: FlaggedWords, policy: Policy) -> WordCategories:
         spans_of = (part, words, offsets, starts, ends)
         found = np.zeros(words.num_words, dtype=np.int16)
         for name in sorted(set(label_names), reverse=True):  # the first name is written last
-            found[_covered(flagged, *spans_of, np.array([other == name for other in label_names])[of_span])] = (
+            found[_words_in_spans(flagged, *spans_of, np.array([other == name for other in label_names])[of_span])] = (
                 known.setdefault(name, len(known))
             )
         codes.append(found)
         wide = np.array([policy.scope_of(label) == "corpus" for label in encoded.dictionary.to_pylist()], dtype=bool)
-        corpus_wide.append(_covered(flagged, *spans_of, wide[of_span]))
+        corpus_wide.append(_words_in_spans(flagged, *spans_of, wide[of_span]))
         lengths.append(np.diff(words.doc_offsets))
     return WordCategories(
         np.concatenate(codes), tuple(known), np.cumsum(np.concatenate(lengths)), np.concatenate(corpus_wide)
     )
 
 
-def _covered(
+def _words_in_spans(
     flagged: FlaggedWords, part: Any, words: Any, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray,
     chosen: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Whether each word lies in one of the chosen spans, bool."""
+    """Return whether each word of a batch lies in one of the ``chosen`` spans (a bool mask over ``starts`` and
+    ``ends``), bool (num words,)."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
     covered = _rust.mark_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads).mask
@@ -230,10 +234,11 @@ class Workload:
 
     @property
     def total(self) -> float:
+        """Tokens that pass through the model in the whole step."""
         return sum(self.parts.values())
 
     def portion(self, *names: str) -> tuple[float, float]:
-        """Return the fractions of the step at which these adjacent parts begin and end.
+        """Return where these adjacent parts of a step begin and end, as fractions of its total number of tokens.
 
         >>> Workload({"documents": 30.0, "generation": 10.0, "inversion": 40.0}).portion("generation")
         (0.375, 0.5)
@@ -244,27 +249,29 @@ class Workload:
 
 
 def training_work(run: Run, training: Training) -> Work:
-    """Return the estimated work of a training; `ArtifactError` where its tokens are missing."""
+    """Return the estimated work of a training in tokens (times epochs), for the expected end; `ArtifactError` where its
+    token store is missing."""
     model = training.model
     tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
     if model.repeated:
-        tokens *= times_as_long(model.repeated, run.sides[0])
+        tokens *= repetition_cost_factor(model.repeated, run.sides[0])
     return Work(
         name=training.name, title=f"training {training.title}", kind="train", model=model.name,
         recipe=training.recipe, work=float(tokens),
     )  # fmt: skip
 
 
-def work_of_measurement(run: Run, measurement: Measurement) -> Work:
-    """Return the estimated work of a measurement."""
+def measurement_work(run: Run, measurement: Measurement) -> Work:
+    """Return the estimated work of measuring one model, in tokens through the model, for the expected end."""
     return Work(
         name=measurement.name, title=f"scoring {measurement.title}", kind="score", model=measurement.model.name,
         recipe="", work=scoring_work(run, measurement).total,
     )  # fmt: skip
 
 
-def work_of_extraction(run: Run, measurement: Measurement) -> Work:
-    """Return the estimated work of extracting canaries and passages from one model."""
+def extraction_step_work(run: Run, measurement: Measurement) -> Work:
+    """Return the estimated work of extracting canaries and passages from one model, in tokens through the model, for
+    the expected end."""
     return Work(
         name=measurement.name.replace("measures/", "extraction/", 1), title=f"extraction from {measurement.title}",
         kind="score", model=measurement.model.name, recipe="extraction", work=extraction_work(run, measurement.model),
@@ -272,7 +279,8 @@ def work_of_extraction(run: Run, measurement: Measurement) -> Work:
 
 
 def scoring_work(run: Run, measurement: Measurement) -> Workload:
-    """Return the estimated work of measuring one model, by part; `ArtifactError` where its tokens are missing.
+    """Return the estimated number of tokens that each part of measuring a model passes through it; `ArtifactError`
+    where its token stores are missing.
 
     A masked model reads a window once for each fold of the words that it has to predict. Embedding shift and
     all that is computed from scores need no model.
@@ -282,7 +290,7 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     folds = run.job.audit.folds if masked else 1
     audit = token_counts(run, model, "audit")
     parts = {"documents": audit["tokens"] * folds}
-    for name in own_tokens(run):
+    for name in attack_token_stores(run):
         parts[name] = token_counts(run, model, name)["tokens"] * folds
     if masked and settings.all_occurrences:
         parts["all occurrences"] = audit["tokens"] * folds
@@ -310,9 +318,8 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Return the forward passes of inversion: one window for each target and each of its candidates, and one sentence
-    for each term, candidate and template.
-    """
+    """Return the number of tokens that inversion passes through the model: a window for each target and each of its
+    candidates, and a sentence for each term, candidate and template."""
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
@@ -321,14 +328,13 @@ def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) 
     work = targets * window * (candidates * folds + 1)
     if settings.association:
         sentences = individuals * settings.terms_per_individual * candidates * NUM_TEMPLATES
-        work += sentences * WORDS_OF_A_TEMPLATE * _tokens_a_word(audit)
+        work += sentences * WORDS_OF_A_TEMPLATE * _tokens_per_word(audit)
     return float(work)
 
 
 def extraction_work(run: Run, model: ModelSection) -> float:
-    """Return the tokens that extracting canaries and passages from one model costs. Scoring canaries among their
-    references is counted, their greedy decoding is not.
-    """
+    """Return the number of tokens that extracting canaries and passages passes through one model. Scoring canaries
+    among their references is counted, their greedy decoding is not."""
     audit, masked, job = token_counts(run, model, "audit"), model.objective == "mlm", run.job
     work = 0.0
     if job.canaries is not None:
@@ -336,7 +342,7 @@ def extraction_work(run: Run, model: ModelSection) -> float:
         texts = zip(*(table.column(name).to_pylist() for name in ("prefix", "secret", "suffix")), strict=True)
         words = [len(" ".join(text).split()) for text in texts]
         folds = max(words, default=0) if masked else 1  # a masked model is asked for one word at a time
-        work += sum(words) * (job.canaries.num_references + 1) * folds * _tokens_a_word(audit)
+        work += sum(words) * (job.canaries.num_references + 1) * folds * _tokens_per_word(audit)
     if job.extraction is not None and not masked:
         rows = min(2 * job.extraction.num_passages, audit["documents"])
         work += rows * sum(prefix + job.extraction.suffix_tokens for prefix in job.extraction.prefix_tokens)
@@ -344,10 +350,12 @@ def extraction_work(run: Run, model: ModelSection) -> float:
 
 
 def token_counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
-    """Return the counts of a model's token store; `ArtifactError` where it is missing."""
+    """Return the counts (documents, words, tokens …) in the manifest of the token store ``tokens/MODEL/VARIANT``;
+    `ArtifactError` where it is missing."""
 
     return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts
 
 
-def _tokens_a_word(audit: dict[str, Any]) -> float:
+def _tokens_per_word(audit: dict[str, Any]) -> float:
+    """Return the mean number of tokens of a word, from the counts of the audit's token store."""
     return float(audit["tokens"] / max(audit["words"], 1))

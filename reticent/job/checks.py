@@ -42,89 +42,92 @@ from reticent.trainer.tokenizer_of_model import tokenizer_notices
 OF_RMIA: Mapping[str, tuple[str, ...]] = {"rmia_slope": ("rmia",), "population": ("rmia", "rmia_online")}
 
 
-def refuse_idle(job: Job, *, models: bool, trains: bool, audits: bool) -> None:
-    """Raise `PolicyError` for settings that have no effect, among those of the stages that need models, train, or
-    audit.
-    """
-    found = [*_of_deduplication(job.dedup)]
+def refuse_ineffective(job: Job, *, models: bool, trains: bool, audits: bool) -> None:
+    """Raise `PolicyError` for settings that have no effect; each flag says whether a stage will run whose settings are
+    checked too: one that needs models, that trains, or that audits."""
+    found = [*_ineffective_dedup_settings(job.dedup)]
     if models:
-        found += [*_of_protection(job), *_of_foundations(job)]
+        found += [*_ineffective_protection_settings(job), *_ineffective_foundation_settings(job)]
     if trains:
-        found += _of_training(job)
+        found += _ineffective_training_settings(job)
     if audits:
-        found += [*_of_audit(job), *_of_parts(job)]
+        found += [*_ineffective_audit_settings(job), *_ineffective_attack_settings(job)]
     if found:
         raise PolicyError("; ".join(found))
 
 
-def refuse_idle_scope(dedup: DedupConfig) -> None:
-    """Raise `PolicyError` for a deduplication scope in a mode that only counts copies, where it has no effect."""
-    for said in _of_deduplication(dedup):
+def refuse_ineffective_scope(dedup: DedupConfig) -> None:
+    """Raise `PolicyError` for a deduplication scope with mode "off", which only counts copies, so that the scope has no
+    effect."""
+    for said in _ineffective_dedup_settings(dedup):
         raise PolicyError(said)
 
 
-def _given(section: Section, *names: str) -> list[str]:
-    """Return those of these fields whose values differ from their defaults."""
+def _non_defaults(section: Section, *names: str) -> list[str]:
+    """Return those of the named fields of a section whose values differ from their defaults."""
     return [name for name in names if getattr(section, name) != type(section).model_fields[name].get_default()]
 
 
-def _idle(setting: str, why: str, instead: str = "") -> str:
+def _no_effect(setting: str, why: str, instead: str = "") -> str:
+    """Return the error message for a setting without effect: its name, why it has none, and what to do instead."""
     return f"{setting}: has no effect {why}; {f'{instead}, or leave' if instead else 'leave'} it out"
 
 
-def _of_deduplication(dedup: DedupConfig) -> Iterator[str]:
-    """Yield a message for a scope without effect. Only the scope is checked: `reticent dedup RUN` uses the other
-    settings in every mode.
-    """
-    if dedup.mode == "off" and _given(dedup, "scope"):
-        yield _idle("dedup.scope", "where dedup.mode is off", 'set dedup.mode to "exact" or "near"')
+def _ineffective_dedup_settings(dedup: DedupConfig) -> Iterator[str]:
+    """Yield an error message for a deduplication scope without effect. Only the scope is checked: `reticent dedup RUN`
+    uses the other settings in every mode."""
+    if dedup.mode == "off" and _non_defaults(dedup, "scope"):
+        yield _no_effect("dedup.scope", "where dedup.mode is off", 'set dedup.mode to "exact" or "near"')
 
 
-def _of_protection(job: Job) -> Iterator[str]:
-    for name in _given(job.threshold, "unit", "delta", "max_words") if job.threshold.epsilon is None else ():
-        yield _idle(f"threshold.{name}", "without threshold.epsilon", "give both")
+def _ineffective_protection_settings(job: Job) -> Iterator[str]:
+    """Yield an error message for each setting of thresholds, protection, recipes or surrogates that has no effect."""
+    for name in _non_defaults(job.threshold, "unit", "delta", "max_words") if job.threshold.epsilon is None else ():
+        yield _no_effect(f"threshold.{name}", "without threshold.epsilon", "give both")
     if job.threshold.epsilon is not None and job.threshold.unit == "word":
-        for _ in _given(job.threshold, "max_words"):
-            yield _idle("threshold.max_words", "on the epsilon of a word", 'set threshold.unit to "individual"')
+        for _ in _non_defaults(job.threshold, "max_words"):
+            yield _no_effect("threshold.max_words", "on the epsilon of a word", 'set threshold.unit to "individual"')
     recipes = {name: job.recipe(name) for model in job.model for name in model.recipes}
     if all(policy.n == 1 for policy in (job.protect, *map(job.protection, recipes))):
-        for _ in _given(job.protect, "max_document_frequency"):
-            yield _idle("protect.max_document_frequency", "on single words", "set protect.n to 2 or more")
-    if _given(job.surrogates, "pool") and all(r.context_indirect != "surrogate" for r in recipes.values()):
-        yield _idle("surrogates.pool", 'where no recipe has context_indirect = "surrogate"', "choose one that has")
+        for _ in _non_defaults(job.protect, "max_document_frequency"):
+            yield _no_effect("protect.max_document_frequency", "on single words", "set protect.n to 2 or more")
+    if _non_defaults(job.surrogates, "pool") and all(r.context_indirect != "surrogate" for r in recipes.values()):
+        yield _no_effect("surrogates.pool", 'where no recipe has context_indirect = "surrogate"', "choose one that has")
     if job.protect.public_words is not None and all(recipe.words == "counted" for recipe in recipes.values()):
-        yield _idle("protect.public_words", "where every recipe counts words", 'choose one with words = "public"')
+        yield _no_effect("protect.public_words", "where every recipe counts words", 'choose one with words = "public"')
     for name, own in job.recipes.items():
         if own.goldfish_h is not None and job.recipe(name).goldfish_k is None:
-            yield _idle(f"recipes.{name}.goldfish_h", "without goldfish_k", "give both")
-    if job.surrogates.names == "syllables" and _given(job.surrogates, "language"):
-        yield _idle("surrogates.language", 'on names = "syllables", which are of no language')
+            yield _no_effect(f"recipes.{name}.goldfish_h", "without goldfish_k", "give both")
+    if job.surrogates.names == "syllables" and _non_defaults(job.surrogates, "language"):
+        yield _no_effect("surrogates.language", 'on names = "syllables", which are of no language')
 
 
-def _of_foundations(job: Job) -> Iterator[str]:
+def _ineffective_foundation_settings(job: Job) -> Iterator[str]:
+    """Yield an error message for each setting of a model's ``foundation`` that has no effect."""
     for model in job.model:
         if (foundation := model.foundation) is None:
             continue
         where = f"model {model.name}: foundation"
-        if foundation.vocabulary is not None and _given(foundation, "vocab_size"):
-            yield _idle(f"{where}.vocab_size", "beside foundation.vocabulary, which is taken as it is")
-        if model.objective == "clm" and _given(foundation, "mask_share"):
-            yield _idle(f"{where}.mask_share", "on a causal model, which masks no word")
+        if foundation.vocabulary is not None and _non_defaults(foundation, "vocab_size"):
+            yield _no_effect(f"{where}.vocab_size", "beside foundation.vocabulary, which is taken as it is")
+        if model.objective == "clm" and _non_defaults(foundation, "mask_share"):
+            yield _no_effect(f"{where}.mask_share", "on a causal model, which masks no word")
 
 
-def _of_training(job: Job) -> Iterator[str]:
+def _ineffective_training_settings(job: Job) -> Iterator[str]:
+    """Yield an error message for each setting of ``train``, of the job or of a model, that has no effect."""
     causal = [model for model in job.model if model.objective == "clm"]
-    if len(causal) == len(job.model) and _given(job.train, "mask_share"):
-        yield _idle("train.mask_share", "on causal models, and the job has no other")
+    if len(causal) == len(job.model) and _non_defaults(job.train, "mask_share"):
+        yield _no_effect("train.mask_share", "on causal models, and the job has no other")
     for model in causal:
-        if model.train is not None and _given(model.train, "mask_share"):
-            yield _idle(f"model {model.name}: train.mask_share", "on a causal model, which masks no word")
+        if model.train is not None and _non_defaults(model.train, "mask_share"):
+            yield _no_effect(f"model {model.name}: train.mask_share", "on a causal model, which masks no word")
     is_private = [job.recipe(name).private for model in job.model for name in model.recipes]
     # Where no recipe is private more than this is refused, and private heads need it.
     if any(is_private) and not any(head.private for head in job.heads):
         for model in job.model:
             if model.train is not None and model.train.dp and not any(job.recipe(r).private for r in model.recipes):
-                yield _idle(f"model {model.name}: train.dp", "as none of its recipes is trained by DP-SGD")
+                yield _no_effect(f"model {model.name}: train.dp", "as none of its recipes is trained by DP-SGD")
     shared: list[ModelSection] = []
     for model in job.model:
         if model.train is None or "checkpoint_epochs" not in model.train.model_fields_set:
@@ -136,7 +139,7 @@ def _of_training(job: Job) -> Iterator[str]:
 
 
 def _late_epochs(job: Job, models: list[ModelSection], table: str) -> Iterator[str]:
-    """Yield a message for checkpoint epochs after the last epoch of every model that shares this list."""
+    """Yield an error message for checkpoint epochs after the last epoch of every model that uses this list."""
     longest = max(map(job.training, models), key=lambda training: training.num_epochs)
     last = longest.num_epochs
     if late := longest.late_epochs():
@@ -146,20 +149,22 @@ def _late_epochs(job: Job, models: list[ModelSection], table: str) -> Iterator[s
         )
 
 
-def _of_audit(job: Job) -> Iterator[str]:
+def _ineffective_audit_settings(job: Job) -> Iterator[str]:
+    """Yield an error message for each setting of the audit or of extraction that has no effect on the job's models."""
     audit, objectives = job.audit, {model.objective for model in job.model}
     if audit.attacks != DEFAULT_ATTACKS:
-        yield from _of_attacks(audit.attacks, objectives)
+        yield from _inapplicable_attacks(audit.attacks, objectives)
     if "clm" not in objectives:
         if audit.generation is not None:
-            yield _idle("audit.generation", "on masked models, which write no text, and the job has no other")
+            yield _no_effect("audit.generation", "on masked models, which write no text, and the job has no other")
         if job.extraction is not None:
-            yield _idle("extraction", "on masked models, which complete no passage, and the job has no other")
+            yield _no_effect("extraction", "on masked models, which complete no passage, and the job has no other")
     if "mlm" not in objectives and audit.all_occurrences:
-        yield _idle("audit.all_occurrences", "on causal models, which mask no word, and the job has no other")
+        yield _no_effect("audit.all_occurrences", "on causal models, which mask no word, and the job has no other")
 
 
-def _of_attacks(names: Iterable[str], objectives: Set[str]) -> Iterator[str]:
+def _inapplicable_attacks(names: Iterable[str], objectives: Set[str]) -> Iterator[str]:
+    """Yield an error message for each named attack that works on none of the objectives of the job's models."""
     from reticent.audit.membership.asking import ASKING_ATTACKS  # compiles kernels
     from reticent.audit.membership.attacks import ATTACKS
 
@@ -169,28 +174,32 @@ def _of_attacks(names: Iterable[str], objectives: Set[str]) -> Iterator[str]:
             yield f"audit.attacks: {row.name} attacks {kind} models only, and the job has none; leave it out"
 
 
-def _of_parts(job: Job) -> Iterator[str]:
+def _ineffective_attack_settings(job: Job) -> Iterator[str]:
+    """Yield an error message for each setting of inversion, shadow models or probes that has no effect."""
     inversion, shadow, probe = job.audit.inversion, job.audit.shadow, job.probe
     if inversion is not None and not inversion.association:
-        for name in _given(inversion, "terms_per_individual", "term_support", "language"):
-            yield _idle(f"audit.inversion.{name}", "where audit.inversion.association is false")
+        for name in _non_defaults(inversion, "terms_per_individual", "term_support", "language"):
+            yield _no_effect(f"audit.inversion.{name}", "where audit.inversion.association is false")
     for name, attacks in OF_RMIA.items():
-        if shadow is not None and _given(shadow, name) and set(attacks).isdisjoint(shadow.attacks):
-            yield _idle(f"audit.shadow.{name}", f"without {' or '.join(attacks)} in audit.shadow.attacks", "add one")
+        if shadow is not None and _non_defaults(shadow, name) and set(attacks).isdisjoint(shadow.attacks):
+            yield _no_effect(
+                f"audit.shadow.{name}", f"without {' or '.join(attacks)} in audit.shadow.attacks", "add one"
+            )
     if probe is None:
         return
     objectives = {model.objective for model in job.model}
-    if "mlm" not in objectives and _given(probe, "masking"):
-        yield _idle("probe.masking", "on causal models, which mask no token, and the job has no other")
+    if "mlm" not in objectives and _non_defaults(probe, "masking"):
+        yield _no_effect("probe.masking", "on causal models, which mask no token, and the job has no other")
     if "clm" not in objectives:
-        for name in _given(probe, "beam_sizes", "longest", "soft_prompt"):
-            yield _idle(f"probe.{name}", "on masked models, which write no text, and the job has no other")
+        for name in _non_defaults(probe, "beam_sizes", "longest", "soft_prompt"):
+            yield _no_effect(f"probe.{name}", "on masked models, which write no text, and the job has no other")
 
 
 def check_run(
     run: Run, *, counts: bool, models: bool, trains: bool, classifies: bool, audits: bool, reports: bool = False
 ) -> None:
-    """Check what the stages of a run require: those that count n-grams, need models, train, classify, audit, or report.
+    """Check all that the stages of a run require, before any of them starts; the flags say which kinds of stages will
+    run: those that count n-grams, need models, train, classify, audit, or report.
 
     Raises
     ------
@@ -207,7 +216,7 @@ def check_run(
         check_memory_limit(run.job.memory_limit, run.job.num_threads)
     if models:
         require_models(run)
-    refuse_idle(run.job, models=models, trains=trains, audits=audits)
+    refuse_ineffective(run.job, models=models, trains=trains, audits=audits)
     if models:
         if run.job.seed == 0:
             run.progress.say_once(
@@ -219,7 +228,7 @@ def check_run(
         _check_noise(run.job)
         _require_devices(run)
         _require_bases(run, trains=trains)
-        _require_pool(run)
+        _require_word_lists(run)
     if run.job.heads and classifies:
         resolve("reticent.ext.classify.stage:check_settings")(run)
     if audits:
@@ -227,11 +236,12 @@ def check_run(
     if reports:
         resolve("reticent.ext.dossier.stage:check_settings")(run.job)
     if models:
-        _tell_of_tokenizers(run, trains=trains)
+        _warn_of_tokenizers(run, trains=trains)
 
 
 def require_same_documents(job: Job) -> None:
-    """Raise `PolicyError` if the run folder holds tokens of other documents, which a new index would make useless."""
+    """Raise `PolicyError` if the run folder holds tokens of other documents than the job's, which a new index would
+    make useless."""
 
     folder = Path(job.out)
     if not (folder / "tokens").exists() or not (folder / JOB).exists():
@@ -273,9 +283,8 @@ def _require_extras(run: Run) -> None:
 
 
 def _check_noise(job: Job) -> None:
-    """Raise `PolicyError` for a noisy threshold together with a setting by which one individual changes the documents
-    of others.
-    """
+    """Raise `PolicyError` for a noisy support threshold with deduplication over the whole corpus, by which one
+    individual changes the documents of others."""
     if job.threshold.epsilon is not None and job.dedup.mode != "off" and job.dedup.scope == "corpus":
         raise PolicyError(
             'threshold.epsilon: bounds nothing with dedup.scope = "corpus", where the copy of one individual takes '
@@ -285,18 +294,17 @@ def _check_noise(job: Job) -> None:
 
 def _check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, and for settings of DP-SGD or of plain
-    training that no recipe uses.
-    """
+    gradient clipping that no recipe uses."""
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
     if not wanted and any(run.job.training(model).dp for model in run.job.model):
         raise PolicyError("train.dp: no recipe of the job is trained by DP-SGD; add dp-mlm or dp-clm, or leave it out")
     if all(map(all, is_private.values())):
-        _refuse_plain_clip(run.job.train, "train")
+        _refuse_unused_clipping(run.job.train, "train")
     for model in run.job.model:
         settings = run.job.training(model)
         if model.train is not None and all(is_private[model.name]):
-            _refuse_plain_clip(model.train, f"model {model.name}: train")
+            _refuse_unused_clipping(model.train, f"model {model.name}: train")
         for recipe in map(run.job.recipe, model.recipes):
             if not recipe.private:
                 continue
@@ -307,7 +315,9 @@ def _check_private(run: Run) -> None:
             refuse_promise(settings.dp, (*stages, *unaccounted_steps(recipe)), recipe)
 
 
-def _refuse_plain_clip(settings: TrainConfig, table: str) -> None:
+def _refuse_unused_clipping(settings: TrainConfig, table: str) -> None:
+    """Raise `PolicyError` for a plain ``max_grad_norm`` other than the default, for settings that only DP-SGD recipes
+    use."""
     if settings.max_grad_norm != TrainConfig.model_fields["max_grad_norm"].default:
         raise PolicyError(
             f"{table}.max_grad_norm: every recipe is DP-SGD, which clips the gradient of each unit to "
@@ -332,18 +342,17 @@ def _require_bases(run: Run, *, trains: bool) -> None:
     """
     for model in run.job.model:
         if model.foundation is not None:
-            _require_kind(model, model.foundation)
-            _require_there(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
-            _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
+            _require_matching_architecture(model, model.foundation)
+            _require_existing_path(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
+            _require_existing_path(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
             window_length = run.job.training(model).window_length if trains else 0
             check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
 
 
-def _tell_of_tokenizers(run: Run, *, trains: bool) -> None:
+def _warn_of_tokenizers(run: Run, *, trains: bool) -> None:
     """Warn of peculiarities of a base model's tokenizer before tokens are made or the first training starts;
-    transformers is only loaded for this where a training loads torch anyway.
-    """
+    transformers is only loaded for this where a training loads torch anyway."""
     for model in run.job.model:
         is_new = run.tokenizer_of_ids(model) is None or (trains and not (run.folder / "models" / model.name).exists())
         if model.base is not None and is_new:
@@ -351,7 +360,9 @@ def _tell_of_tokenizers(run: Run, *, trains: bool) -> None:
                 run.progress.warn_once(f"model {model.name}: {notice}")
 
 
-def _require_kind(model: ModelSection, foundation: FoundationConfig) -> None:
+def _require_matching_architecture(model: ModelSection, foundation: FoundationConfig) -> None:
+    """Raise `PolicyError` for a foundation whose architecture (bert, gpt2) does not fit the model's objective (mlm,
+    clm)."""
     if (wanted := {"mlm": "bert", "clm": "gpt2"}[model.objective]) != foundation.kind:
         raise PolicyError(
             f'model {model.name}: foundation.kind: the objective {model.objective} needs "{wanted}", got '
@@ -359,13 +370,16 @@ def _require_kind(model: ModelSection, foundation: FoundationConfig) -> None:
         )
 
 
-def _require_there(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:
+def _require_existing_path(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:
+    """Raise `ArtifactError` where a setting's path or glob pattern matches no file; None, URLs and the words in
+    ``beside`` pass."""
     if path is not None and path not in beside and "://" not in path and not glob.glob(path, recursive=True):
         raise ArtifactError(f"{setting}: {path}: no such file or folder")
 
 
-def _require_pool(run: Run) -> None:
-    """Raise `PolicyError` for lists of public words or names that a recipe needs and that cannot be read."""
+def _require_word_lists(run: Run) -> None:
+    """Raise `PolicyError` for a list of public words or of surrogate names that a recipe needs and that cannot be
+    read."""
     recipes = [run.job.recipe(recipe) for model in run.job.model for recipe in model.recipes]
     sources = {"protect.public_words": run.job.protect.public_words}
     if any(recipe.context_indirect == "surrogate" for recipe in recipes):
@@ -378,23 +392,21 @@ def _require_pool(run: Run) -> None:
 
 
 def require_audit(run: Run) -> None:
-    """Raise `PolicyError` for faults that the audit would otherwise find only after training, such as a misspelt
-    attack.
-    """
+    """Raise `PolicyError` for errors in the audit's settings that would otherwise show only after training, such as a
+    misspelt attack."""
 
     run.job.audit.check_complete()
     open_earlier(run)
     for file in run.job.audit.groups:
         read_lines(file)
-    _require_room(run)
+    _require_prompts_fit(run)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_probes")(run.job)
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` for shadow models with too few members or non-members for any number to be published, and for
-    a positive control with more repeated members than there are.
-    """
+    """Raise `PolicyError` for shadow models with fewer members or held-out individuals (``sides``) than may be
+    published, and for a positive control with more repeated members than there are."""
     if job.audit.shadow is not None:
         least = job.audit.small_cell
         for name, there in zip(("members", "held-out individuals"), sides, strict=True):
@@ -412,9 +424,8 @@ def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
 
 
 def check_sides(run: Run) -> None:
-    """Raise `PolicyError` for attacks that cannot work with this many members and non-members, after the split and
-    before the first training.
-    """
+    """Raise `PolicyError` for attacks that need more members or held-out individuals than the run has; called after the
+    split and before the first training."""
     refuse_too_few(run.job, run.sides)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_members")(run)
@@ -425,22 +436,22 @@ def check_sides(run: Run) -> None:
 
 
 def check_budget(run: Run) -> None:
-    """Print the total privacy cost of the job's private trainings; `PolicyError` where the budget is smaller. Runs
-    after the split and before the first training.
-    """
+    """Print the total privacy cost of the job's private trainings; `PolicyError` where it exceeds the budget. Called
+    after the split and before the first training."""
     if any(run.job.recipe(recipe).private for recipe in recipes_of(run.job)):
         resolve("reticent.ext.dp.charges:check_charges")(run)
 
 
-def _require_room(run: Run) -> None:
-    """Raise `PolicyError` for extraction passages longer than the context of a causal model."""
+def _require_prompts_fit(run: Run) -> None:
+    """Raise `PolicyError` where a prefix and its continuation, of extraction or generation, exceed the context of a
+    causal model."""
     asked = []
     if (extraction := run.job.extraction) is not None:
         asked.append(("extraction", max(extraction.prefix_tokens), extraction.suffix_tokens))
     if (generation := run.job.audit.generation) is not None:
         asked.append(("audit.generation", generation.prefix_tokens, generation.num_tokens))
     for model in run.job.model if asked else ():
-        positions = _positions(run, model) if model.objective == "clm" else None
+        positions = _context_length(run, model) if model.objective == "clm" else None
         for section, prefix, more in asked:
             if positions is not None and 1 + prefix + more > positions:
                 raise PolicyError(
@@ -449,8 +460,8 @@ def _require_room(run: Run) -> None:
                 )
 
 
-def _positions(run: Run, model: ModelSection) -> int | None:
-    """Return the context length of a base model in tokens; None where only its loader knows it."""
+def _context_length(run: Run, model: ModelSection) -> int | None:
+    """Return the context length of a base model in tokens; None where only loading the model tells it."""
     if model.foundation is not None:
         return run.job.train.window_length
     return positions_of(run.base_of(model), None)

@@ -14,7 +14,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import load_kept_job, parse_job
-from reticent.job.config.job import with_kept_end
+from reticent.job.config.job import with_end_of_text
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
@@ -28,9 +28,8 @@ TINY_PUBLIC_DOCUMENTS = 600
 
 
 def demo_job(out: Path, seed: int, *, tiny: bool = False) -> dict[str, Any]:
-    """Return the demo's job as nested dictionaries, in the form of a job file; a tiny one trains one model, with and
-    without protection.
-    """
+    """Return the demo's job as nested dictionaries, in the form of a job file; with ``tiny`` it trains one causal
+    model, with and without protection."""
     hospital = out / "hospital"
     foundation = {"text": str(hospital / "public"), "vocab_size": 3000}
     job: dict[str, Any] = {
@@ -80,7 +79,8 @@ def run_demo(
     tiny: bool = False,
     progress: Progress | None = None,
 ) -> Run:
-    """Generate the hospital (unless it is there already), run the job, and return the finished run.
+    """Generate the synthetic hospital (unless it is there already), run the demo's job on it, and return the finished
+    run.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def run_demo(
         "languages": ["en"],
         "seed": seed,
     }
-    run = Run(parse_job(with_kept_end(demo_job(out, seed, tiny=tiny))), progress)
+    run = Run(parse_job(with_end_of_text(demo_job(out, seed, tiny=tiny))), progress)
     hospital = out / "hospital"
     if (out / JOB).exists() and not hospital.exists():
         source = load_kept_job(out / JOB).corpus.source

@@ -20,8 +20,8 @@ from reticent.trainer.recipes import Recipe
 def training_dependencies(
     run: Run, training: Training, tokens: str | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings and inputs that a training depends on; ``tokens`` names another token store than the
-    members'.
+    """Return the settings and the input fingerprints that a training depends on, for its manifest; ``tokens`` names
+    another token store than the members'.
 
     The seed is that of the training alone: it decides the order of the windows, the masks and the new weights of the
     model. Split, index and protection follow the job's seed, so trainings with several seeds have the same members. A
@@ -48,12 +48,13 @@ def training_dependencies(
 
 
 def repeated_settings(model: ModelSection) -> dict[str, int]:
-    """Return the additional settings that the training of a positive control depends on; empty for any other model."""
+    """Return ``{"repeated": NUMBER}``, the additional setting in the manifest of a positive control's training; empty
+    for any other model."""
     return {"repeated": model.repeated} if model.repeated else {}
 
 
 def surrogate_names(job: Job) -> SurrogateNames:
-    """Return the pool of surrogate names that replace direct identifiers.
+    """Return the job's pool of surrogate names, which replace direct identifiers.
 
     Raises
     ------
@@ -64,7 +65,8 @@ def surrogate_names(job: Job) -> SurrogateNames:
 
 
 def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> PrivacyConfig:
-    """Return the DP-SGD settings of a model's private recipe; its cost is charged to the documents as they were given.
+    """Return the DP-SGD settings of a model's private recipe with its privacy unit, budget file, the corpus that its
+    cost is charged to, and the stages that epsilon does not cover.
 
     ``recipe`` says what is protected, and so what epsilon includes; None: nothing is.
     """
@@ -88,8 +90,8 @@ def privacy_of(run: Run, model: ModelSection, recipe: Recipe | None = None) -> P
 
 
 def privacy_unit(job: Job, settings: PrivacyConfig) -> Literal["individual", "household", "record"]:
-    """Return the privacy unit of models and heads: the household where households are kept together and the unit is not
-    the record.
+    """Return the privacy unit of models and heads: that of the settings, but the household in place of the individual
+    where households are kept together.
 
     Raises
     ------
@@ -102,14 +104,13 @@ def privacy_unit(job: Job, settings: PrivacyConfig) -> Literal["individual", "ho
 
 
 def by_household(job: Job) -> bool:
-    """Return whether households are kept together, and then count and vote as one individual."""
+    """Return whether households are kept together in the split, and so count and vote as one individual."""
     return job.corpus.household_id is not None and job.split.by != "individual"
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:
-    """Return the stages (`STAGES`) before a private training of a recipe that read every individual's documents and are
-    not accounted; without those that its recipe itself has (`unaccounted_steps`).
-    """
+    """Return the data-dependent stages (`STAGES`) before a private training that its epsilon does not cover, as they
+    read every individual's documents; without those that its recipe itself has (`unaccounted_steps`)."""
     settings = job.training(model).dp
     assert settings is not None  # the job was checked
     of_record = settings.unit == "record"

@@ -36,14 +36,16 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
         raise PolicyError("nothing to evaluate against: give the column of gold spans (corpus.spans)")
     if keep:
-        return _detect(job, evaluate, progress)
+        return _detect_in_run(job, evaluate, progress)
     job = staged_job(job)
     with held_folder("reticent-detect-") as folder:
-        result = _detect(job.model_copy(update={"out": str(folder / "run")}), evaluate, progress)
+        result = _detect_in_run(job.model_copy(update={"out": str(folder / "run")}), evaluate, progress)
     return replace(result, folder=None)
 
 
-def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
+def _detect_in_run(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
+    """Run the detectors in the job's run folder; return the counts and, if asked, the comparison with the gold
+    spans."""
     run = Run(job, progress)
     folder = execute(run, "detect", alone=True) / "spans"
     evaluation = None
@@ -70,7 +72,8 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
 
 
 def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int]]:
-    """Return the number of spans by detector and category, with an entry for detectors that found none."""
+    """Return the number of spans in ``folder/spans.parquet`` by detector, then category, with an empty entry for each
+    of ``detectors`` that found none."""
 
     table = pq.read_table(Path(folder) / "spans.parquet", columns=["detector", "label"])
     counted = table.group_by(["detector", "label"]).aggregate([([], "count_all")])

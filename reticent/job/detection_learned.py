@@ -44,7 +44,8 @@ def keep_key(before: Path, folder: Path) -> None:
 
 
 def options_of(job: Job) -> dict[str, dict[str, Any]]:
-    """Return the options of a job's detectors, including the tagger that its run has learned."""
+    """Return the options of a job's detectors by detector name, with the paths of the tagger that its run has
+    learned."""
     options = dict(job.detect.options)
     if learn_config_of(job) is not None:
         folder = Path(job.out)
@@ -61,7 +62,8 @@ def languages_of(job: Job) -> tuple[str, ...]:
 
 
 def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return for each id whether a document of that individual was training data of the run's tagger, bool."""
+    """Return for each individual id whether the run's tagger was trained on a document of that individual, bool (num
+    ids,)."""
     path = run.folder / LEARNED / TAUGHT
     if learn_config_of(run.job) is None or not path.exists():
         return np.zeros(len(individual_ids), dtype=bool)
@@ -70,6 +72,7 @@ def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def read_learned(run: Run) -> dict[str, Any]:
-    """Return the learned tagger's training sources and its cross-validated recall and precision."""
+    """Return the report on the run's learned tagger: its training sources and its cross-validated recall and
+    precision."""
     report: dict[str, Any] = read_json(run.folder / LEARNED / REPORT)
     return report

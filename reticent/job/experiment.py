@@ -91,7 +91,7 @@ def experiment_job(
     bases: Mapping[str, str] | None = None,
     num_individuals: int | None = None,
 ) -> str:
-    """Return the job file (TOML) of the experiment at a size.
+    """Return the text of the job file (TOML) of the experiment at a size, one of `SIZES`.
 
     Parameters
     ----------
@@ -114,16 +114,20 @@ def experiment_job(
     bases = bases or chosen.bases
     text = "\n".join(
         [
-            *_opening(size, chosen, out, generated),
-            *_documents(corpus, detect or {"detectors": ["rules"]}, reference=not bases and not generated),
-            *_protection(),
-            *(line for objective in bases or ("mlm", "clm") for line in _model(objective, chosen, bases, generated)),
-            *(() if chosen.recipes else _longer(bases or ("mlm", "clm"))),
-            *_training(chosen, private="clm" in (bases or ("clm",)) and not chosen.recipes),
-            *(_classes(chosen) if generated or corpus.get("label") else ()),
+            *_header_lines(size, chosen, out, generated),
+            *_corpus_lines(corpus, detect or {"detectors": ["rules"]}, reference=not bases and not generated),
+            *_protection_lines(),
+            *(
+                line
+                for objective in bases or ("mlm", "clm")
+                for line in _model_lines(objective, chosen, bases, generated)
+            ),
+            *(() if chosen.recipes else _ngram_recipe_lines(bases or ("mlm", "clm"))),
+            *_train_lines(chosen, private="clm" in (bases or ("clm",)) and not chosen.recipes),
+            *(_classify_lines(chosen) if generated or corpus.get("label") else ()),
         ]
     )
-    return _with_reach(text, _synthetic(chosen) if generated else num_individuals)
+    return _with_power_comments(text, _num_synthetic_individuals(chosen) if generated else num_individuals)
 
 
 def minimal_job(
@@ -134,7 +138,8 @@ def minimal_job(
     bases: Mapping[str, str] | None = None,
     num_individuals: int | None = None,
 ) -> str:
-    """Return a short job file: one protected model beside its unprotected twin, which shows that the attacks work.
+    """Return the text of a short job file (TOML): one protected model beside its unprotected twin, which shows that the
+    attacks work.
 
     Parameters are those of `experiment_job`; without ``bases`` a small causal model is pre-trained first.
 
@@ -149,10 +154,10 @@ def minimal_job(
         corpus = {"source": f"{HOSPITAL}/documents", "spans": "spans"}
     lines = ["# A short job: `reticent run job.toml`. All settings: `reticent new-job` without --minimal."]
     lines += [f"# First: reticent synth {HOSPITAL} {chosen.synth}"] if generated else []
-    lines += [f"out = {_toml(out)}", "", "[corpus]", *_fields(corpus, {}), "", "[detect]"]
-    lines += [*_fields(detect or {"detectors": ["gold", "rules"] if generated else ["rules"]}, {}), ""]
+    lines += [f"out = {_toml_value(out)}", "", "[corpus]", *_table_lines(corpus, {}), "", "[detect]"]
+    lines += [*_table_lines(detect or {"detectors": ["gold", "rules"] if generated else ["rules"]}, {}), ""]
     for objective in bases or ("clm",):
-        lines += _minimal_model(objective, chosen, bases or {}, "public" if generated else None)
+        lines += _minimal_model_lines(objective, chosen, bases or {}, "public" if generated else None)
     if not bases and not generated:
         lines += [
             "[split]",
@@ -160,23 +165,24 @@ def minimal_job(
             "",
         ]
     lines += ["[train]", "num_epochs = 8", 'device = "auto"']
-    return _with_reach("\n".join(lines) + "\n", _synthetic(chosen) if generated else num_individuals)
+    return _with_power_comments(
+        "\n".join(lines) + "\n", _num_synthetic_individuals(chosen) if generated else num_individuals
+    )
 
 
-def _synthetic(size: Size) -> int:
-    """Return the number of individuals of the generated hospital."""
+def _num_synthetic_individuals(size: Size) -> int:
+    """Return the number of individuals of the hospital that `reticent synth` generates for a size."""
     return int(size.synth.split("--individuals ")[1].split()[0])
 
 
-def _with_reach(text: str, num_individuals: int | None) -> str:
-    """Return the job file with comments on its statistical power at the top; with shadow models if there are enough
-    individuals for *within*.
-    """
+def _with_power_comments(text: str, num_individuals: int | None) -> str:
+    """Return a job file's text with comments on its statistical power at the top, and with shadow models if there are
+    enough individuals for the verdict *within*."""
     job = parse_job(parse_toml(text))
     sides = None if num_individuals is None else expected_sides(job, num_individuals)
     recipes = [name for model in job.model for name in model.recipes if name.removeprefix("pp") in PLAIN]
     shadowed = (
-        f"{text}\n[audit.shadow]  # without it no risk of membership is ever within\nrecipes = {_toml(recipes)}\n"
+        f"{text}\n[audit.shadow]  # without it no risk of membership is ever within\nrecipes = {_toml_value(recipes)}\n"
     )
     shadowed += f"num_shadows = {MIN_SHADOWS}  # the fewest that count\n"
     if sides is not None and membership_is_reachable(with_shadows := parse_job(parse_toml(shadowed)), sides):
@@ -187,23 +193,26 @@ def _with_reach(text: str, num_individuals: int | None) -> str:
     return "\n".join([head, "#", *about, "#", body])
 
 
-def _minimal_model(objective: str, size: Size, bases: Mapping[str, str], public: str | None) -> list[str]:
+def _minimal_model_lines(objective: str, size: Size, bases: Mapping[str, str], public: str | None) -> list[str]:
+    """Return the TOML lines of one model with a recipe without and one with protection; ``public`` names a folder of
+    public text of the hospital."""
     name = "bert" if objective == "mlm" else "gpt2"
     head = ["[[model]]", f'name = "{name}"', f'objective = "{objective}"']
-    head += [f"base = {_toml(bases[objective])}"] if bases else []
+    head += [f"base = {_toml_value(bases[objective])}"] if bases else []
     head += [f'recipes = ["{objective}", "pp{objective}"]  # without protection, for comparison; and with it', ""]
     if not bases:
         text = f"{HOSPITAL}/{public}" if public else "reference"
         head += [
             f"[model.foundation]  # {_PRE_TRAINED[public is not None]}",
             f'kind = "{name}"',
-            f"text = {_toml(text)}",
+            f"text = {_toml_value(text)}",
         ]
-        head += [*_fields(size.foundation, {}), ""]
+        head += [*_table_lines(size.foundation, {}), ""]
     return head
 
 
-def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
+def _header_lines(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
+    """Return the first lines of the job file: comments on what it does and how to run it, ``out`` and ``seed``."""
     hospital = [f"#     reticent synth {HOSPITAL} {chosen.synth}", "#"] if generated else []
     return [
         f"# The experiment of Boutet et al. (2025) at size {size}:",
@@ -218,28 +227,30 @@ def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
         "#     reticent run job.toml",
         f"#     reticent status {out}      # results that exist, results to come, and the expected end",
         "",
-        f"out = {_toml(out)}       # results; private, and as sensitive as the documents",
+        f"out = {_toml_value(out)}       # results; private, and as sensitive as the documents",
         "seed = 0          # of the split and of the audit; trainings have seeds of their own, below",
         "",
     ]
 
 
-def _documents(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, reference: bool) -> list[str]:
+def _corpus_lines(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, reference: bool) -> list[str]:
+    """Return the TOML lines of the sections corpus, split and detect."""
     return [
         "[corpus]",
-        *_fields(corpus, {"individual_id": "whose document it is: everything is counted and split by individual"}),
+        *_table_lines(corpus, {"individual_id": "whose document it is: everything is counted and split by individual"}),
         "",
         "[split]",
         "heldout = 0.4     # share of the individuals who are never trained on: the audit compares members with them",
         *(["reference = 0.2   # share whose documents pre-train the small models below"] if reference else []),
         "",
         "[detect]          # direct identifiers: names, dates, numbers. See `reticent detect --help`",
-        *_fields(detect, {}),
+        *_table_lines(detect, {}),
         "",
     ]
 
 
-def _protection() -> list[str]:
+def _protection_lines() -> list[str]:
+    """Return the TOML lines of the sections index and protect."""
     return [
         "[index]",
         "max_n = 3         # n-grams are counted up to this length: the report has the leakage of longer ones too",
@@ -252,11 +263,14 @@ def _protection() -> list[str]:
     ]
 
 
-def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool) -> list[str]:
+def _model_lines(objective: str, size: Size, bases: Mapping[str, str], generated: bool) -> list[str]:
+    """Return the TOML lines of one model section, with all recipes of its objective that the size compares."""
     name, kind = ("bert", "bert") if objective == "mlm" else ("gpt2", "gpt2")
     head = ["[[model]]", f'name = "{name}"', f'objective = "{objective}"  # {_OBJECTIVES[objective]}']
     if bases:
-        head += [f"base = {_toml(bases[objective])}  # a folder, or a name on the hub (HF_HUB_OFFLINE=0 downloads it)"]
+        head += [
+            f"base = {_toml_value(bases[objective])}  # a folder, or a name on the hub (HF_HUB_OFFLINE=0 downloads it)"
+        ]
     head += ["recipes = ["]
     for recipe in RECIPES.values():
         if recipe.objective != objective:
@@ -277,8 +291,8 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
             "",
             f'[model.foundation]  # {_PRE_TRAINED[generated]}; or say base = "FOLDER" above',
             f'kind = "{kind}"',
-            f"text = {_toml(text)}",
-            *_fields(size.foundation, {}),
+            f"text = {_toml_value(text)}",
+            *_table_lines(size.foundation, {}),
         ]
     return [*head, ""]
 
@@ -291,22 +305,23 @@ _PRE_TRAINED = {
 _OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-like"}
 
 
-def _longer(objectives: Iterable[str]) -> list[str]:
-    """Return the recipes that protect sequences of up to three words (§6.5)."""
+def _ngram_recipe_lines(objectives: Iterable[str]) -> list[str]:
+    """Return the TOML lines of the recipes that protect n-grams of up to three words (§6.5)."""
     lines = [[f"[recipes.pp{each}-n3]", f'base = "pp{each}"', "n = 3"] for each in objectives]
     return [*(line for recipe in lines for line in (*recipe, ""))]
 
 
-def _classes(size: Size) -> list[str]:
-    """Return the lines of the downstream classification task (§6.2)."""
+def _classify_lines(size: Size) -> list[str]:
+    """Return the TOML lines of the downstream classification task (§6.2)."""
     return [
         "[classify]        # documents by their class, from the last layer of the models of 8 epochs and of 64",
-        *_fields(size.classify, {"learning_rate": "published: 2e-5; small models learn nothing with it"}),
+        *_table_lines(size.classify, {"learning_rate": "published: 2e-5; small models learn nothing with it"}),
         "",
     ]
 
 
-def _training(size: Size, *, private: bool) -> list[str]:
+def _train_lines(size: Size, *, private: bool) -> list[str]:
+    """Return the TOML lines of the sections train and audit, with DP-SGD if ``private``."""
     steps = "falls linearly to 0" + ("" if size.bases else "; small models take larger steps")
     return [
         "[train]",
@@ -327,7 +342,7 @@ def _training(size: Size, *, private: bool) -> list[str]:
             else ()
         ),
         "[audit]",
-        f"attacks = {_toml(DEFAULT_ATTACKS)}",
+        f"attacks = {_toml_value(DEFAULT_ATTACKS)}",
         f"num_bootstrap = {size.num_bootstrap}     # resamples of the individuals behind each interval",
         "",
         "[audit.generation]  # what causal models write after the beginnings of documents: BLEU, ROUGE, identifiers",
@@ -336,16 +351,17 @@ def _training(size: Size, *, private: bool) -> list[str]:
     ]
 
 
-def _fields(section: Mapping[str, Any], about: Mapping[str, str]) -> list[str]:
-    """Return the lines of one table; a key with the value None is left out and has its default."""
-    lines = [(name, f"{name} = {_toml(value)}") for name, value in section.items() if value is not None]
+def _table_lines(section: Mapping[str, Any], about: Mapping[str, str]) -> list[str]:
+    """Return the TOML lines of one table, with the comments in ``about`` by key; a key with the value None is left out
+    and has its default."""
+    lines = [(name, f"{name} = {_toml_value(value)}") for name, value in section.items() if value is not None]
     return [f"{line}  # {about[name]}" if name in about else line for name, line in lines]
 
 
-def _toml(value: Any) -> str:
-    """Return a TOML value: JSON's strings, numbers and lists are TOML too."""
+def _toml_value(value: Any) -> str:
+    """Return a value as TOML text: JSON's strings, numbers and lists are TOML too."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{_toml_value(key)} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 def tokens_of(run: Run) -> dict[str, str]:
-    """Return for each token store of members, from which models learn, the name of its artefact."""
+    """Return the path in the run folder of each model's token store of members, from which models learn, by name of its
+    export (``tokens-MODEL``)."""
     return {f"tokens-{model.name}": f"tokens/{model.name}/train" for model in run.job.model}
 
 
 def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
-    """Return for each token store of a model the recipes that are trained on it alone."""
+    """Return for each token store of a model, by name, the recipes that are trained on that store alone."""
     found: dict[str, list[str]] = {"train": []}
     for name in model.recipes:
         if run.job.recipe(name).context != "surrogate":  # which trains on others in each epoch
@@ -31,7 +32,8 @@ def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
 
 
 def warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) -> None:
-    """Warn of recipes that are trained on none of the exported tokens, as they have another protection or text."""
+    """Warn of recipes that are trained on none of the exported token stores (``leaving``), as they have another
+    protection or text."""
     taken = _recipes_by_tokens(run, model)
     others = set(model.recipes).difference(*(taken[name] for name in leaving))
     if others:
@@ -48,7 +50,8 @@ def warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) 
 
 
 def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
-    """Write the members' tokens of each model with new individual ids; returns the counts by folder.
+    """Copy the members' tokens of each model into ``folder``, with new individual ids; return the counts of each copy
+    by its path.
 
     The tokens with the job's protection are the artefact ``folder/MODEL``, those of recipes with another k, n or policy
     ``folder/MODEL-kK-nN-POLICY``. Tokens of rewritten text are not copied.

@@ -1,6 +1,6 @@
 """Fingerprints (digests) of a run's inputs and results, each computed once for all stages.
 
-A plan that is only looked at (:meth:`Fingerprints.for_a_look`) trusts the manifests of results and reads none of
+A plan that is only looked at (:meth:`Fingerprints.read_only_copy`) trusts the manifests of results and reads none of
 their bytes. A result that is missing or stale has the fingerprint `TO_DO`: then no result that follows from it is up to
 date.
 """
@@ -19,8 +19,8 @@ from reticent.engine.store import open_tokens
 TO_DO = "to do"
 
 
-def replaced(path: Path) -> ArtifactError:
-    """Return the error for a result that has been replaced since this run made or read it."""
+def replaced_error(path: Path) -> ArtifactError:
+    """Return the `ArtifactError` for a result that another process has replaced since this run made or read it."""
     return ArtifactError(
         f"{path}: replaced by another process while this run needs it; let one job at a time work in a run folder, and "
         "start again"
@@ -44,8 +44,9 @@ class Fingerprints:
         self._known: dict[Path, str] = {}
         self._texts: dict[str, str] = {}
 
-    def for_a_look(self) -> Fingerprints:
-        """Return a copy for reading only, which trusts manifests; fingerprints that were computed already are kept."""
+    def read_only_copy(self) -> Fingerprints:
+        """Return a copy that trusts manifests and reads no bytes of results; fingerprints that were computed already
+        are kept."""
         copy = Fingerprints(self.folder, looking=True)
         copy._known = dict(self._known)
         copy._texts = dict(self._texts)
@@ -58,11 +59,11 @@ class Fingerprints:
         self.looking = True
 
     def of(self, name: str) -> str:
-        """Return the fingerprint of a result."""
+        """Return the fingerprint (SHA-256) of the result of this name in the run folder."""
         return self.at(self.folder / name)
 
     def at(self, path: Path) -> str:
-        """Return the fingerprint of a file or folder."""
+        """Return the fingerprint (SHA-256) of a file or folder, computed once."""
 
         if path not in self._known:
             if self.looking and self.folder in path.parents:
@@ -72,15 +73,15 @@ class Fingerprints:
         return self._known[path]
 
     def require_unchanged(self, inputs: Collection[str]) -> None:
-        """Raise `ArtifactError` where another process has replaced a result with one of these fingerprints."""
+        """Raise `ArtifactError` where another process has replaced a result whose fingerprint is among ``inputs``."""
 
         for path, digest in list(self._known.items()):  # other views may be at work
             is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()
             if is_ours and read_manifest(path).digest != digest:
-                raise replaced(path)
+                raise replaced_error(path)
 
     def of_text(self, name: str) -> str:
-        """Return the fingerprint of a store of protected tokens without its flags."""
+        """Return the fingerprint of a store of protected tokens without its protection flags."""
 
         if name not in self._texts:
             whole = self.of(name)  # it is of the bytes as they were written

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def gate_settings(run: Run) -> dict[str, Any]:
-    """Return the gates of a job and its thresholds by risk, as they are written down; empty where it has none."""
+    """Return the job's gates and its verdict thresholds by risk as JSON values; empty where it has none."""
     settings: dict[str, Any] = {}
     if run.job.gate:
         settings["gates"] = [gate.model_dump() for gate in run.job.gate]
@@ -31,19 +31,21 @@ def gate_settings(run: Run) -> dict[str, Any]:
 
 
 def judge_settings(run: Run) -> dict[str, Any]:
-    """Return all settings that the verdict depends on: the gates, and the release context, which decides the risks that
-    count.
-    """
+    """Return the settings that the verdict depends on as JSON values: the gates, the thresholds by risk, and the
+    release context, which decides the risks that count."""
     access = run.job.dossier.access
     return gate_settings(run) | ({} if access is None else {"access": access})
 
 
 def gate_step(run: Run) -> Step:
-    """Return the step of the artefact ``gates``, which records whether anything had been trained before."""
-    return Step.of(Artefact("gates", "gates", gate_settings(run), {}), partial(_build, run))
+    """Return the step that writes the artefact ``gates``: the gates, and whether they were fixed before anything was
+    trained."""
+    return Step.of(Artefact("gates", "gates", gate_settings(run), {}), partial(_build_gates, run))
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+def _build_gates(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Write ``gates.json``, and record whether anything had been trained (or, for a model trained elsewhere, scored)
+    before."""
     (folder / "gates.json").write_text(json.dumps(gate_settings(run), indent=1))
     elsewhere = run.job.subject is not None  # its training was over before: what counts is its first score
     made = artifacts_in(run.folder / ("measures" if elsewhere else "models"))
@@ -51,9 +53,8 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the results of the job's gates and of the default one; unchanged if the job has no gate
-    and the default one does not fail.
-    """
+    """Return the evidence with the verdict of the job's gates and of the default one filled in; without a verdict if
+    the job has no gate and the default one does not fail."""
 
     found = verdict(
         evidence.every_model,
@@ -83,6 +84,7 @@ def judge_again(run: Run) -> None:
         build_step(run, gate_step(run))
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
+        """Write ``audit.json`` with the new verdict into ``folder``."""
         evidence = run.evidence
         settings = {name: value for name, value in evidence.settings.items() if name not in ("gate", "verdict")}
         settings |= {own: gates[name] for name, own in (("gates", "gate"), ("verdict", "verdict")) if name in gates}

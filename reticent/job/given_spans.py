@@ -30,8 +30,8 @@ from reticent.job.stages.detect import detect_steps
 
 
 def has_spans(run: Run) -> bool:
-    """Whether the run folder has the spans that its job requests."""
-    look = run.for_a_look()
+    """Return whether the run folder has up-to-date spans for its job."""
+    look = run.read_only_copy()
     try:
         return all(is_up_to_date(look, output) for step in detect_steps(look) for output in step.outputs)
     except (ReticentError, OSError):  # of what was not made yet
@@ -39,7 +39,8 @@ def has_spans(run: Run) -> bool:
 
 
 def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
-    """Write the spans of the documents that a run was given, as `SPANS`, to ``folder/spans.parquet``.
+    """Write the spans of a run's original documents, with those held back and without canaries, to
+    ``folder/spans.parquet`` (schema `SPANS`).
 
     Returns
     -------
@@ -53,8 +54,8 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
     if run.job.split.user_inference_holdout:
         held_back = draw_user_inference_holdout(given, run.job.split.user_inference_holdout, run.job.seed)
         searched = np.flatnonzero(~held_back)
-        rows, quarantined, spans = _search(run, given, np.flatnonzero(held_back), folder)
-        parts.append(_moved(spans, rows))
+        rows, quarantined, spans = _search_held_back(run, given, np.flatnonzero(held_back), folder)
+        parts.append(_renumber_documents(spans, rows))
         failed.append(quarantined)
     left_out = quarantined_rows(run.folder / "spans")
     failed.append(searched[left_out])
@@ -62,12 +63,12 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
     own = pc.not_equal(spans.column("detector"), DETECTOR)  # what detectors found in a canary went when it was marked
     if parts and run.job.detect.propagate:  # anew, over all documents together
         own = pc.and_(own, pc.invert(pc.match_substring_regex(spans.column("detector"), ":")))
-    parts.append(_moved(spans.filter(own), np.delete(searched, left_out)))
+    parts.append(_renumber_documents(spans.filter(own), np.delete(searched, left_out)))
     out = np.sort(np.concatenate(failed))
     corpus = given.without(out) if len(out) else given
     stays = np.ones(given.num_documents, dtype=bool)
     stays[out] = False
-    united = _moved(pa.concat_tables(parts), np.cumsum(stays) - 1)
+    united = _renumber_documents(pa.concat_tables(parts), np.cumsum(stays) - 1)
     order = [(name, "ascending") for name in ("document", "start", "end", "label", "detector")]
     whole = len(parts) == 1 or not run.job.detect.propagate
     with pq.ParquetWriter(folder / ("spans.parquet" if whole else "united.parquet"), SPANS) as writer:
@@ -83,10 +84,11 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
     return corpus, len(out)
 
 
-def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Run the detectors on these rows, which the run had held back; returns the rows that succeeded, those that failed,
-    and the spans.
-    """
+def _search_held_back(
+    run: Run, given: Corpus, rows: np.ndarray, folder: Path
+) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+    """Run the detectors on the held-back documents, ``rows`` of ``given``; return the rows that succeeded, the rows
+    that failed, and the table of spans."""
 
     job = run.job
     detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)
@@ -99,7 +101,7 @@ def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np
     return np.delete(rows, failed), rows[failed], spans
 
 
-def _moved(spans: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return the spans with document numbers mapped by ``rows``."""
+def _renumber_documents(spans: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return the spans with each document number ``d`` replaced by ``rows[d]``."""
     number = pa.array(rows[spans.column("document").to_numpy()], pa.int64())
     return spans.set_column(0, SPANS.field("document"), number).cast(SPANS)

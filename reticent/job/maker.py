@@ -14,7 +14,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.memory import OwnMemory
 from reticent.engine.threads import mapped
 from reticent.job.artefact import Artefact, Output, Step
-from reticent.job.fingerprints import TO_DO, replaced
+from reticent.job.fingerprints import TO_DO, replaced_error
 from reticent.trainer.distributed import join_world, launched
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ def build_step(run: Run, step: Step) -> None:
     together = step.resume is not None and not step.alone and launched().size > 1
     if not launched().is_main:
         if together and join_world().broadcast_from_main(False):
-            step.build({output.name: partial(_helping, run, output) for output in step.outputs})
+            step.build({output.name: partial(_open_output_as_helper, run, output) for output in step.outputs})
         return
     run.recover()
     if step.prepare is not None:
         step.prepare()
 
     def is_stale(output: Artefact) -> bool:
+        """Return whether an output is missing, has other settings or inputs, or has changed on disk."""
         path = run.folder / output.name
         about = {"config": output.settings, "inputs": output.inputs}
         return not is_whole(path, kind=output.kind, **about, check=run.verified.verify)
@@ -50,16 +51,18 @@ def build_step(run: Run, step: Step) -> None:
         if output not in stale:
             run.progress.kept(output.name, read_manifest(run.folder / output.name).counts)
     if stale:
-        step.build({output.name: partial(_written, run, output, step.resume) for output in stale})
+        step.build({output.name: partial(_open_output, run, output, step.resume) for output in stale})
     for output in step.outputs:
         manifest = read_manifest(run.folder / output.name)
         if (manifest.config, manifest.inputs) != (output.settings, output.inputs):
-            raise replaced(run.folder / output.name)
+            raise replaced_error(run.folder / output.name)
         run.fingerprints.set(output.name, manifest.digest)
 
 
 @contextmanager
-def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
+def _open_output(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
+    """Open an artefact for writing; at its end check that its inputs are unchanged, and record its fingerprint,
+    duration and memory."""
     started = time.perf_counter()
     counts: dict[str, Any] = {}
     path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}
@@ -80,15 +83,14 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
 
 
 @contextmanager
-def _helping(run: Run, artefact: Artefact) -> Iterator[Output]:
+def _open_output_as_helper(run: Run, artefact: Artefact) -> Iterator[Output]:
     """Yield the output for a helping process of a distributed training; the main process opens and finishes it."""
     yield Output(unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs), {})
 
 
 def is_up_to_date(run: Run, artefact: Artefact) -> bool:
-    """Return whether an artefact's manifest has these settings and inputs. Only the manifest is read; `make` verifies
-    the bytes before it relies on it.
-    """
+    """Return whether an artefact's manifest has these settings and inputs. Only the manifest is read; `build_step`
+    verifies the bytes before it relies on them."""
 
     try:
         manifest = require_kind(run.folder / artefact.name, artefact.kind)
@@ -97,10 +99,9 @@ def is_up_to_date(run: Run, artefact: Artefact) -> bool:
     return manifest.config == artefact.settings and manifest.inputs == artefact.inputs
 
 
-def look_at(run: Run, artefact: Artefact) -> str:
+def artifact_state(run: Run, artefact: Artefact) -> str:
     """Return the state of an artefact: "done", "to do", "out of date", or "begun" where a saved state allows resuming.
-    The fingerprint of one that is not done is cleared, and so are those of all that depends on it.
-    """
+    One that is not done gets the fingerprint `TO_DO`, so nothing that depends on it is done either."""
     if is_up_to_date(run, artefact):
         return "done"
     run.fingerprints.set(artefact.name, TO_DO)

@@ -38,52 +38,51 @@ if TYPE_CHECKING:
 KEY = "threshold.key"
 
 
-def protecting(
+def protection_index(
     run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None, *, words: Words = "counted"
 ) -> NgramIndex:
-    """Return the index by which tokens are protected: ``index`` itself where no noise is added.
+    """Return the n-gram index whose supports decide what is protected: ``index`` itself where words are counted without
+    noise, else a copy with the supports of the noisy threshold or of the public list.
 
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
     if words == "counted":
         noise = noise_of(run, k, words)
-        return index if noise is None else _noisy(run, index, k, noise, individuals)
+        return index if noise is None else _with_noisy_supports(run, index, k, noise, individuals)
     supports = index.words().column("support").to_numpy()
     listed, hidden = _is_public(run, index), np.minimum(supports, k - 1)
     if (noise := noise_of(run, k, words)) is not None:
-        hidden = _noisy(run, index, k, noise, individuals, listed).words().column("support").to_numpy()
+        hidden = _with_noisy_supports(run, index, k, noise, individuals, listed).words().column("support").to_numpy()
     return index.with_supports(np.where(listed, np.maximum(supports, k), hidden))
 
 
 def noise_of(run: Run, k: int, words: Words) -> Noise | None:
-    """Return the noise of a recipe's word threshold; None where it has none."""
+    """Return the noise on the support threshold ``k`` of a recipe's words; None where it has none."""
     if words == "public":
         return None
     return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise for words that are protected by counted support; None without noise, and where no recipe of the
-    job uses counted support, so that nothing is drawn and charged in vain.
-    """
+    """Return the noise on supports that are counted; None without noise, and where a recipe has a private vocabulary
+    and none reads counted supports, so that nothing is drawn and charged in vain."""
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
     return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None
 
 
 def recipes_of(job: Job) -> list[str]:
-    """Return the recipes and heads for which a job makes tokens."""
+    """Return the names of the recipes and head sections for which a job makes tokens."""
     return [*(name for model in job.model for name in model.recipes), *(head.section for head in job.heads)]
 
 
 def vocabulary_noise(run: Run, k: int) -> Noise | None:
     """Return the noise of the private vocabulary; None where even a word used by every member would more likely be left
-    out than drawn, so that the recipe is that of the public list alone. This depends on the number of members alone,
-    which is public or declared.
-    """
+    out than drawn, so that only the public list remains. This depends on the number of members alone, which is public
+    or declared."""
     noise = run.job.threshold.noise
     assert noise is not None  # the job was checked
-    number = _declared(run.job)
+    number = _declared_num_individuals(run.job)
     if not number:
         try:
             number = run.index("index").num_units
@@ -93,42 +92,44 @@ def vocabulary_noise(run: Run, k: int) -> Noise | None:
     return noise if noise.shares(k, number)[number] > 0.5 else None
 
 
-def _declared(job: Job) -> int:
-    """Return the number of individuals that DP-SGD treats as public; 0 where the members are counted."""
+def _declared_num_individuals(job: Job) -> int:
+    """Return the number of individuals that the job declares as public (``train.dp.num_units``); 0 where the members
+    are counted."""
     settings = filter(None, (job.training(model).dp for model in job.model))
     return max((dp.num_units or 0 for dp in settings), default=0)
 
 
 def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
-    """Whether each word of an index is on the public list, in any case, bool (num words,)."""
+    """Return whether each word of an index is on the public list, ignoring case, bool (num words,)."""
     source = run.job.protect.public_words
     assert source is not None  # the job was checked
     public = {word.lower() for word in read_public_words(source).words}
     return np.array([word.lower() in public for word in index.words().column("word").to_pylist()], dtype=bool)
 
 
-def _noisy(
+def _with_noisy_supports(
     run: Run, index: NgramIndex, k: int, noise: Noise, individuals: Individuals | None, listed: np.ndarray | None = None
 ) -> NgramIndex:
+    """Return a copy of an index in which the words that the noisy threshold protects have a support below ``k``;
+    ``listed`` (bool, a word) marks words of the public list, which need no votes."""
     words: Words = "counted" if listed is None else "private"
-    key = _key(run, words)
+    key = _derive_key(run, words)
     if noise.max_words is None:
         return noisy_index(index, k, noise, key)
     if individuals is not None:  # of shadow models, which nobody sees: nothing is spent
-        return noisy_index(index, k, noise, key, voters=_voters(run, index, individuals, noise, key, listed))
+        return noisy_index(index, k, noise, key, voters=_count_votes(run, index, individuals, noise, key, listed))
     # Of the run's members, for each of its recipes and trainings.
     name = "voters" if listed is None else "voters of words on no list"
-    voters = run.once(name, key, lambda: _voters(run, index, run.individuals, noise, key, listed))
+    voters = run.memoize(name, key, lambda: _count_votes(run, index, run.individuals, noise, key, listed))
     with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, words, k, index.num_units):
         return noisy_index(index, k, noise, key, voters=voters)
 
 
-def _voters(
+def _count_votes(
     run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes, listed: np.ndarray | None
 ) -> np.ndarray:
-    """Return for each word of an index how many members vote for it; 0 for words on the public list (``listed``), which
-    need no vote.
-    """
+    """Return for each word of an index how many members vote for it, int64 (num words,); 0 for words on the public list
+    (``listed``), which need no vote."""
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:
@@ -147,36 +148,35 @@ def _voters(
 
 
 def noise_settings(run: Run, policy: Policy) -> dict[str, Any]:
-    """Return the noise settings that tokens depend on beside index and policy: empty without noise, else with the key's
-    hash. Inspecting a plan draws no key; without one no tokens are up to date.
-    """
+    """Return the noise settings that a token store depends on, for its manifest: empty without noise, else with the
+    key's hash. Inspecting a plan draws no key; without one no tokens are up to date."""
     told: dict[str, Any] = {}
     if policy.words != "counted":
         assert policy.public_words is not None  # the job was checked
         told = {"words": policy.words, "public_words": read_public_words(policy.public_words).digest()}
-        told["num_units"] = _declared(run.job)
+        told["num_units"] = _declared_num_individuals(run.job)
     noise = counted_noise(run.job) if policy.words == "counted" else run.job.threshold.noise
     if noise is None or policy.words == "public":
         return told
-    settings = _settings(noise)
+    settings = _noise_fields(noise)
     if run.fingerprints.looking and not (run.folder / KEY).exists():
         return {**told, "threshold": settings}
-    return {**told, "threshold": {**settings, "key": hashlib.sha256(_key(run, policy.words)).hexdigest()}}
+    return {**told, "threshold": {**settings, "key": hashlib.sha256(_derive_key(run, policy.words)).hexdigest()}}
 
 
-def _settings(noise: Noise) -> dict[str, Any]:
+def _noise_fields(noise: Noise) -> dict[str, Any]:
+    """Return the fields of a noise that are not None, by name."""
     return {name: value for name, value in asdict(noise).items() if value is not None}
 
 
 def vocabulary_name(run: Run, words: Words) -> str:
-    """Return the name of the private vocabulary in the budget's ledger, derived from its key; inspecting a plan draws
-    no key.
-    """
+    """Return the name of the private vocabulary in the privacy budget's ledger, derived from its key; inspecting a plan
+    draws no key."""
     is_keyed = (run.folder / KEY).exists()
-    return f"vocabulary-{hashlib.sha256(_key(run, words)).hexdigest()[:8] if is_keyed else words}"
+    return f"vocabulary-{hashlib.sha256(_derive_key(run, words)).hexdigest()[:8] if is_keyed else words}"
 
 
-def _key(run: Run, words: Words = "counted") -> bytes:
+def _derive_key(run: Run, words: Words = "counted") -> bytes:
     """Return the 32-byte key for random draws, derived from the folder's key, the documents and the settings.
 
     A private vocabulary beside a list has one of its own, and so has that of another list: the votes are others, and
@@ -184,7 +184,7 @@ def _key(run: Run, words: Words = "counted") -> bytes:
     """
     noise = run.job.threshold.noise
     assert noise is not None
-    drawn_for = [run.fingerprints.of("index"), *map(str, _settings(noise).values())]
+    drawn_for = [run.fingerprints.of("index"), *map(str, _noise_fields(noise).values())]
     if words == "private":
         assert run.job.protect.public_words is not None  # the job was checked
         drawn_for.append(read_public_words(run.job.protect.public_words).digest())

@@ -34,60 +34,60 @@ CARD = "README.md"
 T = TypeVar("T")
 
 
-def of_the_model(files: Mapping[str, T]) -> dict[str, T]:
-    """Return the files of a model folder by name, without its model card, which does not change what the model does."""
+def without_model_card(files: Mapping[str, T]) -> dict[str, T]:
+    """Return the files of a model folder, by name, without its model card, which does not change what the model
+    does."""
     return {name: about for name, about in files.items() if name != CARD}
 
 
-def digest_of(files: Mapping[str, str]) -> str:
-    """Return the SHA-256 over the file digests of a model folder, without its model card."""
-    return hashlib.sha256(canonical(of_the_model(files))).hexdigest()
+def model_digest(files: Mapping[str, str]) -> str:
+    """Return the SHA-256 (hex) over the file digests of a model folder, without its model card."""
+    return hashlib.sha256(canonical(without_model_card(files))).hexdigest()
 
 
-def with_files(measured: ModelEvidence, manifest: Manifest, place: str | None = None) -> ModelEvidence:
-    """Return a measurement with the digest of its model's files and of its training settings without the seed.
-    ``manifest`` is that of the training, ``place`` the model's subfolder, by default that of its epoch.
-    """
+def with_digests(measured: ModelEvidence, manifest: Manifest, place: str | None = None) -> ModelEvidence:
+    """Return a model's evidence with ``digest``, of its files, and ``kin``, of its training settings without the seed,
+    filled in. ``manifest`` is that of the training, ``place`` the model's subfolder, by default that of its epoch."""
     start = f"{place or f'epoch-{measured.epoch:04d}'}/"
     files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
     made_from = {**manifest.config, "seed": None, "inputs": manifest.inputs}
-    return replace(measured, digest=digest_of(files), kin=hashlib.sha256(canonical(made_from)).hexdigest())
+    return replace(measured, digest=model_digest(files), kin=hashlib.sha256(canonical(made_from)).hexdigest())
 
 
-def _read(folder: Path) -> list[KeptOutcome]:
+def _read_outcomes(folder: Path) -> list[KeptOutcome]:
+    """Read the outcomes that a run folder keeps; empty where it has none."""
     path = folder / OUTCOMES
     rows = read_json(path)["outcomes"] if path.exists() else []
     return [from_json(KeptOutcome, row, OUTCOMES) for row in rows]
 
 
 def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the outcomes that earlier audits of this run found, and
-    the job's explanations of them.
-    """
+    """Return the evidence with the outcomes of this run's earlier audits, and the job's explanations of them, filled
+    in."""
     why: dict[tuple[str, str, str, str], str] = {}
     for each in run.job.audit.explained:
         why[each.model, each.recipe, each.risk, each.created] = each.why
     rows = [
         replace(row, explained=why.get((row.model or "", row.recipe, row.risk, row.created)))
-        for row in _read(run.folder)
+        for row in _read_outcomes(run.folder)
     ]
     return replace(evidence, earlier=rows or None)
 
 
 def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None = None) -> None:
-    """Add the outcomes of an audit to those kept in the run. ``arithmetic`` is the version of the computations of an
-    audit made by an older version.
-    """
-    known = _read(run.folder)
-    seen = {_same(row) for row in known}
+    """Add the outcomes of an audit to the run's ``outcomes.json``, each once. ``arithmetic`` is the version of the
+    computations of an audit made by an older version."""
+    known = _read_outcomes(run.folder)
+    seen = {_comparable(row) for row in known}
     found = [replace(row, arithmetic=arithmetic or row.arithmetic) for row in outcomes_of(evidence)]
-    if new := [row for row in found if _same(row) not in seen]:
+    if new := [row for row in found if _comparable(row) not in seen]:
         text = json.dumps({"outcomes": to_json([*known, *new])}, indent=1, allow_nan=False)
         write_private(run.folder / OUTCOMES, text.encode())
 
 
-def keep_those_of_an_older_version(run: Run) -> None:
-    """Keep the outcomes of a finished audit that was made before outcomes were kept."""
+def keep_outcomes_of_older_audit(run: Run) -> None:
+    """Add the outcomes of a finished audit that was made before outcomes were kept, where the run has no
+    ``outcomes.json``."""
     if (run.folder / OUTCOMES).exists():
         return
     try:
@@ -99,12 +99,12 @@ def keep_those_of_an_older_version(run: Run) -> None:
     for model in before.models:
         training = trainings.get((model.model or "", model.recipe, model.seed))
         try:
-            models.append(with_files(model, read_manifest(run.folder / training.name)) if training else model)
+            models.append(with_digests(model, read_manifest(run.folder / training.name)) if training else model)
         except ReticentError:  # its model is not there any more
             models.append(model)
     keep_outcomes(run, replace(before, models=models), arithmetic=arithmetic)
 
 
-def _same(row: KeptOutcome) -> KeptOutcome:
-    """Return a row without the time, for comparing outcomes."""
+def _comparable(row: KeptOutcome) -> KeptOutcome:
+    """Return an outcome without its time and explanation, for finding equal ones."""
     return replace(row, created="", numbers=tuple(row.numbers), explained=None)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from reticent.job.artefact import Step, trainings_of
 from reticent.job.checks import check_run
 from reticent.job.fingerprints import TO_DO
 from reticent.job.maker import build_step, is_up_to_date
-from reticent.job.pipeline import look_at_all, run_stages, stages_named, stages_until
+from reticent.job.pipeline import iter_step_states, run_stages, stages_named, stages_until
 from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.stages.train import train_steps
@@ -47,14 +47,16 @@ class Part:
         return cls(int(found[1]), int(found[2]))
 
     def groups(self, run: Run) -> frozenset[str]:
-        """Return the groups of steps in this part: every N-th, those of trainings before those of shadow models."""
+        """Return the names of the groups of steps in this part: every N-th, those of trainings before those of shadow
+        models; none in part 0."""
         found = [training.name for training in trainings_of(run.job)]
         found += dict.fromkeys(shadow.group for shadow in shadows_of(run))
         return frozenset(found[self.number - 1 :: self.total] if self.number else ())
 
 
 def execute_part(run: Run, part: Part) -> dict[str, int]:
-    """Make the steps of a part; returns the numbers ``made``, ``up_to_date`` and ``waiting`` of its models and scores.
+    """Build the steps of one part of a run; return how many of its models and scores were ``made``, were
+    ``up_to_date``, or are ``waiting`` for other parts.
 
     Raises
     ------
@@ -64,22 +66,22 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
         The job contradicts itself.
     """
     if not launched().is_main:
-        return _train(run, part)
+        return _train_part(run, part)
     run.recover()
     check_run(run, counts=True, models=True, trains=True, classifies=True, audits=True)
     run.prepare_folder()
     before = [*stages_until("protect"), *stages_named("rules", "base models")]
     if part.number:
-        for look in look_at_all(run.for_a_look(), before):
+        for look in iter_step_states(run.read_only_copy(), before):
             if not look.is_done or look.step is None:
                 raise ArtifactError(
                     f"{run.folder}: {look.stage.name} is not done, or was of another job; run part 0/{part.total} first"
                 )
     run_stages(run, before)
-    counts = _train(run, part)
+    counts = _train_part(run, part)
     if part.number:
         for stage in stages_named(*SHARED):
-            _add(counts, _make(run, stage.steps_of(run), part))
+            _add_counts(counts, _build_part_steps(run, stage.steps_of(run), part))
     run.keep_job()
     if counts["waiting"]:
         run.progress.say(
@@ -89,19 +91,20 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
     return counts
 
 
-def _train(run: Run, part: Part) -> dict[str, int]:
-    """Make the part's trainings, in all processes of a distributed training where torchrun started several; part 0
-    writes the gates.
-    """
+def _train_part(run: Run, part: Part) -> dict[str, int]:
+    """Run the part's trainings and return the counts of `_build_part_steps`, in all processes of a distributed training
+    where torchrun started several; part 0 writes the gates."""
     world = join_world()
     world.barrier()
     run.fingerprints.trust_manifests()  # of other parts, which may be at work; those of before were read
-    counts = _make(run, train_steps(run), part)
+    counts = _build_part_steps(run, train_steps(run), part)
     leave_world()
     return counts
 
 
-def _make(run: Run, steps: Iterable[Step], part: Part) -> dict[str, int]:
+def _build_part_steps(run: Run, steps: Iterable[Step], part: Part) -> dict[str, int]:
+    """Build those of the steps that belong to the part; return the numbers ``made``, ``up_to_date``, and ``waiting``
+    for results of other parts."""
     own = part.groups(run)
     counts = dict.fromkeys(("made", "up_to_date", "waiting"), 0)
     for step in steps:
@@ -116,6 +119,7 @@ def _make(run: Run, steps: Iterable[Step], part: Part) -> dict[str, int]:
     return counts
 
 
-def _add(counts: dict[str, int], more: dict[str, int]) -> None:
+def _add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
+    """Add counts to those of the same names, in place."""
     for name, count in more.items():
         counts[name] += count

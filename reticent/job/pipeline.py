@@ -21,7 +21,7 @@ from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
 from reticent.job.checks import check_budget, check_run, check_sides
 from reticent.job.gates import judge_again
-from reticent.job.maker import build_step, look_at
+from reticent.job.maker import artifact_state, build_step
 from reticent.job.run import Run
 from reticent.trainer.distributed import join_world, launched, leave_world
 
@@ -81,18 +81,18 @@ EXPERIMENT = ("base models", "train", "classify", "heads", "shadows", "measures"
 
 
 def stages_until(until: str) -> list[Stage]:
-    """Return the stages of the plan up to and including ``until``, with their parts."""
+    """Return the stages of the plan up to and including ``until``, with their sub-stages."""
     wanted = STAGES[: STAGES.index(until) + 1]
     return [stage for stage in _PLAN if (stage.within or stage.name) in wanted]
 
 
 def stages_named(*names: str) -> list[Stage]:
-    """Return the stages, or parts of stages, with these names, in the plan's order."""
+    """Return the stages or sub-stages of the plan with these names, in the plan's order."""
     return [stage for stage in _PLAN if stage.name in names]
 
 
 def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
-    """Run every stage up to and including ``until``; return the run folder.
+    """Run every stage of a job up to and including ``until`` (one of `STAGES`); return the run folder.
 
     With ``alone`` only the reading of the documents and deduplication run before it: a stage that looks at documents
     one by one needs no split, unless canaries are planted in some of them.
@@ -101,7 +101,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
         raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
     if not launched().is_main:  # the first process does all else, and these wait for its training
         if STAGES.index(until) >= STAGES.index("train"):
-            _train(run)
+            _run_trainings(run)
         return run.folder
     run.recover()
     reaches = {stage: STAGES.index(until) >= STAGES.index(stage) for stage in STAGES}
@@ -130,7 +130,8 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
 
 
 def run_stages(run: Run, stages: Iterable[Stage]) -> None:
-    """Build the steps of these stages; from an experiment's first stage on, the expected end is shown."""
+    """Build the steps of these stages in order; check attacks and privacy budget before the first training, and show
+    the expected end from an experiment's first stage on."""
     stages = list(stages)
     audits = any("audit" in (stage.name, stage.within) for stage in stages)
     with ExitStack() as stack:
@@ -138,29 +139,30 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
         is_shown = False
         for stage in stages:
             if stage.name in EXPERIMENT and not is_shown and any(other.name == "train" for other in stages):
-                stack.enter_context(run.progress.experiment(_plan_of(run, stages)))
+                stack.enter_context(run.progress.experiment(_experiment_plan(run, stages)))
                 is_shown = True
             if stage.name == "foundation" and audits:
                 check_sides(run)
             if stage.name == "foundation" and any(other.name == "train" for other in stages):
                 check_budget(run)
             if stage.name == "train":
-                _train(run)
+                _run_trainings(run)
             else:
                 for step in stage.steps_of(run):
                     build_step(run, step)
 
 
 def report_again(run: Run) -> None:
-    """Judge the job's gates on a finished audit and write report and dossier again, without measuring anything."""
+    """Judge a finished audit by the job's present gates and write report and dossier again, without measuring
+    anything."""
     judge_again(run)
     for stage in stages_named("report", "dossier"):
         for step in stage.steps_of(run):
             build_step(run, step)
 
 
-def _train(run: Run) -> None:
-    """Make the trainings, in all processes of a distributed training where torchrun started several."""
+def _run_trainings(run: Run) -> None:
+    """Run the job's trainings, in all processes of a distributed training where torchrun started several."""
 
     (train,), world = stages_named("train"), join_world()
     world.barrier()  # the tokens must be there
@@ -172,7 +174,7 @@ def _train(run: Run) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StepState:
     """The states of one step's outputs, by name, as found without building anything. Stages that depend on an
     unfinished one have no steps yet.
     """
@@ -183,25 +185,27 @@ class Look:
 
     @property
     def is_done(self) -> bool:
+        """Whether all outputs of the step are up to date."""
         return all(state == "done" for state in self.states.values())
 
 
-def look_at_all(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Look]:
-    """Yield the state of every step of the plan without building any; ``run`` must be from :meth:`Run.for_a_look`."""
+def iter_step_states(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[StepState]:
+    """Yield the state of every step of the plan without building any; ``run`` must be from
+    :meth:`Run.read_only_copy`."""
     for stage in stages:
         told = False
         try:
             for step in stage.steps_of(run):
                 told = True
-                yield Look(stage, step, {output.name: look_at(run, output) for output in step.outputs})
+                yield StepState(stage, step, {output.name: artifact_state(run, output) for output in step.outputs})
         except (ReticentError, OSError):  # its inputs do not exist yet
             if not told:
-                yield Look(stage, None, {})
+                yield StepState(stage, None, {})
 
 
-def _plan_of(run: Run, stages: list[Stage]) -> Plan:
-    """Return the remaining work of the experiment, with its expected end."""
-    looked = list(look_at_all(run.for_a_look(), [stage for stage in stages if stage.name in EXPERIMENT]))
+def _experiment_plan(run: Run, stages: list[Stage]) -> Plan:
+    """Return the experiment's work, done and remaining, from which the expected end is computed."""
+    looked = list(iter_step_states(run.read_only_copy(), [stage for stage in stages if stage.name in EXPERIMENT]))
     if any(look.stage.name == "classify" and not look.is_done for look in looked):
         resolve("reticent.ext.classify.stage:check_documents")(run)
     works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]

@@ -12,7 +12,7 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS, Risk
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
-from reticent.job.artefact import starts_of, times_as_long
+from reticent.job.artefact import head_starts, repetition_cost_factor
 from reticent.job.checks import OF_RMIA
 from reticent.job.config import Job, ModelSection
 from reticent.job.run import Run
@@ -23,15 +23,15 @@ Sides = tuple[int, int]
 
 
 def expected_sides(job: Job, num_individuals: int) -> Sides:
-    """Return the numbers of members and of held-out individuals that the split will make of so many individuals."""
+    """Return the numbers of members and of held-out individuals that the split is expected to make of
+    ``num_individuals``."""
     split = job.split
     return round(num_individuals * (1 - split.heldout - split.reference)), round(num_individuals * split.heldout)
 
 
 def sides_of(run: Run) -> Sides | None:
     """Return the numbers of members and of held-out individuals of a run, from its split or else estimated from its
-    documents; None where these cannot be read yet.
-    """
+    documents; None where these cannot be read yet."""
     try:
         return run.sides
     except (ReticentError, OSError):
@@ -43,47 +43,50 @@ def sides_of(run: Run) -> Sides | None:
 
 
 def membership_is_reachable(job: Job, sides: Sides) -> bool:
-    """Return whether a risk that needs shadow models can be judged *within* with so many individuals."""
-    return any(_is_enough(risk, job, sides) for risk in RISKS.values() if risk.by_shadows)
+    """Return whether a risk that is measured by shadow models can get the verdict *within* with so many members and
+    held-out individuals (``sides``)."""
+    return any(_has_enough_individuals(risk, job, sides) for risk in RISKS.values() if risk.by_shadows)
 
 
 def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield sentences, without a full stop, on what is needed and available, what is lowered, and what it costs."""
+    """Yield sentences, without a full stop, on what an audit can show: how many individuals each risk needs and the job
+    has, which risks each recipe lowers, and what shadow models cost. ``t`` has the texts of a language."""
     yield t("reach.heading")
     objectives = {model.objective for model in job.model}
     for risk in RISKS.values():
         if not risk.objectives or objectives & set(risk.objectives):
-            yield "; ".join(_needs(risk, job, sides, t))
+            yield "; ".join(_needed_individuals_clauses(risk, job, sides, t))
     for model in job.model:
-        yield from _of_model(model, job, t)
+        yield from _model_sentences(model, job, t)
     if (shadow := job.audit.shadow) is not None:
         attacked = [model for model in job.model for recipe in model.recipes if recipe in shadow.recipes]
-        work = shadow.num_shadows * sum(_often(model.repeated or 0, sides) for model in attacked)
-        yield t("reach.shadows", n=len(attacked) * shadow.num_shadows, times=_times(job, work))
+        work = shadow.num_shadows * sum(_repetition_factor(model.repeated or 0, sides) for model in attacked)
+        yield t("reach.shadows", n=len(attacked) * shadow.num_shadows, times=_num_trainings(job, work))
         if not any(model.repeated for model in job.model):
-            yield _control(job, sides, t)
+            yield _positive_control_sentence(job, sides, t)
     if n := _num_shadow_heads(job):
-        yield t("reach.shadow_heads", n=n, times=_times(job, n))
+        yield t("reach.shadow_heads", n=n, times=_num_trainings(job, n))
 
 
 def _num_shadow_heads(job: Job) -> int:
-    """Return the number of shadow models of heads: for each encoder, and for the unprotected twin of heads that
-    protect.
-    """
-    starts = [(head, starts_of(job, head, model)) for head in job.heads for model in job.model]
+    """Return the number of shadow models of classification and tagging heads: for each encoder, and for the unprotected
+    twin of heads that protect."""
+    starts = [(head, head_starts(job, head, model)) for head in job.heads for model in job.model]
     heads = sum(len(found) + (head.protects and bool(found)) for head, found in starts)
     return heads * job.audit.heads.num_shadows if job.audit.heads is not None else 0
 
 
-def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
-    at_most = _at_most(risk, job)
-    members, others = _fewest(risk, job)
+def _needed_individuals_clauses(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
+    """Yield clauses on how many individuals a risk needs for the verdict *within*, how many are missing, and whether it
+    is measured."""
+    at_most = _risk_threshold(risk, job)
+    members, others = _fewest_individuals(risk, job)
     title, area = t.evidence(risk.title), risk.by_shadows
     threshold = t.threshold(at_most, area=area)
     yield t("reach.needs", risk=title, at_most=threshold, members=t.count(members), others=t.count(others))
     if sides is not None:
         have = {"members": t.count(sides[0]), "others": t.count(sides[1])}
-        if _is_enough(risk, job, sides):
+        if _has_enough_individuals(risk, job, sides):
             yield t("reach.enough", **have)
         else:
             more = [t.count(max(needed - there, 0)) for needed, there in zip((members, others), sides, strict=True)]
@@ -95,7 +98,9 @@ def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]
         yield t("reach.short_passages", tokens=WHOLE_PASSAGE)
 
 
-def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
+def _model_sentences(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
+    """Yield sentences on which risks each recipe of a model lowers, and which shadow models or unprotected twin are
+    missing."""
     twin = next((recipe for recipe in model.recipes if recipe in PLAIN), None)
     if twin is None:
         yield t("reach.no_twin", model=model.name, twin=model.objective)
@@ -114,47 +119,49 @@ def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
         if twin is not None and not {name, twin} <= set(strong):
             n = 2 * MIN_SHADOWS
             of = t.listed([t.evidence(risk.title) for risk in risks if risk.by_shadows])
-            yield t("reach.no_shadows", **about, risks=of, least=MIN_SHADOWS, twin=twin, n=n, times=_times(job, n))
+            yield t(
+                "reach.no_shadows", **about, risks=of, least=MIN_SHADOWS, twin=twin, n=n, times=_num_trainings(job, n)
+            )
 
 
-def _control(job: Job, sides: Sides | None, t: Texts) -> str:
-    """Return the sentence on the cheaper positive control, with the fewest shadow models
-    that are enough for *within*.
-    """
+def _positive_control_sentence(job: Job, sides: Sides | None, t: Texts) -> str:
+    """Return the sentence on the cheaper positive control, with the fewest shadow models that are enough for
+    *within*."""
     how, often = t("reach.longer", longer=LONGER), float(LONGER)
-    if sides is not None and sides[0] >= FEWEST_REPEATED and _often(FEWEST_REPEATED, sides) < LONGER:
-        how, often = t("reach.repeated", num=FEWEST_REPEATED), _often(FEWEST_REPEATED, sides)
-    return t("reach.weak_twin", how=how, times=round(often * (1 + _times(job, MIN_SHADOWS))))
+    if sides is not None and sides[0] >= FEWEST_REPEATED and _repetition_factor(FEWEST_REPEATED, sides) < LONGER:
+        how, often = t("reach.repeated", num=FEWEST_REPEATED), _repetition_factor(FEWEST_REPEATED, sides)
+    return t("reach.weak_twin", how=how, times=round(often * (1 + _num_trainings(job, MIN_SHADOWS))))
 
 
-def _often(num_repeated: int, sides: Sides | None) -> float:
-    """Return the factor by which training takes longer when so many members are repeated."""
-    return 1.0 if sides is None else times_as_long(num_repeated, sides[0])
+def _repetition_factor(num_repeated: int, sides: Sides | None) -> float:
+    """Return the factor by which training takes longer when so many members are repeated; 1 where the number of members
+    is not known."""
+    return 1.0 if sides is None else repetition_cost_factor(num_repeated, sides[0])
 
 
-def _times(job: Job, num_shadows: float) -> int:
-    """Return how many trainings of the model cost as much as so many shadow models, each on half of members and
-    held-out.
-    """
+def _num_trainings(job: Job, num_shadows: float) -> int:
+    """Return how many trainings of the model cost as much as ``num_shadows`` shadow models, each on half of members and
+    held-out; 1 at least."""
     split = job.split
     return max(round(num_shadows * (1 - split.reference) / 2 / (1 - split.heldout - split.reference)), 1)
 
 
-def _is_enough(risk: Risk, job: Job, sides: Sides) -> bool:
-    return all(there >= fewest for there, fewest in zip(sides, _fewest(risk, job), strict=True))
+def _has_enough_individuals(risk: Risk, job: Job, sides: Sides) -> bool:
+    """Return whether there are as many members and held-out individuals as a risk needs for the verdict *within*."""
+    return all(there >= fewest for there, fewest in zip(sides, _fewest_individuals(risk, job), strict=True))
 
 
-def _fewest(risk: Risk, job: Job) -> Sides:
-    """Return the fewest individuals a side that *within* needs; individuals whom an attack uses for comparison are not
-    attacked and come on top.
-    """
-    members, others = risk.fewest(_at_most(risk, job))
+def _fewest_individuals(risk: Risk, job: Job) -> Sides:
+    """Return the fewest members and held-out individuals that a risk needs for the verdict *within*; individuals whom
+    an attack uses for comparison are not attacked and come on top."""
+    members, others = risk.fewest(_risk_threshold(risk, job))
     shadow = job.audit.shadow
     if risk.by_shadows and shadow is not None and not set(OF_RMIA["population"]).isdisjoint(shadow.attacks):
         others = math.ceil(others / (1 - shadow.population))
     return members, others
 
 
-def _at_most(risk: Risk, job: Job) -> float:
+def _risk_threshold(risk: Risk, job: Job) -> float:
+    """Return the threshold of a risk in the job's ``[verdict]``, or the default."""
     found: float = getattr(job.verdict or VerdictConfig(), risk.name)
     return found

@@ -31,7 +31,7 @@ class Earlier:
         self.run, self.training, self.epoch, self.path = run, training, epoch, path
 
     def inputs(self) -> dict[str, str]:
-        """Return the fingerprints of what the attack reads in the previous release's run."""
+        """Return the fingerprints of the previous release's checkpoint and tokens, by name."""
         known = self.run.fingerprints
         return {
             "earlier checkpoint": known.of_checkpoint(self.training.name, self.epoch),
@@ -40,9 +40,8 @@ class Earlier:
 
 
 def open_earlier(run: Run) -> Run | None:
-    """Return the run of the previous release (``audit.earlier``), None where the job names none; `PolicyError` where it
-    is no run folder.
-    """
+    """Open the run of the previous release (``audit.earlier``); None where the job names none; `PolicyError` where it
+    is no run folder."""
     if run.job.audit.earlier is None:
         return None
     folder = Path(run.job.audit.earlier)
@@ -54,13 +53,12 @@ def open_earlier(run: Run) -> Run | None:
 
 
 def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
-    """Return the previous release of a measured model; only a training's last checkpoint has one, where the earlier run
-    trained the same recipe on a model section of the same name.
-    """
+    """Return the previous release of a measured model, or None; only a training's last checkpoint has one, where the
+    earlier run trained the same recipe on a model section of the same name."""
     training = measurement.training
     if training is None or not is_last(run.job, measurement):
         return None
-    before = run.once("earlier", b"", lambda: open_earlier(run))
+    before = run.memoize("earlier", b"", lambda: open_earlier(run))
     if before is None:
         return None
     for section in before.job.model:
@@ -74,9 +72,8 @@ def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
 
 
 def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> KindAttack | None:
-    """Return the attack on members of the previous release whose documents have been withdrawn, against individuals
-    held out in both releases; None where nobody was withdrawn.
-    """
+    """Return the result of attacking, by both releases' scores, members of the previous release whose documents have
+    been withdrawn, against individuals held out in both releases; None where nobody was withdrawn."""
     from reticent.audit.membership.releases import withdrawn_attack
     from reticent.audit.scoring.gradients import sampled_documents
     from reticent.audit.scoring.scores import score_models

@@ -96,11 +96,13 @@ class Run:
 
     @cached_property
     def verified(self) -> VerifiedFiles:
-        """Digests of documents and finished results that were verified already and need not be hashed again."""
+        """Cache of the digests of documents and finished results that were verified already and need not be hashed
+        again."""
         return VerifiedFiles(self.folder, reread=self._reread)
 
     def verify_all(self) -> None:
-        """With full verification, also read the results that no stage of this run has read.
+        """Hash also the results that no stage of this run has read, where the run was opened with ``reread``; else do
+        nothing.
 
         Raises
         ------
@@ -110,11 +112,11 @@ class Run:
         for path in artifacts_in(self.folder) if self._reread else ():
             self.verified.verify(path, read_manifest(path))
 
-    def for_a_look(self) -> Run:
-        """Return this run for reading only: it prints nothing and trusts manifests."""
+    def read_only_copy(self) -> Run:
+        """Return a copy of this run for reading only: it prints nothing and trusts manifests."""
         look = Run(self.job, Progress(quiet=True))
         look._opened = dict(self._opened)
-        look.fingerprints = self.fingerprints.for_a_look()
+        look.fingerprints = self.fingerprints.read_only_copy()
         return look
 
     @property
@@ -141,7 +143,7 @@ class Run:
             corpus = open_configured(staged_job(self.job).corpus)
             if isinstance(corpus.source, Files):
                 corpus.source = replace(corpus.source, sha256=self.verified.sha256)
-            self._tell_reading(corpus)
+            self._report_reading(corpus)
             self._opened["given_corpus"] = corpus
         return self._opened["given_corpus"]
 
@@ -151,8 +153,8 @@ class Run:
             self._opened["whole_corpus"].require_unchanged()
 
     def left_out(self, *, again: bool = False) -> LeftOut:
-        """Return the record of left-out documents; ``again`` updates it with the lists of this job, as for a run of an
-        earlier version without a record.
+        """Return the record of the documents that were excluded because their individuals withdrew; ``again`` updates
+        it with the lists of this job, as for a run of an earlier version without a record.
 
         Cost: one pass over the text, where someone is left out and it is brought up to date.
 
@@ -173,8 +175,8 @@ class Run:
         reading.compare(owners, hashed(batches), gone=reading.of_lists(owners))
         return reading.record
 
-    def _tell_reading(self, corpus: Corpus) -> None:
-        """Report skipped files and, once documents were read, the number of documents left out."""
+    def _report_reading(self, corpus: Corpus) -> None:
+        """Report skipped files now, and the number of documents left out once they have been read."""
         found = corpus.reading.found
         if notice := found.notice():
             (self.progress.warn_once if found.surprising else self.progress.say_once)(notice)
@@ -193,16 +195,17 @@ class Run:
 
     @property
     def remaining(self) -> Any:
-        """The deduplicated documents without the holdout of user inference; all stages after the split read these."""
-        return self._parted[0] if self.job.split.user_inference_holdout else self.deduplicated
+        """The deduplicated documents without the holdout of user inference; canaries are planted in these."""
+        return self._remaining_and_holdout[0] if self.job.split.user_inference_holdout else self.deduplicated
 
     @property
     def user_inference_holdout(self) -> Any:
         """The documents set aside for the attack user_inference; the job must reserve a share for it."""
-        return self._parted[1]
+        return self._remaining_and_holdout[1]
 
     @property
-    def _parted(self) -> tuple[Any, Any]:
+    def _remaining_and_holdout(self) -> tuple[Any, Any]:
+        """The deduplicated documents in two corpora: without the holdout of user inference, and that holdout."""
         if "parted" not in self._opened:
             corpus = self.deduplicated
             held_back = draw_user_inference_holdout(corpus, self.job.split.user_inference_holdout, self.job.seed)
@@ -234,38 +237,40 @@ class Run:
         return self._without_quarantined(self.remaining)
 
     def _without_quarantined(self, documents: Any) -> Any:
+        """Return these documents without those on which a detector failed."""
         rows = quarantined_rows(self.folder / "spans")
         return documents.without(rows) if len(rows) else documents
 
     @property
     def canaries_left_out(self) -> dict[str, str]:
-        """Return the manifest's entry for a result without canaries; empty where the job inserts none."""
+        """The manifest's entry for a result that leaves canaries out; empty where the job inserts none."""
         return {} if self.job.canaries is None else {"canaries": "left out"}
 
     @property
     def individuals(self) -> Any:
-        """The split, opened once."""
+        """The split of the individuals into members, held-out and reference, opened once."""
         if "individuals" not in self._opened:
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The numbers of members and of held-out individuals (households, where there are some)."""
+        """The numbers of members and of held-out individuals (households, where the split keeps them together)."""
         members, heldout = (
             len(np.unique(self.individuals.units[self.individuals.mask(side)])) for side in (MEMBERS, HELDOUT)
         )
         return members, heldout
 
     def index(self, name: str = "index") -> NgramIndex:
-        """Return an index, opened once."""
+        """Return the n-gram index of this name, opened once: ``index`` (of the members) or ``index-joint`` (of members
+        and held-out)."""
 
         if name not in self._opened:
             self._opened[name] = open_index(self.folder / name)
         return self._opened[name]
 
-    def once(self, name: str, key: bytes, make: Callable[[], T]) -> T:
-        """Return the result of ``make``, cached under ``name`` until ``key`` changes."""
+    def memoize(self, name: str, key: bytes, make: Callable[[], T]) -> T:
+        """Return the result of ``make()``, cached under ``name`` until ``key`` changes."""
         if (kept := self._opened.get(name)) is None or kept[0] != key:
             kept = self._opened[name] = key, make()
         made: T = kept[1]
@@ -278,7 +283,8 @@ class Run:
 
     @property
     def numbered(self) -> NumberedCorpus:
-        """The documents as word numbers, opened once; the step that reads the text must be done."""
+        """The documents as word ids of the joint index, opened once; the single pass over the text must have written
+        them."""
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
@@ -300,15 +306,14 @@ class Run:
         return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
 
     def checkpoint_of(self, measurement: Measurement) -> Path:
-        """Return the folder of a measured model."""
+        """Return the model folder of a measured checkpoint or base model."""
         if measurement.training is None:
             return Path(self.base_of(measurement.model))
         return self.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
     def base_of(self, model: ModelSection) -> str:
-        """Return the folder of the base model, or its hub name where the local cache has no snapshot. A run that does
-        more than look downloads one, once, where the hub may be used.
-        """
+        """Return the folder of a model section's base model, or its hub name where the local cache has no snapshot. A
+        run that is not a read-only copy downloads one, once, where the hub may be used."""
         if model.base is None:
             return str(self.folder / "foundation" / model.name / "model")
         name = f"base of {model.name}"
@@ -320,14 +325,15 @@ class Run:
         return str(self._opened[name])
 
     def base_input(self, model: ModelSection) -> dict[str, str]:
-        """Return the fingerprint of the base model, as an input."""
+        """Return the fingerprint of a model's base model as an input for manifests, by name."""
         if model.foundation is not None:
             return {"foundation": self.fingerprints.of(f"foundation/{model.name}")}
         base = self.base_of(model)
         return {"base": self.fingerprints.at(Path(base)) if Path(base).exists() else base}
 
     def tokenizer_of(self, model: ModelSection) -> str:
-        """Return the tokenizer of the base model as JSON; cached for a base model given as files, as it can have 10 MB.
+        """Return the tokenizer of a model's base model as JSON text; cached for a base model given as files, as it can
+        have 10 MB.
 
         One that made the model's ids is not tested again.
         """
@@ -350,7 +356,7 @@ class Run:
         return resolve("reticent.ext.trainers.dataset:dataset_of_run")(self, recipe, model, window_length)
 
     def tokenizer_of_ids(self, model: ModelSection) -> str | None:
-        """Return the SHA-256 of the tokenizer that made the ids of a model; None if there are none."""
+        """Return the SHA-256 of the tokenizer that made a model's token ids; None if there are none."""
 
         try:
             manifest = read_manifest(self.folder / "tokens" / model.name / "ids")
@@ -360,7 +366,7 @@ class Run:
         return found if isinstance(found, str) else None
 
     def corpus_input(self) -> dict[str, str]:
-        """Return the fingerprint of the corpus, as an input."""
+        """Return the fingerprint of the corpus as an input for manifests, by name."""
         return {"corpus": self.corpus.fingerprint()}
 
     @property
@@ -371,21 +377,21 @@ class Run:
         return from_json(AuditEvidence, read_json(self.folder / "audit" / "audit.json"), "audit")
 
     def invalidate(self, *names: str) -> None:
-        """Close the opened results with these names, because their inputs have changed."""
+        """Close the opened results with these names, because their inputs have changed; they are opened again when
+        needed."""
         for name in names:
             self._opened.pop(name, None)
 
     # -------------------------------------------------------------- bookkeeping
 
     def prepare_folder(self) -> None:
-        """Make the private run folder, with the resolved job if it is new; refuse a folder of something else, and a job
-        that would include withdrawn individuals again.
-        """
+        """Create the private run folder, with the resolved job if it is new; refuse a folder of something else, and a
+        job that would include withdrawn individuals again."""
 
         if not (self.folder / RECORD).exists():  # a run of an earlier version has none
             require_withdrawals(self.job)
         job_file = self.folder / JOB
-        with self._writable():
+        with self._writing_errors_named():
             make_private_folder(self.folder)
             if not job_file.exists():
                 if any(not path.name.startswith(f".{JOB}.") for path in self.folder.iterdir()):
@@ -401,7 +407,7 @@ class Run:
         if self._job_kept:
             return
         job_file, content = self.folder / JOB, kept_content(self.job)
-        with self._writable():
+        with self._writing_errors_named():
             if not job_file.exists() or job_file.read_bytes() != content:
                 changed = changed_sections(job_file, content)
                 write_private(job_file, content)
@@ -411,7 +417,8 @@ class Run:
         self._job_kept = True
 
     @contextmanager
-    def _writable(self) -> Iterator[None]:
+    def _writing_errors_named(self) -> Iterator[None]:
+        """Turn operating-system errors on writing into the run folder into `ArtifactError` with the folder's name."""
         try:
             yield
         except FileExistsError:
@@ -422,7 +429,7 @@ class Run:
             raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
     def recover(self) -> None:
-        """Delete the remains of an interrupted run, once, before anything can fail."""
+        """Delete unfinished files of an interrupted run, once, before anything can fail."""
 
         if not self._recovered:
             recover_folder(self.folder)
@@ -431,7 +438,8 @@ class Run:
         self._recovered = True
 
     def warn_of_memory(self, name: str, peak: int) -> None:
-        """Warn if a stage's peak memory exceeds the limit by a tenth, and again if a later stage exceeds that."""
+        """Warn if a stage's peak memory (bytes) exceeds the job's limit by a tenth, and again if a later stage exceeds
+        that."""
         limit = self.job.memory_limit
         if limit is not None and peak > 1.1 * max(limit, self._told_peak):
             self._told_peak = peak

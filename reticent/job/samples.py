@@ -34,9 +34,8 @@ class Samples:
         self._tokenizers: dict[str, Retokenizer] = {}
 
     def on_batch(self) -> Callable[[int, pa.RecordBatch], None]:
-        """Draw the samples and return a callback for each batch of documents: it takes the number of the batch's first
-        row, and the batch.
-        """
+        """Draw the samples and return a callback that collects their documents: for each batch of the corpus it takes
+        the number of the batch's first row, and the batch."""
         from reticent.engine.text_sample import TextSample  # it compiles patterns of Unicode's properties
 
         run = self._run
@@ -45,23 +44,22 @@ class Samples:
         }
 
         def take(first: int, batch: pa.RecordBatch) -> None:
+            """Collect the sampled documents of a batch."""
             for sample in drawn.values():
                 sample.take(first, batch)
 
         return take
 
     def read(self, model: ModelSection, splits: tuple[str, ...], index: NgramIndex, policy: Policy) -> SampledText:
-        """Return the sampled text of these splits, against which a model's tokens are checked; ``index`` has the
-        supports by which they are protected.
-        """
+        """Return the sampled text of these splits, prepared for checking a model's tokens: with its spans, the supports
+        in ``index``, and the model's tokenizer."""
 
         spans = SpanReader(self._run.folder / "spans")
-        return self._of(splits).read(spans, index, self._tokenizer_of(model), max_n=policy.n)
+        return self._sample_of(splits).read(spans, index, self._tokenizer_of(model), max_n=policy.n)
 
-    def _of(self, splits: tuple[str, ...]) -> TextSample:
+    def _sample_of(self, splits: tuple[str, ...]) -> TextSample:
         """Return the sample of these splits. Without an earlier pass over the text, only the row groups and files that
-        hold sampled documents are read.
-        """
+        hold sampled documents are read."""
 
         if not self._taken:
             take, corpus = self.on_batch(), self._run.corpus
@@ -78,7 +76,7 @@ class Samples:
         return self._taken[splits]
 
     def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
-        """Return the tokenizer of a model, which its views share."""
+        """Return the tokenizer of a model's token ids, loaded once for all its token stores."""
         from reticent.engine.oracle.retokenizer import Retokenizer
 
         if model.name not in self._tokenizers:
@@ -87,8 +85,8 @@ class Samples:
         return self._tokenizers[model.name]
 
 
-def require_text(store: TokenStore, text: SampledText, policy: Policy) -> TextCheck:
-    """Return the result of checking a token store against sampled text; `ArtifactError` where they differ."""
+def require_matching_text(store: TokenStore, text: SampledText, policy: Policy) -> TextCheck:
+    """Check a token store against sampled text and return the result; `ArtifactError` where they differ."""
     check = text.check(store, policy)
     if not check.holds:
         raise ArtifactError(f"tokens: {check.failure()}")

@@ -22,15 +22,14 @@ NAME = "corpus"
 
 
 def corpus_artefact(job: Job) -> Artefact:
-    """Return the artefact ``corpus``, whose settings hold the address without user and parameters, the query's digest,
-    and the columns.
-    """
+    """Return the artefact ``corpus``, the local copy of a remote source; its settings hold the address without user and
+    parameters, the query's digest, and the columns."""
     settings, address = job.corpus, str(job.corpus.remote)
-    kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
+    kept: dict[str, Any] = {"source": shown(address), "address": _sha256(address)}
     kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
     since = {"opt_out": None, "row_security": "stop", "readmitted": (), "time_zone": None}  # settings that came later
     kept |= {name: value for name, old in since.items() if (value := getattr(settings, name)) != old}
-    kept["query"] = None if settings.query is None else _digest(settings.query)
+    kept["query"] = None if settings.query is None else _sha256(settings.query)
     kept |= {"columns": settings.only(Columns).model_dump(), "more": more_columns(job)}
     if row_of(address).kind == "store":
         kept |= {"format": settings.format, **settings.only(CsvDialect).model_dump()}
@@ -40,7 +39,7 @@ def corpus_artefact(job: Job) -> Artefact:
 
 
 def more_columns(job: Job) -> list[str]:
-    """Return the additional columns of the source that later stages read."""
+    """Return the sorted names of the source's additional columns that later stages read."""
     columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
     label = job.classify.label if job.classify is not None else None
     ladder = job.audit.diagnoses
@@ -49,7 +48,8 @@ def more_columns(job: Job) -> list[str]:
     return sorted({*columns, *([label] if label else [])})
 
 
-def _digest(text: str) -> str:
+def _sha256(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -61,10 +61,12 @@ def staged_job(job: Job) -> Job:
     ArtifactError
         They have not been read into the run folder, or others were.
     """
-    return job if job.corpus.remote is None else job.model_copy(update={"corpus": _staged(job)})
+    return job if job.corpus.remote is None else job.model_copy(update={"corpus": _local_copy_config(job)})
 
 
-def _staged(job: Job) -> CorpusConfig:
+def _local_copy_config(job: Job) -> CorpusConfig:
+    """Return corpus settings that read the copy in the run folder; `ArtifactError` where it is missing or was read from
+    another source."""
     folder, settings = Path(job.out) / NAME, job.corpus
     if not folder.exists():
         raise ArtifactError(

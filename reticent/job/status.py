@@ -13,7 +13,7 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import ReticentError
 from reticent.core.eta import Plan
 from reticent.job.fingerprints import TO_DO
-from reticent.job.pipeline import Look, look_at_all
+from reticent.job.pipeline import StepState, iter_step_states
 from reticent.job.run import Run
 
 
@@ -25,8 +25,8 @@ def job_status(run: Run) -> dict[str, Any]:
     name exists, and the job would make it anew). ``plan`` counts trainings, classifications and scorings;
     its ``remaining_seconds`` is None while the speed of some of the work that is left is not known.
     """
-    run = run.for_a_look()
-    looked = list(look_at_all(run))
+    run = run.read_only_copy()
+    looked = list(iter_step_states(run))
     earlier = run.timings.read()
     artifacts = []
     for look in looked:
@@ -40,7 +40,7 @@ def job_status(run: Run) -> dict[str, Any]:
     return {"folder": str(run.folder), "artifacts": artifacts, "plan": _plan_of(looked, earlier)}
 
 
-def _plan_of(looked: list[Look], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+def _plan_of(looked: list[StepState], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Return the counts and expected time of the experiment; None before there are tokens to train on."""
     try:
         works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]

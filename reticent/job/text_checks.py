@@ -21,7 +21,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import build_step
-from reticent.job.noise import noise_settings, protecting
+from reticent.job.noise import noise_settings, protection_index
 from reticent.job.run import Run
 from reticent.job.variants import REWRITTEN
 
@@ -128,7 +128,7 @@ def _told(run: Run, policy: Policy) -> pa.RecordBatch | None:
     """
     if run.job.threshold.noise is None and policy.words == "counted":
         return None
-    return protecting(run, run.index(), policy.k, words=policy.words).words()
+    return protection_index(run, run.index(), policy.k, words=policy.words).words()
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:

@@ -29,7 +29,7 @@ from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.config import ModelSection
 from reticent.job.dependencies import surrogate_names
-from reticent.job.noise import protecting
+from reticent.job.noise import protection_index
 from reticent.job.run import Run
 from reticent.job.text_checks import text_check_of_flags
 from reticent.trainer.config import TIMES_REPEATED
@@ -126,7 +126,7 @@ def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | No
 
 
 def _protecting(run: Run, policy: Policy, of: Drawn | None) -> NgramIndex:
-    return of.index() if of else protecting(run, open_index(run.folder / "index"), policy.k, words=policy.words)
+    return of.index() if of else protection_index(run, open_index(run.folder / "index"), policy.k, words=policy.words)
 
 
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:

@@ -25,9 +25,9 @@ from reticent.engine.token_views import write_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.artefact import Output, Outputs
 from reticent.job.config import ModelSection
-from reticent.job.noise import protecting
+from reticent.job.noise import protection_index
 from reticent.job.run import Run
-from reticent.job.samples import Samples, require_text
+from reticent.job.samples import Samples, require_matching_text
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import TRAIN, Variant
 
@@ -148,7 +148,7 @@ def _build_view(
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(samples.read, model, variant.splits, index, policy)  # while the core works on numbers
         counts = write_view_of(run, model, output.folder, run.individuals, variant.splits, index, policy, advance)
-    check = require_text(open_tokens(output.folder), reading.result(), policy)
+    check = require_matching_text(open_tokens(output.folder), reading.result(), policy)
     output.counts.update(counts, text_check=check.to_dict())
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
@@ -157,7 +157,7 @@ def _build_view(
 def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
     """Return the index that flags a variant: the members', with a noisy threshold, or the audit's, without."""
     index = run.index(variant.index)
-    return protecting(run, index, policy.k, words=policy.words) if variant.index == "index" else index
+    return protection_index(run, index, policy.k, words=policy.words) if variant.index == "index" else index
 
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:

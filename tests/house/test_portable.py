@@ -22,7 +22,7 @@ from reticent.engine.detect import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import Job, kept_content, load_kept_job, parse_job
-from reticent.job.config.job import _fields
+from reticent.job.config.job import _path_fields
 from reticent.job.run import Run
 from reticent.job.status import job_status
 
@@ -243,7 +243,7 @@ def test_a_key_under_the_home_folder_is_kept_as_the_file_that_signs(
 
 def test_every_field_that_is_kept_absolute_is_a_field_of_a_job() -> None:
     found = 0
-    for field, _ in _fields():
+    for field, _ in _path_fields():
         model: Any = Job
         for name in field.split("."):
             if not (isinstance(model, type) and issubclass(model, BaseModel)):

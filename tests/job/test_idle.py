@@ -10,7 +10,7 @@ from fixtures.command import command
 
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.progress import Progress
-from reticent.job.checks import refuse_idle
+from reticent.job.checks import refuse_ineffective
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -31,7 +31,7 @@ def job_of(*models: dict[str, Any], **more: Any) -> Any:
 
 
 def refuse(*models: dict[str, Any], **more: Any) -> None:
-    refuse_idle(job_of(*models, **more), models=True, trains=True, audits=True)
+    refuse_ineffective(job_of(*models, **more), models=True, trains=True, audits=True)
 
 
 def made(**foundation: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_a_setting_that_some_model_of_the_job_looks_at_is_taken() -> None:
 @pytest.mark.parametrize("model", [MASKED, CAUSAL, MADE])
 def test_defaults_are_never_refused(model: dict[str, Any]) -> None:
     job = job_of(model)
-    refuse_idle(parse_job(job.model_dump()), models=True, trains=True, audits=True)  # as a run folder keeps them
+    refuse_ineffective(parse_job(job.model_dump()), models=True, trains=True, audits=True)  # as a run folder keeps them
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_checkpoint_after_the_last_epoch_is_refused(
 def test_a_run_checks_its_own_stages_alone_and_starts_nothing(tmp_path: Any) -> None:
     job = job_of(MASKED, extraction={}, train={"num_epochs": 2, "checkpoint_epochs": [3]})
     job = job.changed(out=str(tmp_path / "run"))
-    refuse_idle(job, models=True, trains=False, audits=False)
+    refuse_ineffective(job, models=True, trains=False, audits=False)
     for until, said in (("train", r"^train\.checkpoint_epochs"), ("report", r"train\.checkpoint_epochs.*; extraction")):
         with pytest.raises(PolicyError, match=said):
             execute(Run(job), until)

@@ -97,7 +97,7 @@ def test_a_run_without_the_section_is_up_to_date_after_it_was_asked_for(done: Ru
     """The section alone makes a measurement again, and only that of its own settings."""
     before = done.fingerprints.of("measures/m/base")
     execute(Run(done.job))
-    assert done.fingerprints.for_a_look().of("measures/m/base") == before
+    assert done.fingerprints.read_only_copy().of("measures/m/base") == before
 
 
 @pytest.mark.parametrize("changed", [{"dedup": {"threshold": 0.5}}, {"protect": {"k": 9}}])

@@ -21,9 +21,9 @@ from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.ext.dp.budget import read_budget
 from reticent.job import noise, views
-from reticent.job.checks import check_run, refuse_idle
+from reticent.job.checks import check_run, refuse_ineffective
 from reticent.job.config import parse_job
-from reticent.job.noise import KEY, _key, protecting
+from reticent.job.noise import KEY, _derive_key, protection_index
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
@@ -85,7 +85,7 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
     assert open_tokens(place / "audit").flags_fingerprint() == audit
 
     # From the text: with next to no noise a word is spared if more than so many have it among their 60.
-    order = word_order(_key(run), (words := run.index().words().column("word")))
+    order = word_order(_derive_key(run), (words := run.index().words().column("word")))
     place_of = {word: int(order[row]) for row, word in enumerate(words.to_pylist())}
     texts: dict[int, Counter[str]] = {}
     members = run.individuals.mask("members")
@@ -104,7 +104,7 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
     settings = run.job.threshold.noise
     assert settings is not None
     shares = settings.shares(2, len(texts))
-    spared = protecting(run, run.index(), 2).words().column("support").to_numpy() >= 2
+    spared = protection_index(run, run.index(), 2).words().column("support").to_numpy() >= 2
     for word, is_spared in zip(words.to_pylist(), spared, strict=True):
         if not 1e-9 < (share := shares[voters[word]]) < 1 - 1e-9:
             assert is_spared == (share > 0.5)
@@ -112,7 +112,7 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
 
     # They are counted once for all who ask.
     monkeypatch.setattr(dp_vocabulary, "count_voters", lambda *_: pytest.fail("counted again"))
-    assert (protecting(run, run.index(), 3).words()["support"].to_numpy() >= 3).sum() <= spared.sum()
+    assert (protection_index(run, run.index(), 3).words()["support"].to_numpy() >= 3).sum() <= spared.sum()
     monkeypatch.undo()
 
     with pytest.raises(PolicyError, match=r"threshold\.delta: 0\.5 is too much"):
@@ -122,7 +122,7 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
         )
     for idle in ({"threshold__unit": "individual"}, {"threshold__epsilon": 1.0, "threshold__max_words": 5}):
         with pytest.raises(PolicyError, match="has no effect"):
-            refuse_idle(parse_job(changed(values, **idle)), models=True, trains=True, audits=True)
+            refuse_ineffective(parse_job(changed(values, **idle)), models=True, trains=True, audits=True)
 
 
 def test_a_vocabulary_that_was_drawn_is_spent_whatever_ends_the_run(
@@ -199,7 +199,7 @@ def test_other_documents_and_another_epsilon_are_drawn_afresh_under_the_key_of_t
         index = NgramIndex.from_tables(
             table, [], max_n=1, num_units=3, num_documents=3, min_support=2, surface="exact"
         )  # fmt: skip
-        found = protecting(run, index, 2).words().column("support").to_numpy()
+        found = protection_index(run, index, 2).words().column("support").to_numpy()
         return set(np.flatnonzero(found >= 2).tolist())
 
     run = Run(parse_job(changed(values, threshold__epsilon=1.0, threshold__delta=0.2)))

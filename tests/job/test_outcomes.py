@@ -25,5 +25,5 @@ def test_an_audit_whose_outcomes_are_gone_is_of_the_version_that_judged_it(
     made = SimpleNamespace(config={"arithmetic": arithmetic} if arithmetic else {})
     monkeypatch.setattr(outcomes, "read_manifest", lambda folder: made)
     run: Any = SimpleNamespace(folder=tmp_path, evidence=audit, job=None)
-    outcomes.keep_those_of_an_older_version(run)
-    assert {row.arithmetic for row in outcomes._read(tmp_path)} == {arithmetic or 1}
+    outcomes.keep_outcomes_of_older_audit(run)
+    assert {row.arithmetic for row in outcomes._read_outcomes(tmp_path)} == {arithmetic or 1}

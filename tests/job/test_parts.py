@@ -16,7 +16,7 @@ from reticent.core.artifact import InUseError, locked
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.job.config import parse_job
 from reticent.job.parts import Part, execute_part
-from reticent.job.pipeline import execute, look_at_all
+from reticent.job.pipeline import execute, iter_step_states
 from reticent.job.run import Run
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -114,7 +114,8 @@ def test_parts_in_folders_of_their_own_are_joined_by_copying_their_artefacts(
         "extraction",
         "outcomes.json",
     }  # those of base models, and of the attacked checkpoint
-    look = [look for look in look_at_all(Run(parse_job(changed(first, out=str(joined)))).for_a_look()) if look.is_done]
+    looking = Run(parse_job(changed(first, out=str(joined)))).read_only_copy()
+    look = [look for look in iter_step_states(looking) if look.is_done]
     assert {look.stage.name for look in look} >= {"train", "shadows", "index", "protect"}
 
 

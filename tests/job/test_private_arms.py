@@ -203,7 +203,7 @@ RECIPES = ["dp-mlm", "dp-mlm-public", "private-mlm", "text-mlm", "dp-clm-public"
 def test_an_individual_more_moves_nothing_of_another(
     recipe: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noise, "_noisy", fixed_vocabulary)
+    monkeypatch.setattr(noise, "_with_noisy_supports", fixed_vocabulary)
     without, with_x = both(tmp_path, seed, recipe, monkeypatch, {})
     assert len(without) > 5
     assert without == with_x
@@ -225,10 +225,10 @@ def _by_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_tokens, "_make_surrogates", made)
 
 
-def _by_votes(monkeypatch: pytest.MonkeyPatch, draw: Any = noise._noisy) -> None:
+def _by_votes(monkeypatch: pytest.MonkeyPatch, draw: Any = noise._with_noisy_supports) -> None:
     """A vocabulary that is drawn, by the same noise on both sides."""
-    monkeypatch.setattr(noise, "_noisy", draw)
-    monkeypatch.setattr(noise, "_key", lambda *_: bytes(32))
+    monkeypatch.setattr(noise, "_with_noisy_supports", draw)
+    monkeypatch.setattr(noise, "_derive_key", lambda *_: bytes(32))
 
 
 def _of_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_with_a_stage_put_back_an_individual_more_moves_others(
 ) -> None:
     recipe, change, put_back = PUT_BACK[stage]
     assert stage.partition(":")[0] in STAGES
-    monkeypatch.setattr(noise, "_noisy", fixed_vocabulary)
+    monkeypatch.setattr(noise, "_with_noisy_supports", fixed_vocabulary)
     monkeypatch.setattr(checks, "refuse_promise", lambda *_: None)
     monkeypatch.setattr("reticent.trainer.privacy.refuse_promise", lambda *_: None)
     if put_back is not None:
@@ -360,7 +360,7 @@ def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(
         drawn.append(index)
         return index
 
-    monkeypatch.setattr(noise, "_noisy", noted)
+    monkeypatch.setattr(noise, "_with_noisy_supports", noted)
     models = ["dp-mlm-public", "private-mlm"]
     run = Run(parse_job(job(place, "private-mlm", threshold__epsilon=0.5, model=[
         {"name": "toy", "base": str(place / "bert"), "objective": "mlm", "recipes": models}

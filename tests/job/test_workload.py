@@ -29,7 +29,7 @@ from reticent.job.auditing import (
     scoring_work,
 )
 from reticent.job.config import parse_job
-from reticent.job.pipeline import execute, look_at_all
+from reticent.job.pipeline import execute, iter_step_states
 from reticent.job.run import Run
 from reticent.job.status import job_status
 
@@ -131,7 +131,7 @@ def test_work_of_extraction_is_its_passages_and_the_canaries_among_their_referen
 
 def works_of(run: Run) -> list[tuple[Work, bool]]:
     """Work that the expected end counts, and whether it is done."""
-    looked = look_at_all(run.for_a_look())
+    looked = iter_step_states(run.read_only_copy())
     return [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
 
 

@@ -22,7 +22,7 @@ from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
 from reticent.ext.classify.documents import FILE, baselines, labelled_documents, read_labels, result_of, train_one
 from reticent.ext.classify.labels import LabelledTokens
-from reticent.job.artefact import Artefact, Step, Training, starts_of
+from reticent.job.artefact import Artefact, Step, Training, head_starts
 from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, unaccounted_stages
 from reticent.trainer.privacy import plan_privacy, refuse_promise, unaccounted_steps
 
@@ -133,7 +133,10 @@ def _stages(run: Run) -> list[_Stage]:
     """Return a `_Stage` for each head section, model and start (base model or one of its trainings)."""
     job = run.job
     return [
-        _Stage(head, model, start) for head in job.heads for model in job.model for start in starts_of(job, head, model)
+        _Stage(head, model, start)
+        for head in job.heads
+        for model in job.model
+        for start in head_starts(job, head, model)
     ]
 
 

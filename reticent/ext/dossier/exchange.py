@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.ext.dossier.fact_sentences import setting
-from reticent.job.outcomes import digest_of
+from reticent.job.outcomes import model_digest
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest
@@ -72,14 +72,14 @@ def _attack_result(evidence: DossierEvidence, model: ModelEvidence, attack: str)
         "model": model.recipe,
         "epoch": model.epoch,
         "is_base": model.recipe == "base",
-        "digest": model.digest if tested is None else digest_of(tested.given or tested.files),
+        "digest": model.digest if tested is None else model_digest(tested.given or tested.files),
         "result": to_json(model.membership[attack]),
     }
 
 
 def _model_reference(model: ModelUnderTest) -> dict[str, Any]:
     """Return a tested model's name and digest, for the release form."""
-    return {"model": model.recipe, "of": model.model, "digest": digest_of(model.given or model.files)}
+    return {"model": model.recipe, "of": model.model, "digest": model_digest(model.given or model.files)}
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.gates import judge_again
 from reticent.job.maker import build_step
-from reticent.job.outcomes import digest_of
+from reticent.job.outcomes import model_digest
 from reticent.job.stages.audit import report_steps
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def changed_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[
     measured = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in again.models}
     for one in evidence.models:
         digest = measured.get((one.model, one.recipe, one.epoch, one.training))
-        if digest is not None and digest != digest_of(one.files):
+        if digest is not None and digest != model_digest(one.files):
             yield f"{one.recipe} of {one.model}, epoch {one.epoch}: other files were measured"
 
 

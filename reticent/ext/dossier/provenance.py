@@ -20,7 +20,7 @@ from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
 from reticent.core.artifact import MANIFEST, artifacts_in, canonical, read_manifest, read_object, write_private
 from reticent.core.errors import ArtifactError
 from reticent.job.artefact import measurements_of
-from reticent.job.outcomes import of_the_model
+from reticent.job.outcomes import without_model_card
 from reticent.trainer.base_files import shapes_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
                 epoch=measurement.epoch,
                 training=seeds.index(measurement.seed) + 1 if len(seeds) > 1 else None,
                 num_parameters=_num_parameters(folder / start),
-                files=of_the_model(dict(sorted(own.items()))),
+                files=without_model_card(dict(sorted(own.items()))),
                 given=made.counts.get("given"),
                 ledger=keyed(run, files["ledger.json"]["sha256"]) if "ledger.json" in files else keyed(run),
             )

@@ -22,7 +22,7 @@ from reticent.core.artifact import artifacts_in, canonical, hash_file, read_mani
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.provenance import code_digest, keyed
 from reticent.ext.dossier.seal import NAMESPACE, fingerprint_of_key, run_ssh_keygen
-from reticent.job.artefact import Artefact, Step, time_of_making
+from reticent.job.artefact import Artefact, Step, creation_time
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -69,7 +69,7 @@ def _write_rules(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str
     already.
     """
     file = folder / RULES_FILE
-    file.write_text(json.dumps({"created": time_of_making(), **rules}, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps({"created": creation_time(), **rules}, indent=1) + "\n", encoding="utf-8")
     if (key := run.job.dossier.key) is not None:
         run_ssh_keygen(["-Y", "sign", "-f", str(Path(key).expanduser()), "-n", NAMESPACE, str(file)])
     counts["scored_before"] = sum(1 for _ in artifacts_in(run.folder / "measures"))

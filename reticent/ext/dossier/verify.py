@@ -18,7 +18,7 @@ from reticent.ext.dossier.page import page_name, render
 from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.rules import RULES_FILE
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
-from reticent.job.outcomes import of_the_model
+from reticent.job.outcomes import without_model_card
 from reticent.trainer.given import PICKLES
 
 #: Files that may hold weights, or say that there are some; those of these that a training leaves beside a model.
@@ -116,7 +116,7 @@ def model_digests(folder: Path) -> dict[str, str]:
     """Return relative path -> SHA-256 of the files of a model folder, without the model card."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: hash_file(path) for name, path in of_the_model(names).items()}
+    return {name: hash_file(path) for name, path in without_model_card(names).items()}
 
 
 def verify_model(

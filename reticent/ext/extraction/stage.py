@@ -23,7 +23,7 @@ from reticent.engine.canaries import open_canaries
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
-from reticent.job.auditing import audited_tokens, resampling_settings, work_of_extraction
+from reticent.job.auditing import audited_tokens, extraction_step_work, resampling_settings
 from reticent.job.dependencies import repeated_settings
 from reticent.job.stages.near_copies import copied_individuals, near_copies_input
 
@@ -38,7 +38,7 @@ EXTRACTION = "extraction"
 def extraction_steps(run: Run) -> Iterator[Step]:
     """Yield the build step of the extraction attacks on each base model and on the last checkpoint of each training."""
     for measurement in _measurements(run):
-        work = partial(work_of_extraction, run, measurement)
+        work = partial(extraction_step_work, run, measurement)
         group = measurement.training and measurement.training.name
         yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), group=group, work=work)
 

@@ -43,9 +43,9 @@ from reticent.ext.classify.stage import FOLDERS, privacy_settings
 from reticent.ext.head_attacks.attributes import make_questions, told_attribute
 from reticent.ext.ladder.questions import add_field, drawn_individuals, fields_of_table
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
-from reticent.job.artefact import Artefact, Step, Training, starts_of
+from reticent.job.artefact import Artefact, Step, Training, head_starts
 from reticent.job.auditing import resampling_settings
-from reticent.job.outcomes import with_files
+from reticent.job.outcomes import with_digests
 from reticent.job.stages.near_copies import copied_individuals, near_copies_input
 from reticent.job.stages.shadows import Shadow, shadows_of_heads, unspent_privacy, write_shadow_tokens
 from reticent.job.training_tokens import Drawn, training_tokens
@@ -265,7 +265,7 @@ def _heads(run: Run) -> list[Head]:
     found = []
     for section in run.job.heads:
         for model in run.job.model:
-            own = [Head(run, section, model, start) for start in starts_of(run.job, section, model)]
+            own = [Head(run, section, model, start) for start in head_starts(run.job, section, model)]
             if own and section.protects:
                 own.insert(0, Head(run, section, model, is_control=True))
             found += own
@@ -330,7 +330,7 @@ def read_heads(run: Run) -> list[ModelEvidence]:
         measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=head.model.name)
         measured = replace(measured, seed=None if head.training is None else head.training.seed)
         if not head.is_control:
-            measured = with_files(measured, read_manifest(run.folder / head.made), head.place)
+            measured = with_digests(measured, read_manifest(run.folder / head.made), head.place)
             measured = replace(measured, guarantee=head.measured["training"].get("guarantee"))
         found.append(measured)
     return judged(found)
@@ -393,7 +393,7 @@ def _attack_names(head: Head, tagger: Any) -> ToldNames | None:
 
     run = head.run
     try:
-        names = run.once("names of the tagger attack", b"", partial(_attack_set, run))
+        names = run.memoize("names of the tagger attack", b"", partial(_attack_set, run))
     except CorpusError as error:
         run.progress.warn_once(f"audit.heads: names are not asked of taggers: {error}")
         return None

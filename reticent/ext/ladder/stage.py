@@ -110,7 +110,7 @@ def _cached_questions(run: Run) -> Questions:
     """Return a run's ladder questions, built once, without held-out individuals who have near-copies of members'
     documents.
     """
-    return run.once("questions of the ladder", b"", lambda: _build_questions(run, copied_individuals(run)))
+    return run.memoize("questions of the ladder", b"", lambda: _build_questions(run, copied_individuals(run)))
 
 
 def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ import torch
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import open_tokens
-from reticent.job.pipeline import look_at_all, stages_until
+from reticent.job.pipeline import iter_step_states, stages_until
 from reticent.trainer.labels import draw_targets, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer, special_ids
@@ -136,8 +136,8 @@ def dataset_of_run(run: Run, recipe: str, model: str | None = None, window_lengt
 
 
 def require_protected(run: Run) -> None:
-    """Raise `ArtifactError` unless the run's protected tokens exist and are up to date with its job."""
-    looked = look_at_all(run.for_a_look(), stages_until("protect"))
+    """Raise `ArtifactError` if the run's protected tokens do not exist or are stale under its job."""
+    looked = iter_step_states(run.read_only_copy(), stages_until("protect"))
     if not all(look.step is not None and look.is_done for look in looked):
         raise ArtifactError(f"{run.folder}: its tokens are not made as the job says now; run it until protect first")
 

@@ -57,20 +57,22 @@ DRAW = "draw"
 BY_LOG_PROBS = ("loss", "reference", "min_k", "zlib")
 
 
-def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
-    """Yield a message for each field set in a section that may only be set for the whole job."""
+def misplaced_settings(section: Section, where: str = "") -> Iterator[str]:
+    """Yield an error message for each field that is set in a section and may only be set for the whole job; ``where``
+    is the section's path."""
     shared = shared_fields(type(section))
     for name in section.model_fields_set:
         if name in shared:
             path = shared[name]
             yield f"{where}{name}: " + ("unknown field" if path is None else f"belongs to the whole job: set {path}")
             continue
-        for place, inner in _sections(getattr(section, name)):
-            yield from set_in_a_section(inner, f"{where}{name}.{place}")
+        for place, inner in _nested_sections(getattr(section, name)):
+            yield from misplaced_settings(inner, f"{where}{name}.{place}")
 
 
 def with_job_settings(section: Section, job: Section) -> Any:
-    """Return a section, and the sections within it, with the settings of the whole job filled in.
+    """Return a copy of a section, and of the sections within it, in which the fields that it shares with the whole job
+    have the job's values.
 
     A field that was set stays marked as set, so the dump of the section does not change.
     """
@@ -91,8 +93,8 @@ def with_job_settings(section: Section, job: Section) -> Any:
     return changed
 
 
-def _sections(value: Any) -> Iterator[tuple[str, Section]]:
-    """Yield each section nested in a field's value, with its path."""
+def _nested_sections(value: Any) -> Iterator[tuple[str, Section]]:
+    """Yield the path and value of each section in a field's value, which is a section or a tuple of sections."""
     if isinstance(value, Section):
         yield "", value
     elif isinstance(value, tuple):
@@ -104,8 +106,9 @@ class Job(JobSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _drawn(cls, values: Any) -> Any:
-        """Give a job with ``seed = "draw"`` the seed that its run folder keeps; draw one where there is none yet."""
+    def _resolve_drawn_seed(cls, values: Any) -> Any:
+        """Replace ``seed = "draw"`` by the seed in the run folder's ``job.json``, or by a random one of 62 bits where
+        there is none yet."""
         if not isinstance(values, dict) or values.get("seed") != DRAW:
             return values
         kept = read_object(Path(str(values.get("out"))) / JOB).get("seed")
@@ -115,10 +118,9 @@ class Job(JobSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_subject(cls, values: Any) -> Any:
-        """Validate a job on a model that was trained elsewhere: it is the job's only model, and non-members' documents
-        count as documents.
-        """
+    def _add_subject_model(cls, values: Any) -> Any:
+        """Complete a job on a model that was trained elsewhere: it becomes the job's only model section, and the
+        non-members' documents become a corpus source."""
         if not isinstance(values, dict) or values.get("subject") is None:
             return values
         try:
@@ -143,7 +145,9 @@ class Job(JobSettings):
         return values
 
     @model_validator(mode="after")
-    def _subject_has_what_it_needs(self) -> Job:
+    def _check_subject_settings(self) -> Job:
+        """Refuse settings that cannot be used on a model that was trained elsewhere, such as shadow models or
+        canaries."""
         if self.subject is None:
             return self
         why = {
@@ -179,10 +183,9 @@ class Job(JobSettings):
         return self
 
     @model_validator(mode="after")
-    def _a_recipe_for_each_epsilon(self) -> Job:
+    def _expand_epsilon_list(self) -> Job:
         """Replace each private recipe by one recipe for each epsilon of the list ``train.dp.target_epsilon``, in models
-        and wherever recipes are named; recipes of an earlier list in a kept job are replaced too.
-        """
+        and wherever recipes are named; recipes of an earlier list in a kept job are replaced too."""
         arms: dict[str, tuple[str, ...]] = {}
         models = []
         for model in self.model:
@@ -202,6 +205,7 @@ class Job(JobSettings):
             return self
 
         def named(section: Any, field: str = "recipes") -> Any:
+            """Return a section whose list of recipe names has the new names in place of the old."""
             if section is None or not (names := getattr(section, field)):
                 return section
             each = (arm for name in names for arm in ((name,) if name in trained else arms.get(name, (name,))))
@@ -216,21 +220,23 @@ class Job(JobSettings):
         return self
 
     def _is_private(self, name: str) -> bool:
+        """Return whether the recipe of this name trains by DP-SGD; False for an unknown one."""
         try:
             return self.recipe(name).private
         except ValueError:  # said where the recipes of models are checked
             return False
 
     @model_validator(mode="after")
-    def _shared(self) -> Job:
+    def _fill_shared_settings(self) -> Job:
         """Copy the settings of the whole job into every section, which may not set them itself."""
-        if wrong := list(set_in_a_section(self)):
+        if wrong := list(misplaced_settings(self)):
             raise ValueError("; ".join(sorted(wrong)))
         self.__dict__.update(with_job_settings(self, self).__dict__)  # no other code holds the job yet
         return self
 
     @model_validator(mode="after")
-    def _gates_have_their_measure(self) -> Job:
+    def _check_gates(self) -> Job:
+        """Refuse a gate on a measure, an attack or a recipe that the job does not have."""
         for number, gate in enumerate(self.gate, start=1):
             where = f"gate {number} ({gate.measure})"
             if "canaries" in GATES[gate.measure].needs and (
@@ -252,7 +258,8 @@ class Job(JobSettings):
         return self
 
     @model_validator(mode="after")
-    def _consistent(self) -> Job:
+    def _check_consistency(self) -> Job:
+        """Refuse settings of different sections that contradict each other."""
         if self.protect.n > self.index.max_n:
             raise ValueError(
                 f"protect.n = {self.protect.n} needs index.max_n >= {self.protect.n}, got {self.index.max_n}"
@@ -322,6 +329,7 @@ class Job(JobSettings):
         return self
 
     def _check_recipes_of_models(self) -> None:
+        """Refuse a model's recipe that is unknown, is of another objective, or lacks a setting that it needs."""
         for model in self.model:
             for name in model.recipes:
                 try:
@@ -351,7 +359,8 @@ class Job(JobSettings):
                     )
 
     def recipe(self, name: str) -> Recipe:
-        """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
+        """Return the recipe of this name: one of the job's own, a head's, or a built-in one; `PolicyError` lists the
+        known ones."""
         stem, epsilon = parted_name(name)
         if epsilon is not None and (found := self.recipe(stem)).private:
             return replace(found, name=name)
@@ -365,42 +374,41 @@ class Job(JobSettings):
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
-        """Return the protection policy of a recipe: that of ``[protect]`` with the changes
-        of the recipe and its table.
-        """
+        """Return the protection policy of a recipe: ``[protect]`` with the changes of the recipe and of its table."""
         own, words = self.recipes.get(parted_name(recipe)[0]), self.recipe(recipe).words
         policy = self.protect if own is None else own.protection(self.protect)
         return policy if words == "counted" else policy.model_copy(update={"words": words})
 
     def tokens(self, recipe: str) -> str:
-        """Return the name of the token store that a recipe is trained on; recipes with equal protection and text share
-        one.
-        """
+        """Return the name of the token store that a recipe is trained on, such as ``train`` or ``train-k5-n1-all``;
+        recipes with equal protection and text share one."""
         name, own = self.recipe(recipe).tokens, self.protection(recipe)
         if own.words != "counted":  # of single words
             return f"{name}-{own.words}" if own.k == self.protect.k else f"{name}-{own.words}-k{own.k}"
         return name if own == self.protect else f"{name}-k{own.k}-n{own.n}-{own.policy}"
 
     def training(self, model: ModelSection) -> TrainConfig:
-        """Return the job's training settings, with the changes of the model's own table."""
+        """Return the training settings of a model: ``[train]`` with the changes of the model's own table."""
         own = model.train.model_dump(exclude_unset=True) if model.train else {}
         settings: TrainConfig = with_job_settings(TrainConfig(**{**self.train.model_dump(), **own}), self)
         return settings
 
     @property
     def heads(self) -> tuple[HeadConfig, ...]:
-        """The sections that train classification or tagging heads on the job's models."""
+        """The sections that train classification or tagging heads on the job's models, ``[classify]`` and ``[tag]``."""
         return tuple(head for head in (self.classify, self.tag) if head is not None)
 
     def privacy(self, model: ModelSection, recipe: str) -> PrivacyConfig | None:
-        """Return the DP-SGD settings of a model's recipe, with the recipe's own epsilon where the job lists several."""
+        """Return the DP-SGD settings of a model's recipe (None without ``train.dp``), with the recipe's own epsilon
+        where the job lists several."""
         settings, epsilon = self.training(model).dp, parted_name(recipe)[1]
         if settings is None or epsilon is None:
             return settings
         return settings.model_copy(update={"target_epsilon": epsilon})
 
     def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:
-        """Return the classification settings for a model's checkpoints; see `of_model`.
+        """Return the classification settings (``[classify]``) for a model's checkpoints, with the model's device and
+        precision; without a model those of ``[train]``.
 
         Raises
         ------
@@ -412,23 +420,24 @@ class Job(JobSettings):
         return self.of_model(self.classify, model)
 
     def of_model(self, head: AnyHead, model: ModelSection | None) -> AnyHead:
-        """Return the settings of a head on a model's checkpoints, with the model's device and precision."""
+        """Return the settings of a head on a model's checkpoints, with the model's window length, device and precision;
+        without a model those of ``[train]``."""
         training = self.train if model is None else self.training(model)
         shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16", "save_minutes")}
         return head.model_copy(update=shared)
 
     def changed(self, **sections: Any) -> Job:
-        """Return the job with other sections, validated as a whole, with the settings of the whole job copied into
-        them.
-        """
+        """Return a copy of the job with the given sections replaced, validated as a whole and with the settings of the
+        whole job copied into them."""
         return Job.model_validate({**dict(self), **sections})
 
 
 def parse_job(values: dict[str, Any], where: str = "job") -> Job:
-    """Check a job given as nested dictionaries; `PolicyError` lists every field that is wrong, and why."""
+    """Validate a job given as nested dictionaries; `PolicyError` lists every field that is wrong, and why. ``where``
+    names the job in messages."""
     if depth_of(values) > MAX_DEPTH:
         raise PolicyError(f"{where}: tables and lists lie inside each other more than {MAX_DEPTH} deep")
-    if unusable := list(_unusable(values)):
+    if unusable := list(_settings_unfit_for_paths(values)):
         raise PolicyError(f"{where}: {', '.join(unusable)}: holds a NUL or half a character, which no file name can")
     try:
         return Job.model_validate(values)
@@ -450,14 +459,13 @@ def load_job(path: str | Path) -> Job:
     try:
         values = (read_json if is_kept else read_toml)(path, PolicyError)
     except PolicyError as error:
-        raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
-    return parse_job(with_kept_end(_of_today(values) if is_kept else values, is_kept), str(path))
+        raise PolicyError("; ".join([str(error), *_doubled_options(Path(path))])) from None
+    return parse_job(with_end_of_text(_without_removed_detection(values) if is_kept else values, is_kept), str(path))
 
 
-def _of_today(values: Any) -> Any:
-    """Return a kept job without detection settings of earlier versions: ``confirm``, and the detector ``context``,
-    whose names the detector "shipped" finds. Spans are then found again.
-    """
+def _without_removed_detection(values: Any) -> Any:
+    """Return the values of a kept job without detection settings of earlier versions: ``confirm``, and the detector
+    ``context``, whose names the detector "shipped" finds. Spans are then found again."""
     if not isinstance(values, dict) or not isinstance(detect := values.get("detect"), dict):
         return values
     detect = {name: value for name, value in detect.items() if name not in ("confirm", "context")}
@@ -471,11 +479,10 @@ def _of_today(values: Any) -> Any:
     return {**values, "detect": detect}
 
 
-def with_kept_end(values: Any, is_kept: bool = False) -> Any:
-    """Return settings with ``train.end_of_text`` as the run folder was begun, unless they set it: off for a job that an
-    earlier version kept, so that none of its trainings is made anew. ``is_kept`` says whether these settings are the
-    job that a run folder keeps.
-    """
+def with_end_of_text(values: Any, is_kept: bool = False) -> Any:
+    """Return a job's values with ``train.end_of_text`` as the run folder was begun, unless they set it: false for a job
+    that an earlier version kept, so that its trainings stay up to date. ``is_kept`` says whether these values are the
+    job that a run folder keeps."""
     if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
         return values
     kept: bool | None = None
@@ -491,10 +498,9 @@ def with_kept_end(values: Any, is_kept: bool = False) -> Any:
     return {**values, "train": {**own, "end_of_text": bool(kept)}}
 
 
-def _both_forms(path: Path) -> Iterator[str]:
-    """Yield a message for a detector given both in short form and as a table, which TOML
-    reports as a duplicate name.
-    """
+def _doubled_options(path: Path) -> Iterator[str]:
+    """Yield an error message for a detector given both in short form and as a table, which TOML reports as a duplicate
+    name."""
     with suppress(OSError, ValueError):
         text = path.read_text()
         for name, row in DETECTORS.items():
@@ -504,22 +510,24 @@ def _both_forms(path: Path) -> Iterator[str]:
                     yield f"{key} = … is short for {option} = … in [detect.{name}]: write it there"
 
 
-def _unusable(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the names of settings whose text cannot be part of a path."""
+def _settings_unfit_for_paths(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the dotted names of settings whose text holds a NUL or a lone surrogate, and so cannot be part of a
+    path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             shown = ascii(key)[1:-1] if isinstance(key, str) else str(key)
-            if isinstance(key, str) and not _usable(key):
+            if isinstance(key, str) and not _fits_path(key):
                 yield f"{name}.{shown}".lstrip(".")
-            yield from _unusable(inner, f"{name}.{shown}".lstrip("."))
+            yield from _settings_unfit_for_paths(inner, f"{name}.{shown}".lstrip("."))
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            yield from _unusable(inner, f"{name}.{number}")
-    elif isinstance(value, str) and not _usable(value):
+            yield from _settings_unfit_for_paths(inner, f"{name}.{number}")
+    elif isinstance(value, str) and not _fits_path(value):
         yield name
 
 
-def _usable(text: str) -> bool:
+def _fits_path(text: str) -> bool:
+    """Return whether a text holds neither a NUL nor a lone surrogate."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -556,20 +564,21 @@ WORDS = ("reference", "generated", "realistic", "syllables", "merged", "int8")
 
 
 def kept_content(job: Job) -> bytes:
-    """Return the content of ``job.json``, with relative paths made absolute from the current directory."""
+    """Return the bytes of ``job.json`` for a job, with relative paths made absolute from the current directory."""
 
     def absolute(path: str, certain: bool) -> str:
-        is_name = not path or "://" in path or not (certain or _is_there(path))
-        return path if is_name else os.path.abspath(path if _is_there(path) else os.path.expanduser(path))
+        """Return a path made absolute; a URL, and a name that may be no path (``certain`` is false) and matches no
+        file, unchanged."""
+        is_name = not path or "://" in path or not (certain or _path_exists(path))
+        return path if is_name else os.path.abspath(path if _path_exists(path) else os.path.expanduser(path))
 
-    values = _changed(job.model_dump(mode="json"), absolute)
+    values = _map_paths(job.model_dump(mode="json"), absolute)
     return json.dumps({**values, "out": os.path.abspath(job.out)}, indent=1).encode()
 
 
 def changed_sections(file: Path, content: bytes) -> list[str]:
-    """Return the sections in which the job in ``file`` differs from another (`kept_content`), and "corpus.source";
-    empty if the file holds no readable job.
-    """
+    """Return the names of the sections in which the job in ``file`` differs from ``content`` (`kept_content`), with
+    "corpus.source" for a corpus of other sources; empty if the file holds no readable job."""
     try:
         before = json.loads(kept_content(load_kept_job(file)))
     except (ReticentError, OSError):
@@ -584,29 +593,30 @@ def load_kept_job(file: Path) -> Job:
     """Read the ``job.json`` of a run folder; ``out`` becomes the folder's present location."""
     job, folder = load_job(file), file.parent
 
-    def found(path: str, certain: bool) -> str:
+    def relocate(path: str, certain: bool) -> str:
+        """Return a path of the kept job as it is now, where the run folder may have moved."""
         inside = os.path.relpath(path, job.out) if path and os.path.isabs(path) == os.path.isabs(job.out) else None
         if inside is None or "://" in path:
             return path
         moved = os.path.normpath(folder / inside)
         if not inside.startswith(os.pardir):
-            return moved if certain or _is_there(moved) else path
+            return moved if certain or _path_exists(moved) else path
         # Earlier versions kept relative paths, and did not record the directory that they start at.
         places = (path, moved) if os.path.isabs(path) else (moved, path)
-        return next(filter(_is_there, places), path)
+        return next(filter(_path_exists, places), path)
 
-    return parse_job({**_changed(job.model_dump(), found), "out": str(folder)}, str(file))
+    return parse_job({**_map_paths(job.model_dump(), relocate), "out": str(folder)}, str(file))
 
 
 def require_withdrawals(job: Job) -> None:
-    """Raise `PolicyError` if an individual who is withdrawn in the run folder's job would be included again."""
+    """Raise `PolicyError` if the job would include an individual again who is withdrawn in the run folder's job."""
     file = Path(job.out) / JOB
-    if not file.exists() or not _withdraws(read_json(file)):
+    if not file.exists() or not _has_withdrawals(read_json(file)):
         return
     now = {Path(path).resolve() for path in job.corpus.withdrawn}
-    gone = {line for path in now for line in _lines(path) or ()}
+    gone = {line for path in now for line in _read_id_lines(path) or ()}
     for path in load_kept_job(file).corpus.withdrawn:
-        lines = _lines(Path(path))
+        lines = _read_id_lines(Path(path))
         if Path(path).resolve() not in now and (lines is None or lines - gone):
             raise PolicyError(
                 f"{job.out}: leaves out who withdrew in {path}, and individuals of that list would come back; name it "
@@ -614,31 +624,36 @@ def require_withdrawals(job: Job) -> None:
             )
 
 
-def _withdraws(values: Any) -> bool:
+def _has_withdrawals(values: Any) -> bool:
+    """Return whether the values of a kept job name lists of withdrawn individuals."""
     corpus = values.get("corpus") if isinstance(values, dict) else None
     return isinstance(corpus, dict) and bool(corpus.get("withdrawn"))
 
 
-def _lines(file: Path) -> set[str] | None:
-    """Return the lines of a list of ids; None if the file cannot be read."""
+def _read_id_lines(file: Path) -> set[str] | None:
+    """Return the distinct lines of a list of ids; None if the file cannot be read."""
     try:
         return set(filter(None, map(str.strip, file.read_text(encoding="utf-8-sig").split("\n"))))
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _is_there(path: str) -> bool:
+def _path_exists(path: str) -> bool:
+    """Return whether a path exists, or a glob pattern matches something."""
     return os.path.exists(path) or next(glob.iglob(path, recursive=True), None) is not None
 
 
-def _changed(values: dict[str, Any], change: Callable[..., str]) -> dict[str, Any]:
-    """Return a copy of a job's values with every path replaced by ``change(path, is_certainly_a_path)``."""
-    for field, certain in _fields():
-        values = _at(values, field.split("."), partial(change, certain=certain))
+def _map_paths(values: dict[str, Any], change: Callable[..., str]) -> dict[str, Any]:
+    """Return a copy of a job's values with every path replaced by ``change(path, certain=…)``; ``certain`` is false for
+    fields that may also hold a name."""
+    for field, certain in _path_fields():
+        values = _map_texts_at(values, field.split("."), partial(change, certain=certain))
     return values
 
 
-def _fields() -> Iterator[tuple[str, bool]]:
+def _path_fields() -> Iterator[tuple[str, bool]]:
+    """Yield the dotted name of each field that holds a path, and whether it always does; else it may be a name, such as
+    one of the hub."""
     yield from ((field, True) for field in PATHS)
     yield from ((field, False) for field in PERHAPS_PATHS)
     for name, row in DETECTORS.items():
@@ -646,11 +661,13 @@ def _fields() -> Iterator[tuple[str, bool]]:
         yield from ((f"detect.{name}.{option}", False) for option in row.perhaps_files)
 
 
-def _at(node: Any, keys: list[str], change: Callable[[str], str]) -> Any:
+def _map_texts_at(node: Any, keys: list[str], change: Callable[[str], str]) -> Any:
+    """Return a copy of nested values with ``change`` applied to the texts at this path of keys; list items share a
+    path."""
     if isinstance(node, list | tuple):
-        return [_at(each, keys, change) for each in node]
+        return [_map_texts_at(each, keys, change) for each in node]
     if keys and isinstance(node, dict):
-        return {**node, keys[0]: _at(node[keys[0]], keys[1:], change)} if keys[0] in node else node
+        return {**node, keys[0]: _map_texts_at(node[keys[0]], keys[1:], change)} if keys[0] in node else node
     if isinstance(node, dict):
-        return {key: _at(each, [], change) for key, each in node.items()}
+        return {key: _map_texts_at(each, [], change) for key, each in node.items()}
     return change(node) if isinstance(node, str) and not keys and node not in WORDS else node

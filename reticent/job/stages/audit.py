@@ -30,10 +30,10 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.stats import corpus_statistics, detected_spans
-from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, time_of_making, trainings_of
+from reticent.job.artefact import Artefact, Measurement, Step, creation_time, measurements_of, trainings_of
 from reticent.job.config import Job
 from reticent.job.gates import judge_gates, judge_settings
-from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
+from reticent.job.outcomes import keep_outcomes, keep_outcomes_of_older_audit, with_digests, with_earlier
 from reticent.job.run import Run
 from reticent.job.stages.measure import over_source
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
@@ -195,7 +195,7 @@ def report_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    keep_those_of_an_older_version(run)
+    keep_outcomes_of_older_audit(run)
     _delete_stale(run)
     evidence = gather_evidence(run)
     counts["models"] = len(evidence.models)
@@ -242,7 +242,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
     evidence = AuditEvidence(
         sampled_recall=read_sampled_recall(run),
         format=FORMAT,
-        created=time_of_making(),
+        created=creation_time(),
         versions={
             "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
@@ -281,4 +281,4 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
     measured = replace(
         measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"), epsilon=epsilon
     )
-    return with_files(measured, manifest)
+    return with_digests(measured, manifest)

@@ -29,13 +29,13 @@ from reticent.engine.text_sizes import write_text_sizes
 from reticent.job.artefact import Artefact, Measurement, Step, is_last, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
+    attack_token_stores,
     earlier_epochs,
+    measurement_work,
     needs_text_sizes,
     open_auditor,
-    own_tokens,
     resampling_settings,
     scoring_work,
-    work_of_measurement,
 )
 from reticent.job.dependencies import repeated_settings
 from reticent.job.maker import is_up_to_date
@@ -118,7 +118,7 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
             _artefact(run, measurement),
             partial(_build, run, measurement, auditor, base if measurement.training and has_base else None),
             group=measurement.training and measurement.training.name,
-            work=partial(work_of_measurement, run, measurement),
+            work=partial(measurement_work, run, measurement),
         )
 
 
@@ -139,7 +139,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
 
 
 def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
-    variants = ("train", "audit", *own_tokens(run))
+    variants = ("train", "audit", *attack_token_stores(run))
     inputs = {v: run.fingerprints.of(f"tokens/{measurement.model.name}/{v}") for v in variants}
     if needs_text_sizes(run):
         inputs["text sizes"] = run.fingerprints.of(TEXT_SIZES)

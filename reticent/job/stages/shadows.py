@@ -36,7 +36,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Measurement, Step, Training, is_last
 from reticent.job.auditing import open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
-from reticent.job.noise import noise_settings, protecting
+from reticent.job.noise import noise_settings, protection_index
 from reticent.job.stages.protect import digest_of, variant_inputs
 from reticent.job.training_tokens import Drawn, heldout_tokens, public_context, training_tokens
 from reticent.job.variants import REWRITTEN
@@ -105,7 +105,7 @@ class Shadow:
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
         policy = self.run.job.protection(self.recipe)
-        return protecting(self.run, index, policy.k, self.individuals, words=policy.words)
+        return protection_index(self.run, index, policy.k, self.individuals, words=policy.words)
 
     @property
     def title(self) -> str:
