@@ -406,8 +406,8 @@ def test_transformers_sees_a_copied_passage_once_and_nothing_again(
     for run in range(2):
         detector = TransformersDetector(models_by_scheme["bio"], passages=True)
         asked: list[str] = []
-        find = detector._find
-        detector._find = lambda texts, asked=asked, find=find: asked.extend(texts) or find(texts)  # type: ignore
+        find = detector._find_entities
+        detector._find_entities = lambda texts, asked=asked, find=find: asked.extend(texts) or find(texts)  # type: ignore
         with cached(tmp_path, [detector]):
             assert spans(detector, texts) == whole
         assert asked == ([] if run else [copied, "nobody"])

@@ -222,8 +222,8 @@ def test_passages_find_what_whole_texts_do_and_a_copied_one_is_read_once() -> No
     texts = pa.array([copied + "No pain.", "", copied + copied + "Home with Ann"], pa.large_string())
     batch = pa.record_batch({"text": texts})
     asked: list[str] = []
-    find = parts._find
-    parts._find = lambda texts: asked.extend(texts) or find(texts)  # type: ignore[method-assign, func-returns-value]
+    find = parts._find_entities
+    parts._find_entities = lambda texts: asked.extend(texts) or find(texts)  # type: ignore[method-assign, func-returns-value]
     assert parts.detect(batch).equals(whole.detect(batch))
     assert sorted(asked) == sorted([copied, "No pain.", "Home with Ann"])
 
