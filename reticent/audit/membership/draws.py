@@ -19,7 +19,8 @@ _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 <<
 
 
 def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
-    """Return whether each individual is in the training half of shadow ``number``; bool (I,).
+    """Return whether each individual is in the random half of the candidates that shadow model ``number`` is trained
+    on; bool (I,).
 
     Parameters
     ----------

@@ -101,8 +101,8 @@ class HeadShadows:
         return fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
 
     def out_mean(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean over the shadows that were not trained on the document, float64 (D,); ``values`` are (S,
-        D)."""
+        """Return each document's mean of ``values``, (S, D), over the shadow heads that were not trained on it; float64
+        (D,)."""
         return mean_where(values, ~self.is_in)
 
 
