@@ -40,18 +40,20 @@ class Group:
     number: int
 
     def holds(self, model: ModelEvidence) -> bool:
+        """Return whether a model belongs to this group."""
         return (model.objective, model.model) == (self.objective, self.model)
 
     def called(self, recipe: str, t: Texts) -> str:
-        """Return the recipe's name, with the section's name if there are several sections."""
+        """Return a recipe's display name: with the section's name if the objective has several sections."""
         return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
 
     def kind(self, t: Texts) -> str:
-        """Return the words before "model" in a sentence."""
+        """Return the words that stand before "model" in a sentence, such as the objective's."""
         word = t(f"objectives.{self.objective}.kind")
         return f"{word} {self.model}" if self.number else word
 
     def title(self, t: Texts) -> str:
+        """Return the group's heading: its objective, and its section if the objective has several."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
 
     def models_title(self, t: Texts) -> str:
@@ -66,6 +68,7 @@ class Group:
         return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
 
     def panel_title(self, t: Texts) -> str:
+        """Return the group's heading with a shortened section name, for a plot."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
     def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
@@ -79,10 +82,12 @@ class Group:
         return t("common.where_model_what", where=where, model=self.model, what=what)
 
     def _named(self, t: Texts, title: str, name: str | None) -> str:
+        """Return the title, with the name if the objective has several sections."""
         return t("common.where_what", where=title, what=name) if self.number else title
 
     @property
     def slug(self) -> str:
+        """Identifier of the group in HTML ids."""
         return f"{self.objective}-{self.number}" if self.number else self.objective
 
 
@@ -106,7 +111,7 @@ def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] |
 
 
 def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[ModelEvidence]]:
-    """Return recipe -> its checkpoints by epoch, for one group, in the order of the audit."""
+    """Return recipe -> checkpoints, ascending by epoch, of one group."""
     found: dict[str, list[ModelEvidence]] = {}
     for model in filter(group.holds, models):
         found.setdefault(model.recipe, []).append(model)
@@ -114,6 +119,7 @@ def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[M
 
 
 def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence]:
+    """Return the last checkpoint of each recipe of a group."""
     return [entries[-1] for entries in by_recipe(models, group).values()]
 
 
@@ -143,8 +149,8 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
-    """Return (part, whether less the base model, estimate) of the most surely learned part of the identifiers; of all
-    identifiers if none is learned measurably, None if not measured."""
+    """Return (part of the identifiers, whether over the base model, excess estimate) of what a model learned most
+    certainly; the first measured excess if nothing was, None if none was measured."""
     found = [
         (part, over_base, sides.excess)
         for over_base, parts in ((False, model.excess), (True, model.over_base))
@@ -170,7 +176,7 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
         return best.attack, best.auc
     # The best of those that are left is picked too: its interval is of those that hold at once.
     ends = (best and best.intervals) or {}
-    measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in attacks.items()]
+    measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in attacks.items()]
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
 
     def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
@@ -187,13 +193,14 @@ def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
     """Return (name, AUC) of the attack whose interval lies furthest below chance; None if none does. For a base model
     that shows, like one above chance, that the two sides differ."""
     ends = (model.best_attack and model.best_attack.intervals) or {}
-    measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
+    measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
     below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
     lowest = min(below, key=lambda row: row[2], default=None)
     return lowest and lowest[:2]
 
 
-def _with_ends(auc: Estimate, ends: list[float] | None) -> Estimate:
+def _with_interval(auc: Estimate, ends: list[float] | None) -> Estimate:
+    """Return the AUC with these interval ends, if given."""
     return auc if not ends else replace(auc, low=ends[0], high=ends[1])
 
 
@@ -203,6 +210,7 @@ def loss_auc(model: ModelEvidence) -> Estimate | None:
 
 
 def is_distinguishable(model: ModelEvidence) -> bool:
+    """Return whether the strongest membership attack separates members from others beyond chance."""
     attack = strongest_attack(model)
     return attack is not None and not holds_chance(attack[1])
 
@@ -231,12 +239,13 @@ def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> Iterator[ExtractedModel]:
     """Yield the extraction results of the model's last checkpoint, one a training."""
-    own = [e for e in (audit.extraction.models if audit.extraction else ()) if _key(e) == _key(model)]
+    own = [e for e in (audit.extraction.models if audit.extraction else ()) if _model_key(e) == _model_key(model)]
     last = max((entry.epoch or 0 for entry in own), default=0)
     yield from (entry for entry in own if (entry.epoch or 0) == last)
 
 
-def _key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]:
+def _model_key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]:
+    """Return (model section, recipe) of an entry."""
     return entry.model, entry.recipe
 
 
@@ -258,18 +267,19 @@ def without_power(model: ModelEvidence) -> bool:
 
 
 def utility_of(model: ModelEvidence) -> float | None:
+    """Return the model's headline accuracy on held-out individuals; None if it was not measured."""
     measured = ordinary_utility(model.utility.heldout, model.objective)
     return None if measured is None else measured.value
 
 
 def learned_little(last: dict[str, ModelEvidence]) -> bool:
-    """Whether none of these models has a utility of at least `LITTLE`."""
+    """Return whether none of these models reaches a utility of `LITTLE`."""
     values = [u for m in last.values() if (u := utility_of(m)) is not None]
     return bool(values) and max(values) < LITTLE
 
 
 def broken_rule(model: ModelEvidence) -> bool:
-    """Whether training had protected targets."""
+    """Return whether the model was trained on protected targets."""
     return model.ledger is not None and model.ledger.violations > 0
 
 
