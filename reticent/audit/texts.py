@@ -150,7 +150,7 @@ class Texts:
         return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
 
     def apart(self, parts: Iterable[str]) -> str:
-        """Return the parts joined by semicolons."""
+        """Return the parts joined by semicolons, as the language spaces them."""
         return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
 
     # ------------------------------------------------------------------ numbers

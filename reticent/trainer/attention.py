@@ -28,7 +28,8 @@ _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 @contextmanager
 def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
-    """Make a model use the attention described above within the context, and its own afterwards.
+    """Make a model take its attention mask as the host gives it, without inspecting it on the device, within the
+    context; ``packed``: windows in one row attend only to themselves.
 
     A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
     keeps its own.

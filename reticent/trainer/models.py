@@ -113,8 +113,8 @@ def num_drawn(model: PreTrainedModel) -> int:
 
 
 def _require_size(folder: Path, auto: Any) -> None:
-    """Raise `ArtifactError` if a config describes far more parameters than the weights hold: the rest would be drawn at
-    random and fill the memory before the library reports it."""
+    """Raise `ArtifactError` if a config describes far more parameters than the weight files hold, before the rest is
+    initialised and fills the memory."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -389,8 +389,8 @@ def max_positions(model: PreTrainedModel) -> int:
 
 @torch.no_grad()
 def first_position(model: PreTrainedModel) -> int | None:
-    """Return the position id that a model gives to the first token of a row: 0 for most, one past the padding token for
-    RoBERTa and its kin. It is found by trial, once for each model.
+    """Return the position id that a model gives to the first token of a row: 0 for most, one past the padding token id
+    for RoBERTa and its kin. It is found by trial, once for each model.
 
     None if the model takes no position ids, or none of those tried reproduces its own logits.
     """
@@ -432,8 +432,8 @@ def whole_inputs(
 
 @contextmanager
 def fused_activations(*models: PreTrainedModel) -> Iterator[None]:
-    """Give the models torch's own approximate GELU within the context, in place of the one that transformers writes out
-    in eight passes over memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
+    """Give models torch's fused approximate GELU within the context, in place of transformers' own in eight passes over
+    memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
     found = [
         (module, name, child)
         for model in models

@@ -138,8 +138,8 @@ class Recipe:
 
     @property
     def tokens(self) -> str:
-        """Name of the token store that the recipe needs ("train", "train-tag", "train-pseudonymised"); tokens with
-        surrogates are made anew in each epoch."""
+        """Name of the token store that the recipe trains on ("train", "train-tag", "train-pseudonymised"); a text with
+        surrogates is tokenised anew in each epoch."""
         if self.text == "pseudonymised":
             return "train-pseudonymised"
         return "train-tag" if self.context == "tag" else "train"

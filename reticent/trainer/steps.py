@@ -265,7 +265,8 @@ def iter_steps(
     causal: bool,
     device: torch.device,
 ) -> Iterator[MicroBatches]:
-    """Yield the steps of a plan with their tensors on the device; meant for a thread of its own.
+    """Yield, for each planned step, its micro-batches with tensors on the device and their ledger; meant to run in its
+    own thread.
 
     Each step has a ledger of its own, because batches prepared ahead are not trained on yet.
     """

@@ -53,8 +53,8 @@ def year_of(text: str) -> float:
 
 
 def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
-    """Return the AUC of the best of all features at separating members from held-out individuals without the model, and
-    the name of that feature.
+    """Return the AUC of the feature that best separates members from held-out individuals without the model, and that
+    feature's name.
 
     The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
     has fewer than two individuals with words, or if no two individuals share a word.
@@ -227,7 +227,7 @@ def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np
 
 
 def _assign_folds(member: np.ndarray, seed: int) -> np.ndarray:
-    """Return the cross-validation fold of each unit, with an equal share of both sides in every fold."""
+    """Return the cross-validation fold of each unit, stratified by membership."""
     num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)

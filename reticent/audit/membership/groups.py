@@ -30,8 +30,8 @@ def group_membership(
     groups: Mapping[str, np.ndarray],
     **bootstrap: Unpack[Bootstrap],
 ) -> list[GroupMembership]:
-    """Return for each group the attack that best separates its members from its held-out individuals, and its p-value
-    times the number of attacks on all groups (Bonferroni). The interval of its area has the same correction.
+    """Return, for each group, the attack that best separates its members from its held-out individuals, with
+    Bonferroni-corrected p-value and interval over all attacks on all groups.
 
     Parameters
     ----------

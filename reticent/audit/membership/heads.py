@@ -70,7 +70,8 @@ class HeadScores:
         return np.stack([logit_confidence(self.own), logit_confidence(self.top), self.entropy], axis=1)
 
     def save(self, path: Path, is_in: np.ndarray) -> None:
-        """Write the scores; ``is_in``, bool (D,), marks the training documents of a shadow."""
+        """Write the scores of a classifier or tagger to a file; ``is_in``, bool (D,), marks the training documents of a
+        shadow."""
         np.savez(path, is_in=is_in, **{part.name: getattr(self, part.name) for part in fields(self)})
 
     @classmethod

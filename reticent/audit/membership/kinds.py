@@ -348,7 +348,8 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """Return LiRA's log likelihood ratio of each document; NaN if a side has no shadow (``textbook``: fewer than two).
+    """Return LiRA's log likelihood ratio of each document, float64 (D,); NaN if it has no in-shadow or no out-shadow
+    (``textbook``: fewer than two of either).
 
     With one shadow a side the spread is unknown and set to 1, which does not change the order of the scores.
     """

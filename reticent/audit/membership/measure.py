@@ -73,8 +73,8 @@ def worst_subgroup(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> WorstSubgroup | None:
-    """Return the subgroup whose AUC interval lies highest, with Bonferroni correction; None if no group has ten
-    individuals on both sides.
+    """Return the subgroup of individuals with the highest AUC interval, Bonferroni-corrected; None if no subgroup has
+    ten members and ten others.
 
     Parameters
     ----------

@@ -303,8 +303,8 @@ def faces_of(estimates: Sequence[Estimate], shade: str) -> list[str]:
 def curve(
     axis: Any, rows: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
-    """Draw a recipe's line with the interval of each point; a band is the range over its trainings with other seeds.
-    ``factor`` and ``shift`` move the marks of several recipes apart."""
+    """Draw a recipe's line with an interval at each point and, as a band, the range over its trainings with other
+    seeds. ``factor`` and ``shift`` move the markers of several recipes apart."""
     look = look_of(recipe)
     x = np.array([row[0] for row in rows]) * factor + shift
     value, low, high = spread(row[1] for row in rows)

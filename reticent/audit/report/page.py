@@ -247,13 +247,13 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
 
 
 def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
-    """Return the attacks by kind of word that were made, in order."""
+    """Return the names of the attacks by kind of word that any model has, in the report's order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
 
 
 def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
-    """Return the attacks on classifiers and taggers that were made, in order."""
+    """Return the names of the attacks that any classifier or tagger has, in the report's order."""
     known = (*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS)
     return [name for name in known if any(name in head.membership for head in heads)]
 
@@ -386,7 +386,7 @@ def self_html(
     language: Language,
     invented: bool,
 ) -> str:
-    """Return the page of a person's own probe as HTML.
+    """Return, as HTML, the page on which a person sees what a model reveals about themselves.
 
     Parameters
     ----------

@@ -127,8 +127,8 @@ def _target_name(target: str) -> str:
 
 @styled
 def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of how many times likelier the true item is than another subject's, a panel a level, a row a
-    target."""
+    """Return panels of how many times likelier a model finds the true item than another subject's: a panel for each
+    association level, a row for each target."""
     panels = []
     for level in dict.fromkeys(level for _, level in _probed_pairs(probe)):
         targets = [target for target, at in _probed_pairs(probe) if at == level]
@@ -213,8 +213,8 @@ def _density_panel(
 
 @styled
 def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the share of subjects exposed within k queries (Eq. 3), a panel a target and level, a line a
-    model."""
+    """Return panels of the share of subjects exposed within k queries (Eq. 3): a panel for each target and level, a
+    line for each model."""
     panels = []
     for target, level in _probed_pairs(probe):
         figure, axis = new_panel(f"{_target_name(target)}, {level}", width=WIDTH, height=2.6)
@@ -247,8 +247,8 @@ def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of exact match against templates, association level, beams and parameters (Fig. 4), where these
-    vary."""
+    """Return panels of exact match against the number of templates, association level, beams and model size (Fig. 4),
+    where these vary."""
     # Of the model with the most exact matches: in a model without any, no setting has an effect.
     panels, first = [], max(probe.models, key=_mean_exact_match)
     results = [r for r in first.results if r.likelihood]

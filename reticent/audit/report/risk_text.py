@@ -279,7 +279,7 @@ def is_found(result: RiskResult) -> bool:
 
 
 def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark (machine-readable outcome) of a sentence on whether a risk of a model was measurably found."""
+    """Return the machine-readable mark of a sentence on whether a risk of a model was measurably found."""
     number = result.found or result.what or NOT_MEASURED
     return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
 

@@ -72,8 +72,8 @@ class Group:
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
     def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
-        """Return the title of a narrow panel, or of its alternative text; with ``lines`` the section's name has a line
-        of its own."""
+        """Return the title of a narrow panel, or of its alternative text; ``lines`` puts the section's name on a second
+        line."""
         where = t(f"objectives.{self.objective}.short")
         if not self.number:
             return t("common.where_what", where=where, what=what)
@@ -99,7 +99,8 @@ def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
 
 
 def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] | None = None) -> list[Group]:
-    """Return the groups by objective and in the order of the audit; only those with a model of ``chosen`` if given."""
+    """Return the groups of models by section, in the order of objectives and of the audit; only those with a model of
+    ``chosen`` if given."""
     groups, shared = [], shared_objectives(models)
     for objective in OBJECTIVES:
         sections = dict.fromkeys(m.model for m in models if m.objective == objective)
@@ -163,7 +164,7 @@ def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
 
 
 def leaks_more(model: ModelEvidence) -> bool:
-    """Whether members' identifiers are measurably predicted more often than those of held-out individuals."""
+    """Return whether members' identifiers are measurably predicted more often than those of held-out individuals."""
     excess = excess_of(model)
     return excess is not None and (excess[2].low or 0) > 0
 
@@ -180,7 +181,7 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
 
     def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
-        """Return how far an interval lies from chance, on either side, and how far its value."""
+        """Return the distance from chance of an AUC's interval, then of its value."""
         low, high = row[1].low, row[1].high
         known_ends = -1.0 if low is None or high is None else max(low - CHANCE, CHANCE - high)
         return known_ends, abs(row[2] - CHANCE)
@@ -190,8 +191,8 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
 
 
 def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
-    """Return (name, AUC) of the attack whose interval lies furthest below chance; None if none does. For a base model
-    that shows, like one above chance, that the two sides differ."""
+    """Return (name, AUC) of the attack whose interval lies farthest below chance, None if none does; on a base model it
+    shows that members and others differ by themselves."""
     ends = (model.best_attack and model.best_attack.intervals) or {}
     measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
     below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
@@ -216,8 +217,8 @@ def is_distinguishable(model: ModelEvidence) -> bool:
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Whether any attack, canary or probe measurably found something in the model, apart from membership by the whole
-    text (`is_distinguishable`)."""
+    """Return whether any attack, canary or probe measurably found something in the model, whole-text membership
+    (`is_distinguishable`) left out."""
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
@@ -255,13 +256,13 @@ def lies_over(one: Estimate | None, other: Estimate | None) -> bool:
 
 
 def only_invalid(model: ModelEvidence) -> bool:
-    """Whether no attack on the model can show membership, because the two sides differ without it."""
+    """Return whether no membership attack on the model is valid, because members and others differ without it."""
     attacks = model.membership.values()
     return bool(attacks) and all(attack.verdict == INVALID for attack in attacks)
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Whether no attack on the model has been shown to be able to succeed; a failed attack then proves nothing."""
+    """Return whether no attack on the model was proven able to succeed, so that its failure shows nothing."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 

@@ -201,8 +201,8 @@ def score_endpoint(
 
 
 def _cached_answers(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
-    """Yield (request digest, answer) of earlier runs whose answer has ``num`` parts; a line that was cut off is
-    skipped."""
+    """Yield (request digest, answer) from the cache file of earlier runs, those of ``num`` values only; a truncated
+    line is skipped."""
     for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else ():
         try:
             digest, *answer = json.loads(line)
@@ -280,7 +280,7 @@ class Server:
 
     @property
     def gives_log_probs(self) -> bool:
-        """Whether the server gives log-probabilities of given tokens."""
+        """Whether the server returns log-probabilities of the tokens that it is sent."""
         return bool(self._about["log_probs"])
 
     def score(

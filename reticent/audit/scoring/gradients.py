@@ -57,8 +57,8 @@ _STREAM = 67
 def sampled_documents(
     individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the numbers of the documents that the costly attacks score, ascending int64: the first `MOST_DOCUMENTS` of
-    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, drawn at random.
+    """Return the ascending numbers of the documents that costly attacks score, int64: the first `MOST_DOCUMENTS` of
+    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, chosen at random.
 
     Parameters
     ----------

@@ -193,8 +193,8 @@ def sum_choices(
 
 
 def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> torch.Tensor:
-    """Return the log-probability of each of the given tokens at each cell, float32 (N, C), in float32 arithmetic; the
-    states are logits if there is no head."""
+    """Return the log-probability of the tokens ``tokens_NC`` at each cell, float32 (N, C), computed in float32; without
+    a head the states are logits."""
     with torch.autocast(states_ND.device.type, enabled=False):
         logits = states_ND.float() if head is None else head(states_ND.float()).float()
     return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)

@@ -139,8 +139,8 @@ class BaseModelScores:
 
     @classmethod
     def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
-        """Return the saved scores, with those of the holdout and of candidates if requested; raise `ArtifactError` if
-        they cannot be read. A base that was scored by an earlier version has no ``asked``."""
+        """Return the scores that `save` wrote, with those of the holdout and of candidates if requested; raise
+        `ArtifactError` if they cannot be read. A base that was scored by an earlier version has no ``asked``."""
         return cls(
             path,
             TokenScores.from_parquet(folder / DOCUMENTS),

@@ -108,8 +108,8 @@ class Estimate:
         return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
-        """Return ``value`` as an upper ("below") or lower ("above") bound in place of an exact value that would reveal
-        a small count.
+        """Return the estimate with ``value`` as an upper bound ("below") or lower bound ("above"), in place of an exact
+        value that would reveal a small count.
 
         The interval would reveal it too. With ``total``, of which ``value`` is a share, it is that of the bound itself,
         so all small counts have the same interval.

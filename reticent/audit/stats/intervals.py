@@ -261,8 +261,8 @@ def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield blocks of bootstrap resamples, float64, shape (at most ``rows``, num): how often each of ``num``
-    individuals is drawn. They do not depend on ``rows``. ``clusters`` has the household of each individual, whose
+    """Yield blocks of bootstrap resamples of ``num`` individuals as counts, float64 (at most ``rows``, num): how often
+    each individual is drawn. They do not depend on ``rows``. ``clusters`` has the household of each individual, whose
     members are drawn together."""
     rows = rows or max(1, MAX_WEIGHTS // num)
     num_drawn = num if clusters is None else num_clusters(clusters)
@@ -575,7 +575,8 @@ def auc_estimate(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> Estimate:
-    """Return the area under the ROC curve (ties count half), with a bootstrap over the individuals of both sides.
+    """Return the area under the ROC curve of two sets of scores (ties count half), with an interval by bootstrap over
+    the individuals of both.
 
     An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
     non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
@@ -628,7 +629,7 @@ def auc_estimate(
 
 
 def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
-    """Whether a bootstrap of an AUC is too narrow: a side is small, or the AUC is so near 0 or 1 that few are ranked
+    """Return whether a bootstrap interval of an AUC would be too narrow: few individuals on one side, or few ranked
     wrongly."""
     return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
 
@@ -696,7 +697,7 @@ def _resample_sides(
     num_bootstrap: int,
     seed: int,
 ) -> Iterator[Sides]:
-    """Yield bootstrap resamples of the scores of both sides, (members, non-members)."""
+    """Yield bootstrap resamples of the (members', non-members') scores."""
     if own is None or others is None:
         random = generator(seed, 7)
         for _ in range(num_bootstrap):
