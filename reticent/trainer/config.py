@@ -332,15 +332,15 @@ class TrainConfig(Section):
         return self.max_steps is not None or self.early_stopping_patience > 0
 
     def epochs_kept(self) -> tuple[int, ...]:
-        """Epochs after which a checkpoint is written, ascending; always with the last one, and it alone if training may
-        end early."""
+        """Return the epochs after which a checkpoint is written, ascending; always with the last one, and it alone if
+        training may end early."""
         if self.ends_early:
             return (self.num_epochs,)
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
     def late_epochs(self) -> tuple[int, ...]:
-        """Epochs of ``checkpoint_epochs`` that lie beyond ``num_epochs`` and so are never reached."""
+        """Return the epochs of ``checkpoint_epochs`` that lie beyond ``num_epochs`` and so are never reached."""
         return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
 
     def of_one_training(self) -> dict[str, Any]:

@@ -137,8 +137,8 @@ class Stop:
 
 @contextmanager
 def graceful_stop() -> Iterator[Stop]:
-    """Defer stop signals (SIGINT, SIGTERM) within the context, and yield the record of those received. Only the main
-    thread can defer signals."""
+    """Defer stop signals (SIGTERM, SIGHUP, SIGINT) within the context, and yield the record of those received. Only the
+    main thread can defer signals."""
     stop = Stop()
     before: dict[int, Any] = {}
 
@@ -538,8 +538,7 @@ class _Run:
 
     @property
     def is_due(self) -> bool:
-        """Return whether this process should save the training state before the next step; only the first process
-        does."""
+        """Whether this process should save the training state before the next step; only the first process does."""
         steps, minutes = self.config.save_steps, self.config.save_minutes
         by_steps = steps > 0 and self.state.step % steps == 0 and self.state.step > self.saved_step
         by_time = minutes > 0 and time.monotonic() - self.saved >= 60 * minutes
@@ -701,7 +700,7 @@ def _cut_protected(
 def _with_end_token(
     special: SpecialIds, recipe: Recipe, config: TrainConfig, model: PreTrainedModel, world: World
 ) -> SpecialIds:
-    """Return the special tokens with the end-of-text token only if the recipe trains it; checkpoints then stop
+    """Return the special tokens, with an end-of-text token only if it is a prediction target; checkpoints then stop
     generating at it."""
     if not recipe.is_causal or not config.end_of_text:
         return replace(special, end=None)

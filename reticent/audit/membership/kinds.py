@@ -111,7 +111,7 @@ class KindAudit:
 
     @cached_property
     def _flags(self) -> np.ndarray:
-        """Return the protection flags of the store's tokens."""
+        """Protection flags of the store's tokens."""
         return self.store.flags
 
     def masks(self, never_target: int) -> Iterator[tuple[str, np.ndarray]]:

@@ -352,13 +352,13 @@ class MembershipAudit(AttackedIndividuals):
 
     @cached_property
     def _shown(self) -> Shown:
-        """Return the blind baseline's features of the documents: words, dates, groups."""
+        """The blind baseline's features of the documents: words, dates, groups."""
         dates = _dates(self.table, self.surfaces)
         return Shown.of(self.words, self.surfaces, self.members, dates=dates, groups=self._columns, units=self.units)
 
     @cached_property
     def _strata(self) -> np.ndarray:
-        """Return each individual's stratum by the blind baseline's score of membership."""
+        """Each individual's stratum by the blind baseline's score of membership."""
         return strata_of(self.codes, *blind_scores(self._shown, self.config.seed), units=self.units)
 
     def strata(self) -> np.ndarray | None:

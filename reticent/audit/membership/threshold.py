@@ -79,8 +79,8 @@ NUM_STEPS = 100
 
 
 def target_shares(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word is a prediction target, indexed by its number of users among the members;
-    float64. Beyond its end the probability is 1 (or near it, with noise)."""
+    """Return the probability that a word is a prediction target, indexed by its number of users among the members and
+    ending a few users after it is certain; float64."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
